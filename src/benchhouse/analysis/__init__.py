@@ -1,0 +1,1 @@
+"""Pure statistics: values in, values out; no files, no clock."""

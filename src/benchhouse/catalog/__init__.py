@@ -1,0 +1,1 @@
+"""Finds experiments, drivers, executors, runtimes and benchmarks: installed packages in, declarations out."""

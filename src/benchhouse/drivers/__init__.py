@@ -1,0 +1,1 @@
+"""Built-in drivers: each speaks one service's protocol for an experiment."""

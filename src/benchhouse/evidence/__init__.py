@@ -1,0 +1,1 @@
+"""The immutable, hashed folder of one attempt: written, sealed, verified, read."""

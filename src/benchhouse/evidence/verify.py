@@ -1,0 +1,54 @@
+"""Re-hash evidence: one changed, missing or added byte anywhere in a sealed folder is found and named."""
+
+import hashlib
+from typing import Literal
+
+from pydantic import ValidationError
+
+from benchhouse.evidence.folder import read_manifest
+from benchhouse.evidence.manifest import list_files
+from benchhouse.schema.digests import file_digest
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.model import Model
+
+
+class Damage(Model):
+    """One thing that is not as it was sealed."""
+
+    trial: str
+    file: str
+    kind: Literal["changed", "missing", "added", "unreadable", "unsealed"]
+    detail: str = ""
+
+
+def manifest_digest(folder: TrialFolder) -> str:
+    """sha256 of manifest.json: the artifact_manifest_digest of every row that comes from this trial."""
+    return hashlib.sha256(folder.manifest.read_bytes()).hexdigest()
+
+
+def verify(folder: TrialFolder, expected_manifest: str | None = None) -> list[Damage]:
+    """Compare a folder with its manifest, and the manifest with the digest that the catalog holds, if given."""
+    trial = folder.path.name
+    if not folder.sealed:
+        return [Damage(trial=trial, file="manifest.json", kind="unsealed", detail="no manifest: never finished")]
+    damage = []
+    if expected_manifest and (found := manifest_digest(folder)) != expected_manifest:
+        detail = f"sha256 {found[:12]}, collected as {expected_manifest[:12]}"
+        damage.append(Damage(trial=trial, file="manifest.json", kind="changed", detail=detail))
+    try:
+        manifest = read_manifest(folder)
+    except (ValidationError, OSError) as error:
+        damage.append(Damage(trial=trial, file="manifest.json", kind="unreadable", detail=str(error).split("\n")[0]))
+        return damage
+    if manifest.text().encode() != folder.manifest.read_bytes() or manifest.self_digest != manifest.content_digest():
+        detail = "its bytes do not match its own digest"
+        damage.append(Damage(trial=trial, file="manifest.json", kind="changed", detail=detail))
+    present = set(list_files(folder.path))
+    for name, entry in manifest.files.items():
+        if name not in present:
+            damage.append(Damage(trial=trial, file=name, kind="missing"))
+        elif (found := file_digest(folder.path / name)) != entry.sha256:
+            detail = f"sha256 {found[:12]}, sealed as {entry.sha256[:12]}"
+            damage.append(Damage(trial=trial, file=name, kind="changed", detail=detail))
+    damage += [Damage(trial=trial, file=name, kind="added") for name in sorted(present - set(manifest.files))]
+    return damage

@@ -1,0 +1,1 @@
+"""Where jobs go. Each executor is one file and one entry point."""

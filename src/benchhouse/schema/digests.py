@@ -1,0 +1,38 @@
+"""Canonical JSON and the digests that give plans, instances and files their identity."""
+
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+
+def canonical_json(value: Any) -> bytes:
+    """Encode `value` so that equal values give equal bytes: sorted keys, no spaces, UTF-8, no NaN.
+
+    A float with an integral value is written as an integer, so `1` and `1.0` in a scenario are one point.
+    """
+    return json.dumps(
+        _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
+
+
+def digest(value: Any) -> str:
+    """sha256 of the canonical JSON of `value`, as 64 hex characters."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """sha256 of a file's bytes, as 64 hex characters."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not isinstance(value, bool) and math.isfinite(value) and value.is_integer():
+        return int(value)
+    return value

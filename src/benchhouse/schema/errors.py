@@ -1,0 +1,28 @@
+"""The one error family. Raised where the cause is known, printed once by the command line."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """What the exit code of `bench` means."""
+
+    GOOD = 0
+    TRIAL_FAILED = 1
+    BAD_INPUT = 2
+    REGRESSION = 3
+    CLAIM_NOT_SAFE = 4
+    NEEDS_APPROVAL = 5
+    INTERRUPTED = 130
+
+
+class BenchError(Exception):
+    """Something the user can act on: what was found, what was expected, and (`hint`) what to do next."""
+
+    def __init__(self, message: str, hint: str = "", exit_code: Exit = Exit.BAD_INPUT) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message

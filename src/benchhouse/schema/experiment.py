@@ -1,0 +1,227 @@
+"""Experiment: a versioned callable with declared inputs, metrics, data and resources."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NoReturn, Protocol, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.model import Model
+from benchhouse.schema.resources import Resources
+
+Direction = Literal["higher", "lower"]
+Role = Literal["throughput", "latency", "error_rate", "timeouts", "cpu_util", "ram_mb", "gpu_util", "gpu_mem_mb"]
+
+
+class Metric(Model):
+    """One measured quantity, as declared by an experiment."""
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@-]*$", max_length=100, description="Name of the metric.")
+    unit: str = Field("1", description="Unit of every value: ms, MB/s, 1 (a ratio), ...")
+    direction: Direction | None = Field(None, description="Which way is better; none where neither is.")
+    formula: str = Field("", description="How it is computed, in words.")
+    role: Role | None = Field(None, description="The field of metrics.json that it fills.")
+
+
+class Deprecated(Model):
+    """Why an experiment should no longer be used, and what to use instead."""
+
+    reason: str
+    replaced_by: str | None = None
+
+
+class Data(Model):
+    """A file that an experiment needs: bundled (`package:path`) or downloaded, always checked by digest."""
+
+    name: str = Field(description="Name under which the experiment asks for it.")
+    source: str = Field(description="`package:path/inside` for bundled data, or an http(s):// or file:// URL.")
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    licence: str = Field("", description="Licence of the data.")
+
+
+class Cache(Protocol):
+    """Data that persists between runs, checked by digest on the way in."""
+
+    def fetch(self, name: str) -> Path:
+        """Path of the declared data `name`, downloaded or copied on first use, verified."""
+        ...
+
+    def build(self, key: str, make: Callable[[Path], None]) -> Path:
+        """Path of a derived file: `make(path)` writes it once; later runs with the same key reuse it."""
+        ...
+
+
+class Context(Protocol):
+    """What an experiment may use of the system, handed to it as `ctx`."""
+
+    seed: int
+    trial_id: str
+    repetition: int
+    workdir: Path  # empty, temporary, removed afterwards; also the current folder
+    artifacts: Path  # what is written here becomes part of the evidence
+    cache: Cache
+
+    def emit(self, name: str, value: float, unit: str | None = None, *, window: str = "") -> None:
+        """Record one value of a declared metric; several values of one name become a distribution."""
+        ...
+
+    def metadata(self, **items: Any) -> None:
+        """Keep custom JSON-able facts beside the results."""
+        ...
+
+    def warn(self, code: str, message: str) -> None:
+        """Attach a named warning to the trial; it is shown wherever the numbers are."""
+        ...
+
+    def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
+        """End the trial as a known, handled failure. `retryable` says the infrastructure is to blame."""
+        ...
+
+    def driver(self, name: str) -> Any:
+        """The installed driver class of that name."""
+        ...
+
+
+class ExperimentFailed(Exception):  # noqa: N818 - an outcome, not a bug
+    """Raised by `ctx.fail`: a handled failure with a code."""
+
+    def __init__(self, code: str, message: str, retryable: bool) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code, self.message, self.retryable = code, message, retryable
+
+
+_RESERVED = ("target", "workload", "ctx")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A registered experiment; calling it calls the function as written."""
+
+    name: str
+    version: str
+    function: Callable[..., Any]
+    metrics: tuple[Metric, ...] = ()
+    resources: Resources = field(default_factory=Resources)
+    deprecated: Deprecated | None = None
+    data: tuple[Data, ...] = ()
+    component: str = "custom"
+    services: tuple[str, ...] = ()
+    strict_metrics: bool = True
+    description: str = ""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    @cached_property
+    def target_model(self) -> type[BaseModel] | None:
+        """The model of `target`, or None where the experiment takes none or leaves it untyped."""
+        return _as_model(_hints(self.function).get("target"))
+
+    @property
+    def takes_target(self) -> bool:
+        return "target" in inspect.signature(self.function).parameters
+
+    @property
+    def takes_context(self) -> bool:
+        return "ctx" in inspect.signature(self.function).parameters
+
+    @cached_property
+    def workload_model(self) -> type[BaseModel]:
+        """The model of the workload: `workload`'s annotation, or one made of the function's own parameters."""
+        parameters = inspect.signature(self.function).parameters
+        hints = _hints(self.function)
+        if "workload" in parameters:
+            model = _as_model(hints.get("workload"))
+            if model is None:
+                raise BenchError(f"experiment {self.name}: 'workload' must be annotated with a pydantic model")
+            return model
+        fields: dict[str, Any] = {}
+        for name, parameter in parameters.items():
+            if name in _RESERVED or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                continue
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[name] = (hints.get(name, Any), default)
+        title = "".join(part.title() for part in self.name.replace("-", ".").replace("_", ".").split("."))
+        config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
+        return create_model(f"{title}Workload", __config__=config, **fields)
+
+    def metric(self, name: str) -> Metric | None:
+        return next((metric for metric in self.metrics if metric.name == name), None)
+
+    def call(self, target: Mapping[str, Any], parameters: Mapping[str, Any], ctx: Context) -> Any:
+        """Validate the inputs, then run the function with them."""
+        arguments: dict[str, Any] = {}
+        if self.takes_target:
+            arguments["target"] = self.target_model.model_validate(target) if self.target_model else _bare(target)
+        workload = self.workload_model.model_validate(parameters)
+        if "workload" in inspect.signature(self.function).parameters:
+            arguments["workload"] = workload
+        else:
+            arguments |= {name: getattr(workload, name) for name in type(workload).model_fields}
+        if self.takes_context:
+            arguments["ctx"] = ctx
+        return self.function(**arguments)
+
+
+def experiment(
+    name: str,
+    *,
+    version: str,
+    metrics: Iterable[Metric] = (),
+    resources: Resources | None = None,
+    deprecated: Deprecated | None = None,
+    data: Iterable[Data] = (),
+    component: str = "custom",
+    services: Iterable[str] = (),
+) -> Callable[[Callable[..., Any]], Experiment]:
+    """Declare a function as an experiment.
+
+    `component` and `services` let a scenario name it by `workload: {component: ..., service: ...}`.
+    """
+
+    def declare(function: Callable[..., Any]) -> Experiment:
+        declared = tuple(metrics)
+        names = [metric.name for metric in declared]
+        if len(set(names)) != len(names):
+            raise BenchError(f"experiment {name}: a metric is declared twice")
+        return Experiment(
+            name=name,
+            version=str(version),
+            function=function,
+            metrics=declared,
+            resources=resources or Resources(),
+            deprecated=deprecated,
+            data=tuple(data),
+            component=component,
+            services=tuple(services),
+            description=(inspect.getdoc(function) or "").split("\n")[0],
+        )
+
+    return declare
+
+
+def from_function(function: Callable[..., Any], name: str, version: str) -> Experiment:
+    """A plain function that returns a dict of numbers, as an experiment: any metric it returns is accepted."""
+    description = (inspect.getdoc(function) or "").split("\n")[0]
+    return Experiment(name=name, version=version, function=function, strict_metrics=False, description=description)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        where = f"{function.__module__}.{function.__qualname__}"
+        raise BenchError(f"{where}: an annotation names something unknown: {error}") from error
+
+
+def _as_model(hint: Any) -> type[BaseModel] | None:
+    return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
+
+
+def _bare(target: Mapping[str, Any]) -> Any:
+    """An untyped target: its name alone when it has nothing else, as plain functions expect a model id."""
+    return target["name"] if set(target) == {"name"} else dict(target)

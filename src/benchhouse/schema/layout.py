@@ -1,0 +1,130 @@
+"""Every file and folder name of a workspace, in one place."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class TrialFolder:
+    """The files of one trial folder, sealed or not."""
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "trial.json"
+
+    @property
+    def effective_config(self) -> Path:
+        return self.path / "effective_config.yaml"
+
+    @property
+    def meta(self) -> Path:
+        return self.path / "meta.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.json"
+
+    @property
+    def metrics_csv(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
+    def samples(self) -> Path:
+        return self.path / "samples.csv"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.path / "artifacts"
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "manifest.json"
+
+    @property
+    def sealed(self) -> bool:
+        return self.manifest.is_file()
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The ledger of one run."""
+
+    path: Path
+
+    @property
+    def run_id(self) -> str:
+        return self.path.name
+
+    @property
+    def record(self) -> Path:
+        return self.path / "run.json"
+
+    @property
+    def scenario(self) -> Path:
+        return self.path / "scenario.yaml"
+
+    @property
+    def benchmark(self) -> Path:
+        return self.path / "benchmark.yaml"
+
+    @property
+    def events(self) -> Path:
+        return self.path / "events.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        return self.path / "owner.lock"
+
+    @property
+    def worker_logs(self) -> Path:
+        return self.path / "worker_logs"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A folder that holds scenarios, results, reports and the hidden `.bench` state."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        return self.root / ".bench"
+
+    @property
+    def runs(self) -> Path:
+        return self.state / "runs"
+
+    @property
+    def warehouse(self) -> Path:
+        return self.state / "warehouse"
+
+    @property
+    def results(self) -> Path:
+        return self.root / "results"
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def benchmarks(self) -> Path:
+        return self.root / "benchmarks"
+
+    def run(self, run_id: str) -> RunFolder:
+        return RunFolder(self.runs / run_id)
+
+    def trial(self, scenario: str, trial_id: str) -> TrialFolder:
+        return TrialFolder(self.results / scenario / trial_id)
+
+    def partial(self, scenario: str, trial_id: str, attempt: int) -> TrialFolder:
+        return TrialFolder(self.results / scenario / ".partial" / f"{trial_id}.{attempt}")
+
+    def superseded(self, scenario: str, trial_id: str, attempt: int) -> TrialFolder:
+        """Where the folder of an attempt goes when a later attempt takes its place."""
+        return TrialFolder(self.results / scenario / f"{trial_id}.attempt-{attempt}")

@@ -1,0 +1,59 @@
+"""Measurement: one result row, long form; metrics.json and metrics.csv are exact views of it."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from benchhouse.schema.experiment import Direction, Role
+from benchhouse.schema.model import Model
+
+
+class Measurement(Model):
+    """One number that a trial produced."""
+
+    metric: str
+    stat: str = Field(description="value, mean, stdev, min, p50, p90, p95, p99, max, n.")
+    value: float
+    unit: str
+    direction: Direction | None = None
+    role: Role | None = None
+    n: int = Field(1, description="Samples behind the number.")
+    scope: str = "trial"
+    window: str = ""
+
+
+class Throughput(Model):
+    value: float | None
+    unit: str | None
+
+
+class Extras(Model):
+    """What seed-schema metrics.json has no place for."""
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    instance_digest: str
+    repetition: int
+    warmup: bool
+    outcome: str
+    experiment: str
+    version: str
+    quantile_definition: str = "hyndman-fan-7"
+    warnings: list[str] = Field(default_factory=list)
+    measurements: list[Measurement]
+
+
+class MetricsFile(Model):
+    """metrics.json: the common schema, our extras under one key."""
+
+    trial_id: str
+    timestamp: str
+    component: str
+    service: str
+    config: dict[str, Any]
+    throughput: Throughput
+    latency_ms: dict[str, float | None]
+    resource: dict[str, float | None]
+    errors: dict[str, float | None]
+    notes: str
+    benchhouse: Extras

@@ -1,0 +1,9 @@
+"""The base of every model: frozen, closed to unknown keys, described field by field."""
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False, protected_namespaces=()
+    )

@@ -1,0 +1,69 @@
+"""The plugs: what an executor and a runtime must offer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.scenario import Runtime as RuntimeSpec
+
+JobId = str
+
+
+@dataclass(frozen=True)
+class Job:
+    """One worker call: run the trial whose folder is given."""
+
+    id: JobId
+    folder: Path
+    python: tuple[str, ...]  # command prefix that ends in an interpreter which has benchhouse
+    resources: Resources
+    log: Path  # where the worker's own words go when it dies before it has a folder to seal
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What an executor knows of a job; whether the trial succeeded is written in its folder."""
+
+    phase: Literal["pending", "running", "done"]
+    reason: str = ""
+    detail: str = ""  # process id, Slurm job id, ...
+
+
+class Executor(Protocol):
+    """Where jobs go."""
+
+    def check(self, resources: Resources) -> None:
+        """Raise BenchError, saying what is missing, when such a job could never start here."""
+        ...
+
+    def render(self, jobs: Sequence[Job]) -> str:
+        """The exact script or commands that `submit` would run."""
+        ...
+
+    def submit(self, jobs: Sequence[Job]) -> list[JobId]: ...
+
+    def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
+        """States of all `ids` in one cheap call; waits up to `wait_s` for a change."""
+        ...
+
+    def cancel(self, ids: Sequence[JobId]) -> None:
+        """End these jobs with everything they started; returns when nothing of them runs."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the executor itself holds; running jobs are cancelled."""
+        ...
+
+
+class Runtime(Protocol):
+    """What a job runs inside."""
+
+    def python(self, spec: RuntimeSpec, cache: Path) -> tuple[str, ...]:
+        """Prepare (once, cached) and return the command prefix that ends in a Python with benchhouse."""
+        ...
+
+    def packages(self, spec: RuntimeSpec, cache: Path) -> str:
+        """One line that says what is in it, for plans and `--dry-run`."""
+        ...

@@ -1,0 +1,161 @@
+"""Scenario: Benchmark x Targets x axes x repetitions, where and how; and Benchmark, what `uses:` refers to."""
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from benchhouse.schema.model import Model
+from benchhouse.schema.resources import Budget, Limits, Resources, Retries
+
+Name = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100),
+    Field(description="Letters, digits, '.', '_' and '-', beginning with a letter or digit: it names a folder."),
+]
+Order = Literal["interleaved", "sequential", "random"]
+MAX_AXIS_VALUES = 1_000_000
+
+
+class Range(Model):
+    """Evenly or geometrically spaced values of an axis, both ends included."""
+
+    start: float = Field(alias="from", description="First value.")
+    stop: float = Field(alias="to", description="Last value; reached exactly or not passed.")
+    step: float | None = Field(None, gt=0, description="Distance between values.")
+    factor: float | None = Field(None, gt=1, description="Ratio between values.")
+    count: int | None = Field(None, ge=2, le=MAX_AXIS_VALUES, description="How many values, evenly spaced.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Range":
+        if sum(item is not None for item in (self.step, self.factor, self.count)) != 1:
+            raise ValueError("a range has exactly one of step, factor, count")
+        if self.stop < self.start:
+            raise ValueError(f"a range goes upward: from {self.start:g} to {self.stop:g} does not")
+        if self.factor and self.start <= 0:
+            raise ValueError("a range with a factor starts above zero")
+        if self.step and (self.stop - self.start) / self.step >= MAX_AXIS_VALUES:
+            raise ValueError(f"a range has at most {MAX_AXIS_VALUES:,} values")
+        return self
+
+    def values(self) -> list[float | int]:
+        if self.step:
+            count = math.floor((self.stop - self.start) / self.step + 1e-9) + 1
+            raw = [self.start + index * self.step for index in range(count)]
+        elif self.factor:
+            count = math.floor(math.log(self.stop / self.start, self.factor) + 1e-9) + 1
+            raw = [self.start * self.factor**index for index in range(count)]
+        else:
+            assert self.count is not None
+            raw = [self.start + index * (self.stop - self.start) / (self.count - 1) for index in range(self.count)]
+        tidy = [float(f"{value:.12g}") for value in raw]
+        return [int(value) if value.is_integer() else value for value in tidy]
+
+
+Values = Annotated[list[Any], Field(min_length=1, max_length=MAX_AXIS_VALUES)] | Range
+
+
+class AxisBlock(Model):
+    """One block of axes; the blocks of a scenario multiply. Exactly one of the three forms."""
+
+    grid: dict[str, Values] | None = Field(None, description="Every combination of the values.")
+    zip: dict[str, Values] | None = Field(None, description="The values side by side; lists of equal length.")
+    points: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = Field(
+        None, description="Explicit points, each with the same keys."
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> "AxisBlock":
+        forms = [form for form in (self.grid, self.zip, self.points) if form is not None]
+        if len(forms) != 1 or not forms[0]:
+            raise ValueError("a block of axes has exactly one of grid, zip, points, and it is not empty")
+        if self.zip:
+            lengths = {key: len(axis_values(values)) for key, values in self.zip.items()}
+            if len(set(lengths.values())) > 1:
+                listed = ", ".join(f"{key} has {count}" for key, count in lengths.items())
+                raise ValueError(f"zipped axes need equally many values: {listed}")
+        if self.points and len({frozenset(point) for point in self.points}) > 1:
+            raise ValueError("all points of a block have the same keys")
+        return self
+
+
+def axis_values(values: list[Any] | Range) -> list[Any]:
+    return values.values() if isinstance(values, Range) else values
+
+
+class Runtime(Model):
+    """What a job runs inside."""
+
+    kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")
+    requirements: list[str] = Field(default_factory=list, description="What the isolated environment installs.")
+    python: str | None = Field(None, description="Interpreter of the isolated environment.")
+
+
+class Defined(Model):
+    """What a benchmark and a scenario have in common: the experiment and its frozen workload."""
+
+    schema_version: Literal[1] = Field(1, description="Version of this file format.")
+    description: str = Field("", description="For people.")
+    experiment: str | None = Field(None, description="Name of an installed experiment.")
+    version: str | None = Field(None, description="Its version; the newest installed one if not given.")
+    workload: dict[str, Any] = Field(default_factory=dict, description="Parameters; a list is an axis.")
+    axes: list[AxisBlock] = Field(default_factory=list, description="Further axes: grid, zip, points.")
+    exclude: list[dict[str, Any]] = Field(default_factory=list, description="Points left out; a list means any of.")
+    resources: Resources | None = Field(None, description="What one trial needs.")
+    limits: Limits = Field(default_factory=Limits, description="Hard limits of one trial.")
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _version_is_text(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            raise ValueError(f"a version is text: put it in quotes, version: '{value}'")
+        return value
+
+
+class Benchmark(Defined):
+    """A registered benchmark: what a scenario's `uses:` names."""
+
+    benchmark: Name = Field(description="Name of the benchmark.")
+    experiment: str = Field(description="Name of an installed experiment.")
+
+
+class Scenario(Defined):
+    """One scenario file."""
+
+    scenario: Name = Field(description="Name; results go to results/<scenario>/.")
+    uses: str | None = Field(None, description="A registered benchmark that this scenario runs.")
+    target: dict[str, Any] | str | None = Field(None, description="What is benchmarked; a list inside is an axis.")
+    targets: list[dict[str, Any] | str] = Field(default_factory=list, description="Several targets, compared.")
+    repetitions: int = Field(1, ge=1, le=100_000, description="Trials per point.")
+    warmup: int = Field(0, ge=0, le=1000, description="Trials per point that are run first and not counted.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of order and of each trial (seed + repetition).")
+    order: Order = Field("interleaved", description="interleaved: drift hits all points alike.")
+    retries: Retries = Field(default_factory=Retries, description="For infrastructure failures only.")
+    budget: Budget = Field(default_factory=Budget, description="Limits of the whole run.")
+    executor: str = Field("local", description="Where jobs go.")
+    runtime: Runtime = Field(default_factory=Runtime, description="What a job runs inside.")
+    parallel: int = Field(1, ge=1, le=4096, description="Trials at a time, as far as resources allow.")
+    price_per_hour: float | None = Field(None, ge=0, description="Cost of one node for one hour.")
+    partition: str | None = Field(None, description="Slurm partition.")
+    account: str | None = Field(None, description="Slurm account.")
+    qos: str | None = Field(None, description="Slurm quality of service.")
+    artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
+    binds: list[str] = Field(default_factory=list, description="source:destination folders for containers.")
+    environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> "Scenario":
+        if self.target is not None and self.targets:
+            raise ValueError("give either target or targets, not both")
+        if self.uses and self.experiment:
+            raise ValueError("give either uses or experiment: a registered benchmark names its own experiment")
+        return self
+
+    @field_validator("binds")
+    @classmethod
+    def _bind_shape(cls, binds: list[str]) -> list[str]:
+        for bind in binds:
+            source, colon, destination = bind.partition(":")
+            if not (source and colon and destination):
+                raise ValueError(f"{bind!r} is not source:destination")
+        return binds

@@ -1,0 +1,149 @@
+"""Instance and Trial: what is bound, what one execution is asked to do, and how it ended."""
+
+import uuid
+from typing import Any, Literal
+
+from pydantic import Field
+
+from benchhouse.schema.digests import digest
+from benchhouse.schema.model import Model
+from benchhouse.schema.resources import Limits, Resources
+
+Outcome = Literal["succeeded", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost"]
+OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost")
+_TRIALS = uuid.UUID("6f1d4d0e-6f0b-5c1a-9d6e-0f4b1c3a7e52")
+
+
+class ExperimentRef(Model):
+    """Which code runs: identity (name, version) and where it was found."""
+
+    name: str
+    version: str
+    object: str = Field(description="`module:attribute` that holds it.")
+    distribution: str = Field(description="The Python distribution that provides it.")
+    distribution_version: str
+
+
+class Instance(Model):
+    """One bound point. Same digest = same process."""
+
+    experiment: str
+    version: str
+    target: dict[str, Any]
+    parameters: dict[str, Any]
+
+    def digest(self) -> str:
+        return digest(self.model_dump())
+
+    def case_id(self) -> str:
+        """The benchmark case: everything but the target, so that targets can be compared on it."""
+        return digest({"experiment": self.experiment, "version": self.version, "parameters": self.parameters})[:16]
+
+    def workload_digest(self) -> str:
+        return digest(self.parameters)
+
+
+class Attempt(Model):
+    """One try at a trial and how it ended."""
+
+    attempt: int
+    outcome: Outcome
+    reason: str = ""
+    started: str | None = None
+    ended: str | None = None
+    host: str | None = None
+    job: str | None = None
+
+
+class TrialSpec(Model):
+    """trial.json: everything the worker needs; the only thing it is given."""
+
+    schema_version: Literal[1] = 1
+    trial_id: str
+    run_id: str
+    scenario: str
+    plan_digest: str
+    instance_digest: str
+    benchmark_case_id: str
+    workload_spec_digest: str
+    experiment: ExperimentRef
+    component: str
+    service: str
+    target: dict[str, Any]
+    parameters: dict[str, Any]
+    axes: list[str] = Field(default_factory=list, description="Names of the parameters that vary in this run.")
+    repetition: int
+    warmup: bool = False
+    seed: int
+    resources: Resources
+    limits: Limits
+    executor: str
+    runtime: str
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    artifacts: dict[str, str] = Field(default_factory=dict)
+    binds: list[str] = Field(default_factory=list)
+    environment: dict[str, str] = Field(default_factory=dict)
+    attempt: int = 1
+    previous_attempts: list[Attempt] = Field(default_factory=list)
+    source: dict[str, Any] = Field(default_factory=dict, description="Git commit and dirty flag of the workspace.")
+    cache: str = Field(description="Folder of the data cache.")
+    final: str = Field(description="Folder that the sealed trial is renamed to.")
+
+
+def trial_id(run_id: str, instance_digest: str, repetition: int, warmup: bool) -> str:
+    """The same trial of the same run has the same uuid, so a resumed run finds what is done."""
+    kind = "warmup" if warmup else "trial"
+    return str(uuid.uuid5(_TRIALS, f"{run_id}/{instance_digest}/{kind}/{repetition}"))
+
+
+class Failure(Model):
+    """Why a trial did not succeed."""
+
+    code: str = Field(description="Stable word: the exception's type, the limit, or the experiment's own code.")
+    message: str
+    traceback: str = ""
+    retryable: bool = False
+    log_tail: str = ""
+
+
+class Warning(Model):  # noqa: A001 - the domain's word
+    """A named doubt about a trial's numbers."""
+
+    code: str
+    message: str
+
+
+class Meta(Model):
+    """meta.json: under which circumstances a trial ran."""
+
+    schema_version: Literal[1] = 1
+    trial_id: str
+    run_id: str
+    scenario: str
+    outcome: Outcome
+    failure: Failure | None = None
+    warnings: list[Warning] = Field(default_factory=list)
+    attempts: list[Attempt]
+    started: str
+    ended: str
+    duration_s: float = Field(description="By the monotonic clock, so a clock that is set back does no harm.")
+    timestamp: str
+    host: str
+    partition: str | None = None
+    slurm_job_id: str | None = None
+    slurm_node_list: str | None = None
+    container_digest: str | None = None
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+    seed: int
+    experiment: ExperimentRef
+    package_lock_digest: str
+    packages: dict[str, str] = Field(description="Installed distributions and versions; the lock digest covers them.")
+    python: str
+    hardware: dict[str, Any]
+    drivers: dict[str, str | None] = Field(description="GPU driver, CUDA, ...; null where there is none.")
+    limits: dict[str, Any] = Field(description="What was asked and which mechanism enforced it.")
+    usage: dict[str, Any] = Field(description="CPU seconds and peak memory of the trial's process tree.")
+    custom: dict[str, Any] = Field(default_factory=dict, description="What the experiment said by ctx.metadata.")

@@ -1,0 +1,248 @@
+"""Who runs below the worker, and how to make sure that nobody does once the trial is over."""
+
+import contextlib
+import os
+import resource
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def _prctl(option: int, value: int) -> None:
+    import ctypes  # costs 3 ms; only the processes that call prctl pay for it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
+
+
+def become_subreaper() -> None:
+    """Orphans below the calling process become its children from now on, so that none can slip away."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(signum: int = signal.SIGKILL, parent_pid: int | None = None) -> None:
+    """The kernel sends `signum` to the caller once its parent is gone; not inherited by the caller's own children.
+
+    Pass the parent's pid as known before the fork: if the parent died before this call, the signal is sent at once.
+    "Parent" means the thread that forked, so fork from a thread that lives as long as the parent does.
+    """
+    expected = os.getppid() if parent_pid is None else parent_pid
+    _prctl(_PR_SET_PDEATHSIG, signum)
+    if os.getppid() != expected:
+        os.kill(os.getpid(), signum)
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/<pid>/stat from the state on (man page's field 3 is index 0)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - called thousands of times in a scan
+            text = file.read()
+    except OSError:
+        return None
+    # The command name may itself hold spaces and parentheses; the last ")" ends it.
+    return text[text.rindex(b")") + 2 :].decode("ascii").split()
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks between boot and the start of `pid`, or None when there is no such process.
+
+    A pid with its start time names one process for as long as the machine is up; a pid alone is reused.
+    """
+    fields = _stat(pid)
+    return int(fields[19]) if fields else None
+
+
+def alive(pid: int, start_time: int | None) -> bool:
+    """Whether the process that had this pid and start time still runs; a zombie doesn't. None accepts any start."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] not in "ZX" and start_time in (None, int(fields[19]))
+
+
+def command_name(pid: int) -> str:
+    """The kernel's short name of a process, or "?" when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_bytes().decode("utf-8", "replace").rstrip("\n")
+    except OSError:
+        return "?"
+
+
+def all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _children_from_kernel(pid: int) -> list[int] | None:
+    """None when this kernel does not list children."""
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split())
+    except (FileNotFoundError, ProcessLookupError):
+        return found if os.path.exists("/proc/self/task/%d/children" % os.getpid()) else None  # noqa: PTH110
+    except OSError:
+        return found
+    return found
+
+
+def _children_from_scan() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for pid in all_pids():
+        fields = _stat(pid)
+        if fields:
+            found.setdefault(int(fields[1]), []).append(pid)
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process below `pid`, parents before their children, zombies included, `pid` itself not.
+
+    A snapshot: a process that forks or exits meanwhile can be missed, so callers that must be sure ask again.
+    """
+    scan = None if _children_from_kernel(pid) is not None else _children_from_scan()
+    found: list[int] = []
+    seen = {pid}
+    waiting = [pid]
+    for parent in waiting:
+        children = scan.get(parent, []) if scan is not None else _children_from_kernel(parent) or []
+        fresh = [child for child in children if child not in seen]
+        seen.update(fresh)
+        found += fresh
+        waiting += fresh
+    return found
+
+
+def send(pid: int, start: int | None, signum: int) -> bool:
+    """Signals exactly the process that started at `start`; False when it is gone or not ours to signal."""
+    if pid <= 1 or pid == os.getpid():
+        return False
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    except OSError:  # an old kernel, or no descriptor left: a pid reused within microseconds is the smaller risk
+        handle = -1
+    try:
+        if not alive(pid, start):
+            return False
+        if handle < 0:
+            os.kill(pid, signum)
+        else:
+            signal.pidfd_send_signal(handle, signum)
+    except (ProcessLookupError, PermissionError):
+        return False
+    finally:
+        if handle >= 0:
+            os.close(handle)
+    return True
+
+
+def reap(pid: int = -1) -> list[int]:
+    """Collects the children (or the one child) that have exited, without waiting; their status is lost."""
+    gone: list[int] = []
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(pid, os.WNOHANG)[0]) > 0:
+            gone.append(found)
+    return gone
+
+
+def kill_tree(pids: Iterable[int], grace_s: float = 2.0, give_up_s: float = 5.0) -> list[int]:
+    """SIGTERM to these processes and all below them, SIGKILL to what is left after `grace_s`; reaps own children.
+
+    Returns those that live on `give_up_s` after the SIGKILL: stuck in the kernel, or another user's.
+    """
+    targets = {pid: start_time(pid) for pid in pids}
+
+    def living() -> dict[int, int | None]:
+        for root in list(targets):
+            for pid in descendants(root):
+                targets.setdefault(pid, start_time(pid))
+        for pid in targets:
+            reap(pid)
+        return {pid: start for pid, start in targets.items() if start is not None and alive(pid, start)}
+
+    for pid, start in living().items():
+        send(pid, start, signal.SIGTERM)
+    kill_at = time.monotonic() + grace_s
+    while (left := living()) and time.monotonic() < kill_at:
+        time.sleep(0.01)
+    while left and time.monotonic() < kill_at + give_up_s:
+        for pid, start in left.items():
+            send(pid, start, signal.SIGKILL)
+        time.sleep(0.002)
+        left = living()
+    return sorted(left)
+
+
+def kill_descendants(grace_s: float = 2.0, give_up_s: float = 10.0) -> list[str]:
+    """Kills and reaps everything below the caller, a subreaper; returns the names of what still ran.
+
+    Collect the main child's exit status first: here every status is dropped. Looks again until nobody is left, so
+    that a fork during the kill doesn't escape; what outlives `give_up_s` still shows in `descendants(os.getpid())`.
+    """
+    names: dict[tuple[int, int], str] = {}
+
+    def strike(signum: int) -> bool:
+        """Whether anyone was left to strike."""
+        reap()
+        below = descendants(os.getpid())
+        for pid in below:
+            start = start_time(pid)
+            if start is not None and alive(pid, start):
+                names.setdefault((pid, start), command_name(pid))
+                send(pid, start, signum)
+        return bool(below)
+
+    if not strike(signal.SIGTERM):
+        return []
+    kill_at = time.monotonic() + grace_s
+    while time.monotonic() < kill_at and (reap() or True) and descendants(os.getpid()):
+        time.sleep(0.005)
+    # Two empty looks in a row: the kernel's list of children may skip one while its sibling exits.
+    empty_looks = 0
+    while empty_looks < 2 and time.monotonic() < kill_at + give_up_s:
+        empty_looks = 0 if strike(signal.SIGKILL) else empty_looks + 1
+    return list(names.values())
+
+
+def tagged_processes(tag_name: str, tag_value: str = "", *, prefix: bool = False) -> list[int]:
+    """Processes, the caller aside, that were started with `tag_name=tag_value` in their environment.
+
+    The kernel shows the environment as of the last exec: a fork shares its parent's tag, and a variable set later
+    is not seen. With `prefix` the value only has to start so. Processes that can't be read are skipped.
+    """
+    wanted = os.fsencode(f"{tag_name}={tag_value}")
+    found: list[int] = []
+    for pid in all_pids():
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - see _stat
+                variables = file.read()
+        except OSError:
+            continue
+        if wanted not in variables or pid == os.getpid():
+            continue
+        if any(one.startswith(wanted) if prefix else one == wanted for one in variables.split(b"\0")):
+            found.append(pid)
+    return found
+
+
+def tree_usage() -> dict[str, float | int]:
+    """What the reaped children, and theirs, have used; `max_rss_bytes` is that of the largest single process."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"cpu_user_s": used.ru_utime, "cpu_system_s": used.ru_stime, "max_rss_bytes": used.ru_maxrss * 1024}
+
+
+def tree_cpu_s() -> float:
+    """CPU seconds of everything that is or was below the caller, running processes included."""
+    reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = reaped.ru_utime + reaped.ru_stime
+    for pid in descendants(os.getpid()):
+        fields = _stat(pid)
+        if fields:
+            total += sum(map(int, fields[11:15])) / _TICKS_PER_S  # own and reaped children's user and system time
+    return total
