@@ -1,1 +1,108 @@
-"""The command line: parse, call `api`, print. One file a verb in `verbs/`; nothing is decided here."""
+"""The command line: parse, call `api`, print. One file a verb in `verbs/`; nothing is decided here.
+
+A verb's module is imported only when it is used: `bench --help` reads the first line of each file instead.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchhouse import __version__
+from benchhouse.schema.errors import BenchError, Exit
+
+_VERBS = Path(__file__).parent / "verbs"
+_EXAMPLES = """\b
+Examples:
+  bench run examples/quickstart.yaml       plan, run, collect, show the result
+  bench compare @last:index=flat @last:index=hnsw
+  bench report @last                       one HTML file that opens offline
+"""
+
+
+class Verbs(click.Group):
+    """Finds verbs by their files; adding a verb is adding a file."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(path.stem.removesuffix("_") for path in _VERBS.glob("*.py") if path.stem != "__init__")
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        import importlib
+
+        for stem in (cmd_name, f"{cmd_name}_"):
+            if cmd_name.isidentifier() and (_VERBS / f"{stem}.py").is_file():
+                found: click.Command = importlib.import_module(f"benchhouse.cli.verbs.{stem}").command
+                return found
+        return None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from benchhouse.schema.problems import did_you_mean
+
+            guess = did_you_mean(args[0], self.list_commands(ctx))
+            hint = f" Did you mean '{guess}'?" if guess else ""
+            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx) from error
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, _first_line(name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _first_line(verb: str) -> str:
+    """The first line of a verb's docstring, without importing it."""
+    for stem in (verb, f"{verb}_"):
+        path = _VERBS / f"{stem}.py"
+        if path.is_file():
+            with path.open(encoding="utf-8") as file:
+                return file.readline().strip().strip('"').rstrip(".")
+    return ""
+
+
+@click.command(cls=Verbs, help=f"Benchmarks whose every number walks back to raw bytes.\n\n{_EXAMPLES}")
+@click.option("-C", "folder", metavar="DIR", envvar="BENCH_WORKSPACE", help="Work in DIR instead of the current folder.")
+@click.version_option(__version__, message="benchhouse %(version)s")
+@click.pass_context
+def bench(ctx: click.Context, folder: str | None) -> None:
+    ctx.obj = folder
+
+
+def main() -> None:
+    """Run the command line; every error of ours is printed once, here, and becomes the exit code."""
+    try:
+        code = bench.main(standalone_mode=False, auto_envvar_prefix="BENCH")
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        sys.exit(Exit.INTERRUPTED)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except BenchError as error:
+        show_error(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(Exit.INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.GOOD)
+    sys.exit(code if isinstance(code, int) else Exit.GOOD)
+
+
+def show_error(error: BenchError) -> None:
+    """An error with its hint; as JSON on stdout where JSON was asked for."""
+    if "--json" in sys.argv:
+        import json
+
+        problems = [problem.as_dict() for problem in getattr(error, "problems", [])]
+        document = {"error": error.message, "hint": error.hint, "problems": problems, "exit_code": int(error.exit_code)}
+        click.echo(json.dumps(document, indent=2))
+        return
+    label = click.style("error:", fg="red", bold=True)
+    click.echo(f"{label} {error.message}", err=True)
+    if error.hint:
+        click.echo(f"  {error.hint}", err=True)

@@ -92,7 +92,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
     if len(word) > _MAX_QUOTED:
         return None
     plain = {choice.lower().replace("-", "_"): choice for choice in choices}
-    close = difflib.get_close_matches(word.lower().replace("-", "_"), plain, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word.lower().replace("-", "_"), plain, n=1, cutoff=0.72)
     return plain[close[0]] if close else None
 
 
@@ -238,7 +238,7 @@ def _misfit(branch: list[_Finding]) -> tuple[int, int, int]:
 def _explain(group: list[_Finding], document: "Document") -> list[Problem]:
     finding = group[0]
     error, path, ctx = finding.error, finding.path, finding.error.get("ctx", {})
-    value, kind = document.value(path), error["type"]
+    value, kind = path[-1] if finding.at_key else document.value(path), error["type"]
     wanted = list(dict.fromkeys(f.wanted for f in group if f.wanted))
     if kind == "extra_forbidden":
         keys = _keys(finding.parent)
@@ -257,7 +257,7 @@ def _explain(group: list[_Finding], document: "Document") -> list[Problem]:
         options = [option for text in wanted for option in re.findall(r"'([^']*)'", text)]
         meant = (did_you_mean(value, options) or "") if isinstance(value, str) else ""
         message = f"expected {' or '.join(wanted)}, found {describe(value)}"
-        hint = f'quote it: "{document.written(path)}"' if _quoting_helps(wanted, value) else ""
+        hint = f'text in quotes: "{document.written(path)}"' if _quoting_helps(wanted, value) else ""
         return [document.problem(path, message, hint, meant, key=finding.at_key)]
     return [document.problem(path, _plain_message(error, ctx, value), key=finding.at_key)]
 
@@ -266,8 +266,10 @@ def _explain_tag(finding: _Finding, document: "Document") -> Problem:
     ctx, path = finding.error.get("ctx", {}), finding.path
     key = str(ctx.get("discriminator", "kind")).strip("'")
     value = document.value(path)
+    if not key.isidentifier():  # a function chose the branch, not a key
+        return document.problem(path, "none of the known variants fits this", str(ctx.get("expected_tags", "")))
     if not isinstance(value, dict) or key not in value:
-        tags = [tag for member in _members(finding.shape) for tag in _tags(member, key)]
+        tags = [tag for member in _members(_bare(finding.shape)) for tag in _tags(member, key)]
         expected = f"one of {', '.join(tags)}" if tags else ""
         return document.problem(path, f"missing key '{key}'{_within(path)}", expected, key=True)
     tags = re.findall(r"'([^']*)'", str(ctx.get("expected_tags", "")))
@@ -335,7 +337,8 @@ def _names(shape: Any, label: str | int) -> bool:
     """Whether pydantic may call this annotation, or a member of it, by `label`."""
     shape = _bare(shape)
     if _is_union(shape):
-        return any(_names(member, label) for member in _members(shape))
+        nested = str(label).startswith("tagged-union[")
+        return nested or any(_names(member, label) for member in _members(shape))
     if hasattr(shape, "model_fields"):
         known = {tag for name in shape.model_fields for tag in _tags(shape, name)}
         return label == shape.__name__ or label in known or f" {shape.__name__}]" in str(label)

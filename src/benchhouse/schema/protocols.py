@@ -34,6 +34,8 @@ class JobState:
 class Executor(Protocol):
     """Where jobs go."""
 
+    window: int  # jobs worth handing over at a time; a sweep of a million never needs more in memory
+
     def check(self, resources: Resources) -> None:
         """Raise BenchError, saying what is missing, when such a job could never start here."""
         ...

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _SECRET_KEY = re.compile(
-    r"(^|[_.-])(password|passwd|secret|api_?key|access_?key|private_?key|auth_?token|access_?token|token|credentials?)$",
+    r"(^|[_.-])(password|passwd|secret|api_?key|access_?key|private_?key|credentials?)$"
+    r"|^token$|(^|[_.-])(auth|access|api|bearer|hf|session)_?token$",
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"^\$(?:\{(\w+)\}|(\w+))$")

@@ -86,6 +86,14 @@ class Document:
         width = max(1, min(end - start, len(source.rstrip()) - column + 1))
         return Problem(message, self.path, line, column, source, expected, suggestion, width)
 
+    def assemble(self, home: Loc, data: Mapping[str, Any], places: Mapping[str, Loc]) -> "Document":
+        """A view of this file whose top level is `data`: gathered from `places`, reported at `home` where absent."""
+        here = self._spot(home, False)
+        members: dict[str | int, tuple[Spot, Spot]] = {
+            key: (self._spot(places[key], True), self._spot(places[key], False)) for key in data if key in places
+        }
+        return Document(self.path, self.text, data, Spot(here.start, here.end, members))
+
     @cached_property
     def _starts(self) -> list[int]:
         """Where each line begins, as editors count lines; YAML itself would also break at U+2028."""
@@ -127,12 +135,13 @@ def load_yaml(path: Path) -> Document:
 
 def parse_yaml(text: str, path: str) -> Document:
     """Read text that holds one mapping; `path` is what problems call it. Raises ProblemsError with all it found."""
+    mark_bytes = 3 if text.startswith("\ufeff") else 0
     text = text.removeprefix("\ufeff")
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_BYTES:
         raise _too_large(size, path)
     draft = Document(path, text, None, Spot(0, 0, _NOTHING))
-    _refuse_control_characters(draft)
+    _refuse_control_characters(draft, mark_bytes)
     reader = _Reader(draft)
     built = reader.read()
     if reader.problems:
@@ -177,11 +186,11 @@ def _decode(raw: bytes, path: str) -> str:
         raise ProblemsError([Problem(message, path, line, column, source, "a YAML file in UTF-8")]) from None
 
 
-def _refuse_control_characters(draft: Document) -> None:
+def _refuse_control_characters(draft: Document, skipped_bytes: int) -> None:
     problems = []
     for match in _FORBIDDEN.finditer(draft.text):
         char, at = match[0], match.start()
-        offset = len(draft.text[:at].encode("utf-8", "surrogatepass"))
+        offset = skipped_bytes + len(draft.text[:at].encode("utf-8", "surrogatepass"))
         if char == "\0":
             message = f"NUL character at byte offset {offset}: this looks like a binary file"
         elif char == "\ufeff":
@@ -210,11 +219,11 @@ _STANDARD = "tag:yaml.org,2002:"
 _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
 
 
-class _Refused(Exception):  # noqa: N818 - a signal within this module, never seen outside
+class Refused(Exception):  # noqa: N818 - a plain scalar that this format does not allow
     """A scalar that can't be taken; the message and what was expected."""
 
 
-def _resolve(text: str) -> Any:
+def resolve_plain(text: str) -> Any:
     """The value of an unquoted scalar."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
@@ -222,15 +231,15 @@ def _resolve(text: str) -> Any:
         return text
     if _INT.fullmatch(text):
         if len(text) > MAX_DIGITS:
-            raise _Refused(f"a whole number of {len(text):,} digits", f"at most {MAX_DIGITS} digits; quote it as text")
+            raise Refused(f"a whole number of {len(text):,} digits", f"at most {MAX_DIGITS} digits; quote it as text")
         return int(text, 0)
     if _FLOAT.fullmatch(text):
         number = float(text)
         if math.isinf(number):
-            raise _Refused(f"the number {shorten(text)} is too large", "a finite number; if it is text, quote it")
+            raise Refused(f"the number {shorten(text)} is too large", "a finite number; if it is text, quote it")
         return number
     if _NOT_FINITE.fullmatch(text):
-        raise _Refused(f"{text} is not a finite number", "a finite number; if it is text, quote it")
+        raise Refused(f"{text} is not a finite number", "a finite number; if it is text, quote it")
     return text
 
 
@@ -245,6 +254,17 @@ class _Built(NamedTuple):
     sound: bool = True  # False: already reported, so that its user need not
 
 
+def _end(event: Any) -> int:
+    return int(event.end_mark.index)
+
+
+def _parse(text: str) -> Iterator[Any]:
+    try:
+        yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except (ValueError, OverflowError) as error:  # the parser in Python, on an escape past the last character
+        raise yaml.YAMLError(str(error)) from None
+
+
 class _Stop(Exception):  # noqa: N818 - a signal within this module, never seen outside
     """Reading on makes no sense."""
 
@@ -257,19 +277,18 @@ class _Reader:
         self.problems: list[Problem] = []
         self.anchors: dict[str, _Built | None] = {}  # None: still being read
         self.expansion = 0
-        self.events: Iterator[Any] = iter(())
+        self.events = _parse(draft.text)
 
     def read(self) -> _Built:
         """The one mapping in the text; look at `problems` before using it."""
         built = _Built(None, Spot(0, 0, _NOTHING))
         try:
-            self.events = yaml.parse(self.draft.text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
             built = self._stream()
         except _Stop:
             pass
         except yaml.MarkedYAMLError as error:
             self.problems.append(_syntax_problem(error, self.draft))
-        except (yaml.YAMLError, ValueError, OverflowError) as error:  # the slow parser's chr() of an escape
+        except yaml.YAMLError as error:
             self.problems.append(self.draft.problem_at(0, 1, f"not valid YAML: {error}"))
         return built
 
@@ -280,15 +299,15 @@ class _Reader:
             self._stop(0, 1, what, "a mapping (key: value)")
         first = next(self.events)
         built = self._node(first, 0)
+        next(self.events)
+        after = next(self.events)
+        at = after.start_mark.index
         if not isinstance(built.value, dict) and built.sound:
             what = f"the top level of the file is {describe(built.value)}"
             if built.value is None and built.spot.start == built.spot.end:
                 what = "the file is empty"
             self._report(built.spot.start, built.spot.end, what, "a mapping (key: value)")
-        next(self.events)
-        after = next(self.events)
         if isinstance(after, events.DocumentStartEvent):
-            at = after.start_mark.index
             self._stop(at, at + 3, "a second YAML document begins here", "one document in a file; split the file")
         return built
 
@@ -315,16 +334,16 @@ class _Reader:
         spot = Spot(event.start_mark.index, event.end_mark.index, _NOTHING)
         text, tag = event.value, event.tag
         kind = (tag or "").removeprefix(_STANDARD)
-        if not event.implicit[0] and (tag in (None, "!") or kind == "str"):
+        if tag == "!" or kind == "str" or (tag is None and not event.implicit[0]):
             return _Built(text, spot)
         if tag and (kind == tag or kind not in _KINDS):
             self._refuse_tag(event)
             return _Built(None, spot, sound=False)
         try:
-            value = _resolve(text)
+            value = resolve_plain(text)
             if tag and (not isinstance(value, _KINDS[kind]) or (kind != "bool" and isinstance(value, bool))):
-                raise _Refused(f"{quote(text)} does not fit its tag !!{kind}", "a fitting value, or no tag")
-        except _Refused as refused:
+                raise Refused(f"{quote(text)} does not fit its tag !!{kind}", "a fitting value, or no tag")
+        except Refused as refused:
             self._report(spot.start, spot.end, *refused.args)
             return _Built(None, spot, sound=False)
         return _Built(float(value) if kind == "float" else value, spot)
@@ -338,7 +357,7 @@ class _Reader:
             members[len(value)] = (item.spot, item.spot)
             value.append(item.value)
             nodes, height = nodes + item.nodes, max(height, item.height)
-        return _Built(value, Spot(start, event.end_mark.index, members), nodes, height + 1)
+        return _Built(value, Spot(start, _end(event), members), nodes, height + 1)
 
     def _mapping(self, start: int, depth: int) -> _Built:
         value: dict[str, Any] = {}
@@ -352,9 +371,10 @@ class _Reader:
             nodes, height = nodes + key.nodes + item.nodes, max(height, item.height)
             if not isinstance(key.value, str):
                 self._refuse_key(key)
-            elif key.value in members or (is_merge and merged):
-                first = merged[0] if is_merge and merged else members[key.value][0]
-                line, _ = self.draft._place(first.start)
+                continue
+            earlier = merged if is_merge else members.get(key.value)
+            if earlier:
+                line, _ = self.draft._place(earlier[0].start)
                 self._report(key.spot.start, key.spot.end, f"duplicate key {quote(key.value)}, first on line {line}")
             elif is_merge:
                 merged = (key.spot, item)
@@ -363,7 +383,7 @@ class _Reader:
                 members[key.value] = (key.spot, item.spot)
         if merged:
             self._merge(merged[1], value, members)
-        return _Built(value, Spot(start, event.end_mark.index, members), nodes, height + 1)
+        return _Built(value, Spot(start, _end(event), members), nodes, height + 1)
 
     def _merge(self, source: _Built, value: dict[str, Any], members: dict[str | int, tuple[Spot, Spot]]) -> None:
         """Add what `<<` brings in, below the mapping's own keys; of several sources the first wins."""
@@ -413,7 +433,8 @@ class _Reader:
         else:
             written = shorten(self.draft.text[start:end])
             expected = f'a text key; put it in quotes: "{written}"'
-            self._report(start, end, f"the key {written} is not text but {describe(key.value)}", expected)
+            kind = "null" if key.value is None else "a boolean" if isinstance(key.value, bool) else "a number"
+            self._report(start, end, f"the key {written} is read as {kind}, not as text", expected)
 
     def _refuse_tag(self, event: Any) -> None:
         shown = event.tag.replace(_STANDARD, "!!", 1) if event.tag.startswith(_STANDARD) else event.tag

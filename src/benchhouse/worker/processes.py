@@ -74,20 +74,19 @@ def command_name(pid: int) -> str:
 
 
 def all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - names, not paths
 
 
-def _children_from_kernel(pid: int) -> list[int] | None:
-    """None when this kernel does not list children."""
+def _children_from_kernel(pid: int) -> list[int]:
     found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split())
-    except (FileNotFoundError, ProcessLookupError):
-        return found if os.path.exists("/proc/self/task/%d/children" % os.getpid()) else None  # noqa: PTH110
-    except OSError:
-        return found
+    with contextlib.suppress(OSError):  # the process or one of its threads ended meanwhile
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_bytes().split())
     return found
+
+
+def _kernel_lists_children() -> bool:
+    return Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 def _children_from_scan() -> dict[int, list[int]]:
@@ -104,12 +103,12 @@ def descendants(pid: int) -> list[int]:
 
     A snapshot: a process that forks or exits meanwhile can be missed, so callers that must be sure ask again.
     """
-    scan = None if _children_from_kernel(pid) is not None else _children_from_scan()
+    scan = None if _kernel_lists_children() else _children_from_scan()
     found: list[int] = []
     seen = {pid}
     waiting = [pid]
     for parent in waiting:
-        children = scan.get(parent, []) if scan is not None else _children_from_kernel(parent) or []
+        children = _children_from_kernel(parent) if scan is None else scan.get(parent, [])
         fresh = [child for child in children if child not in seen]
         seen.update(fresh)
         found += fresh
@@ -187,8 +186,8 @@ def kill_descendants(grace_s: float = 2.0, give_up_s: float = 10.0) -> list[str]
     """
     names: dict[tuple[int, int], str] = {}
 
-    def strike(signum: int) -> bool:
-        """Whether anyone was left to strike."""
+    def strike(signum: int) -> list[int]:
+        """Who was left to strike."""
         reap()
         below = descendants(os.getpid())
         for pid in below:
@@ -196,17 +195,23 @@ def kill_descendants(grace_s: float = 2.0, give_up_s: float = 10.0) -> list[str]
             if start is not None and alive(pid, start):
                 names.setdefault((pid, start), command_name(pid))
                 send(pid, start, signum)
-        return bool(below)
+        return below
 
     if not strike(signal.SIGTERM):
         return []
     kill_at = time.monotonic() + grace_s
-    while time.monotonic() < kill_at and (reap() or True) and descendants(os.getpid()):
+    while time.monotonic() < kill_at and descendants(os.getpid()):
         time.sleep(0.005)
+        reap()
     # Two empty looks in a row: the kernel's list of children may skip one while its sibling exits.
     empty_looks = 0
+    before: list[int] = []
     while empty_looks < 2 and time.monotonic() < kill_at + give_up_s:
-        empty_looks = 0 if strike(signal.SIGKILL) else empty_looks + 1
+        below = strike(signal.SIGKILL)
+        empty_looks = 0 if below else empty_looks + 1
+        if below and below == before:  # nobody forks: they only need time to die
+            time.sleep(0.001)
+        before = below
     return list(names.values())
 
 

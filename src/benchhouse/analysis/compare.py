@@ -1,0 +1,286 @@
+"""Compare two samples of replicates: a difference, a relative change, an interval for each, and a verdict in words.
+
+One value is one trial. The requests inside a trial share its warm-up, its placement and its noise, so feeding them in
+would claim an independence that is not there. `docs/design/statistics.md` says how the intervals were chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from benchhouse.analysis.bootstrap import Critical, Criticals, resample
+from benchhouse.analysis.effects import cliffs_delta, hedges_g
+from benchhouse.analysis.student import P_METHOD, critical_t, two_sided_p, welch_df
+from benchhouse.analysis.summary import finite, mean, variance
+
+Direction = Literal["higher", "lower"] | None
+Verdict = Literal["better", "worse", "different", "no evidence of a difference", "too few repetitions"]
+
+CONFIDENCE = 0.95
+RESAMPLES = 1999
+"""(RESAMPLES + 1) * 2.5% is a whole number, so the tails are order statistics: the 50th from either end."""
+SMALLEST_RESAMPLED = 5
+LARGEST_RESAMPLED = 200
+"""Above it the bootstrap and Welch's t agree to three digits, and resampling would only cost memory."""
+CAP = 2.0
+"""Critical values are held to this many times Welch's: one outlier in five values otherwise makes them absurd."""
+
+_ROUNDING = 1e-12
+_LARGEST_LOG = 700.0  # exp of more overflows
+
+
+class Interval(NamedTuple):
+    lo: float
+    hi: float
+
+    def covers(self, value: float) -> bool:
+        return self.lo <= value <= self.hi
+
+
+class Pair(NamedTuple):
+    """Two samples to compare; `direction` says which way the metric improves (None: neither)."""
+
+    a: Sequence[float]
+    b: Sequence[float]
+    direction: Direction = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """B beside A. Intervals are None where there are too few repetitions."""
+
+    n_a: int
+    n_b: int
+    mean_a: float
+    mean_b: float
+    difference: float
+    """mean_b - mean_a, in the unit of the metric."""
+    difference_interval: Interval | None
+    change: float | None
+    """difference / |mean_a|, a fraction; None when mean_a is zero."""
+    change_interval: Interval | None
+    """None, too, unless every value is positive: a ratio of means that may cross zero has no useful interval."""
+    confidence: float
+    method: str
+    hedges_g: float | None
+    cliffs_delta: float
+    p_value: float | None
+    """By `p_method`, for ranking and correction. The verdict goes by the interval, and at its edge they may differ."""
+    p_method: str
+    direction: Direction
+    verdict: Verdict
+
+    def sentence(self, a: str = "A", b: str = "B") -> str:
+        """The result in one line of plain words, with the given names for the two sides."""
+        return f"{b} {self._how_much(a)} ({self._how_sure()}): {self.verdict}"
+
+    def _how_much(self, a: str) -> str:
+        if self.difference == 0.0:
+            return f"equals {a}"
+        size = _number(abs(self.difference)) if self._absolute else _percent(abs(self.change or 0.0))
+        return f"is {size} {'higher' if self.difference > 0.0 else 'lower'}"
+
+    def _how_sure(self) -> str:
+        repetitions = f"n={self.n_a} and {self.n_b}"
+        interval = self.difference_interval if self._absolute else self.change_interval
+        if interval is None:
+            return f"{repetitions}, no interval"
+        if interval.lo == interval.hi:
+            return f"{self.method}, {repetitions}"
+        lo, hi = (_number(end, "+") if self._absolute else _percent(end, "+") for end in interval)
+        return f"{self.confidence * 100:g}% interval {lo} to {hi}, {repetitions}"
+
+    @property
+    def _absolute(self) -> bool:
+        """Whether to speak in the metric's unit: no change, or none that comes with the interval there is."""
+        return self.change is None or (self.change_interval is None and self.difference_interval is not None)
+
+
+def compare(
+    a: Sequence[float],
+    b: Sequence[float],
+    *,
+    direction: Direction,
+    seed: int,
+    confidence: float = CONFIDENCE,
+    resamples: int = RESAMPLES,
+) -> Comparison:
+    """Compare replicates of B with replicates of A; raises ValueError for an empty side, NaN or infinity."""
+    return compare_many([Pair(a, b, direction)], seed=seed, confidence=confidence, resamples=resamples)[0]
+
+
+def compare_many(
+    pairs: Sequence[Pair], *, seed: int, confidence: float = CONFIDENCE, resamples: int = RESAMPLES
+) -> list[Comparison]:
+    """`compare` for each pair, in order, with the same results and far less work: resamples are shared."""
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"a confidence lies between 0 and 1, found {confidence}")
+    if (resamples + 1) * (1.0 - confidence) / 2.0 < 1.0 - 1e-9:
+        raise ValueError(f"{resamples} resamples are too few for a {confidence * 100:g}% interval")
+    samples = [(_Sample.of(pair.a), _Sample.of(pair.b)) for pair in pairs]
+    # Each pair is worked out smaller side first and turned round afterwards, so that swapping the two sides of a
+    # comparison flips its signs and changes nothing else.
+    turned = [(b, a) if b.values_key < a.values_key else (a, b) for a, b in samples]
+    criticals = _bootstrap(turned, confidence, resamples, seed)
+    results = []
+    for pair, sides, (a, b), critical in zip(pairs, samples, turned, criticals, strict=True):
+        bounds = _bounds(a, b, critical, confidence, resamples)
+        if sides[0] is not a:
+            bounds = bounds.reversed()
+        results.append(_comparison(*sides, bounds, pair.direction, confidence))
+    return results
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    values: list[float]
+    mean: float
+    var_of_mean: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> _Sample:
+        ordered = sorted(finite(values))
+        if not ordered:
+            raise ValueError("a comparison needs at least one value on each side, found none")
+        centre = mean(ordered)
+        n = len(ordered)
+        return cls(ordered, centre, variance(ordered, centre) / n if n > 1 else 0.0)
+
+    @property
+    def values_key(self) -> tuple[int, list[float]]:
+        return len(self.values), self.values
+
+
+class _Bounds(NamedTuple):
+    """Intervals of the difference and of the log of the ratio."""
+
+    difference: Interval | None
+    log_ratio: Interval | None
+    method: str
+
+    def reversed(self) -> _Bounds:
+        flipped = [Interval(-side.hi, -side.lo) if side else None for side in (self.difference, self.log_ratio)]
+        return _Bounds(flipped[0], flipped[1], self.method)
+
+
+def _bootstrap(
+    pairs: list[tuple[_Sample, _Sample]], confidence: float, resamples: int, seed: int
+) -> list[Criticals | None]:
+    """Bootstrap-t critical values for the pairs whose size and spread allow it."""
+    batches: dict[tuple[int, int, bool], list[int]] = defaultdict(list)
+    for place, (a, b) in enumerate(pairs):
+        sizes = len(a.values), len(b.values)
+        if min(sizes) >= SMALLEST_RESAMPLED and max(sizes) <= LARGEST_RESAMPLED and a.var_of_mean + b.var_of_mean > 0.0:
+            batches[(*sizes, _positive(a, b))].append(place)
+    found: list[Criticals | None] = [None] * len(pairs)
+    for (_, _, positive), places in batches.items():
+        values = [(pairs[place][0].values, pairs[place][1].values) for place in places]
+        answers = resample(values, positive=positive, confidence=confidence, resamples=resamples, seed=seed)
+        for place, answer in zip(places, answers, strict=True):
+            found[place] = answer
+    return found
+
+
+def _bounds(a: _Sample, b: _Sample, criticals: Criticals | None, confidence: float, resamples: int) -> _Bounds:
+    difference = b.mean - a.mean
+    log_ratio = math.log(b.mean) - math.log(a.mean) if _positive(a, b) else None
+    n_a, n_b = len(a.values), len(b.values)
+    if min(n_a, n_b) < 2:
+        return _Bounds(None, None, "none, too few repetitions")
+    if a.var_of_mean + b.var_of_mean == 0.0:
+        point = None if log_ratio is None else Interval(log_ratio, log_ratio)
+        return _Bounds(Interval(difference, difference), point, "exact values, no spread")
+
+    def interval(estimate: float, var_a: float, var_b: float, critical: Critical | None) -> Interval:
+        t = critical_t(confidence, welch_df(var_a, var_b, n_a, n_b))
+        lo, hi = (max(critical.lo, -CAP * t), min(critical.hi, CAP * t)) if critical else (-t, t)
+        error = math.sqrt(var_a + var_b)
+        return Interval(estimate - hi * error, estimate - lo * error)
+
+    absolute = interval(difference, a.var_of_mean, b.var_of_mean, criticals.difference if criticals else None)
+    relative = None
+    if log_ratio is not None:
+        var_a, var_b = a.var_of_mean / a.mean / a.mean, b.var_of_mean / b.mean / b.mean
+        relative = interval(log_ratio, var_a, var_b, criticals.log_ratio if criticals else None)
+        absolute, relative = _agreeing(absolute, relative)
+    if criticals:
+        return _Bounds(absolute, relative, f"bootstrap-t, {resamples} resamples")
+    size = "small" if min(n_a, n_b) < SMALLEST_RESAMPLED else "large"
+    return _Bounds(absolute, relative, f"Welch t, n too {size} to resample")
+
+
+def _agreeing(absolute: Interval, relative: Interval) -> tuple[Interval, Interval]:
+    """Widen the one that just misses zero when the other covers it: the two must not tell different stories."""
+    if absolute.covers(0.0) or relative.covers(0.0):
+        absolute, relative = (Interval(min(lo, 0.0), max(hi, 0.0)) for lo, hi in (absolute, relative))
+    return absolute, relative
+
+
+def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, confidence: float) -> Comparison:
+    difference = b.mean - a.mean
+    change = difference / abs(a.mean) if a.mean else None
+    return Comparison(
+        n_a=len(a.values),
+        n_b=len(b.values),
+        mean_a=a.mean,
+        mean_b=b.mean,
+        difference=difference,
+        difference_interval=bounds.difference,
+        change=change,
+        change_interval=_change_interval(change, bounds.log_ratio),
+        confidence=confidence,
+        method=bounds.method,
+        hedges_g=hedges_g(a.values, b.values),
+        cliffs_delta=cliffs_delta(a.values, b.values),
+        p_value=_p_value(a, b),
+        p_method=P_METHOD,
+        direction=direction,
+        verdict=_verdict(a.mean, b.mean, bounds.difference, direction),
+    )
+
+
+def _p_value(a: _Sample, b: _Sample) -> float | None:
+    n_a, n_b = len(a.values), len(b.values)
+    if min(n_a, n_b) < 2:
+        return None
+    if a.var_of_mean + b.var_of_mean == 0.0:
+        return 1.0 if a.mean == b.mean else 0.0
+    t = (b.mean - a.mean) / math.sqrt(a.var_of_mean + b.var_of_mean)
+    return two_sided_p(t, welch_df(a.var_of_mean, b.var_of_mean, n_a, n_b))
+
+
+def _change_interval(change: float | None, log_ratio: Interval | None) -> Interval | None:
+    if change is None or log_ratio is None:
+        return None
+    if log_ratio.lo == log_ratio.hi:
+        return Interval(change, change)
+    return Interval(math.expm1(log_ratio.lo), math.expm1(min(log_ratio.hi, _LARGEST_LOG)))
+
+
+def _verdict(mean_a: float, mean_b: float, interval: Interval | None, direction: Direction) -> Verdict:
+    if interval is None:
+        return "too few repetitions"
+    # Means that differ in rounding only come from the same numbers added up in another order.
+    if interval.covers(0.0) or math.isclose(mean_a, mean_b, rel_tol=_ROUNDING):
+        return "no evidence of a difference"
+    if direction is None:
+        return "different"
+    return "better" if (mean_b > mean_a) == (direction == "higher") else "worse"
+
+
+def _positive(a: _Sample, b: _Sample) -> bool:
+    return a.values[0] > 0.0 and b.values[0] > 0.0
+
+
+def _percent(fraction: float, sign: Literal["", "+"] = "") -> str:
+    percent = fraction * 100.0
+    digits = ".1f" if abs(percent) >= 0.1 or percent == 0.0 else ".2g"
+    return f"{percent:{sign}{digits}}%"
+
+
+def _number(value: float, sign: Literal["", "+"] = "") -> str:
+    return f"{value:{sign}.4g}"

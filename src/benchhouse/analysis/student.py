@@ -1,0 +1,95 @@
+"""Student's t distribution, and Welch's test on the means of two samples, in plain Python."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+from benchhouse.analysis.summary import mean, variance
+
+P_METHOD = "Welch's t test"
+
+
+def two_sided_p(t: float, df: float) -> float:
+    """P(|T| >= |t|) for Student's t with `df` degrees of freedom (need not be whole)."""
+    if math.isinf(t):
+        return 0.0
+    return _incomplete_beta(df / 2.0, 0.5, df / (df + t * t))
+
+
+@lru_cache(maxsize=4096)
+def critical_t(confidence: float, df: float) -> float:
+    """The t that leaves (1 - confidence) / 2 in each tail."""
+    tails = 1.0 - confidence
+    log_peak = math.lgamma((df + 1.0) / 2.0) - math.lgamma(df / 2.0) - 0.5 * math.log(df * math.pi)
+    z = _critical_z(confidence)
+    t = z + (z**3 + z) / (4.0 * df)
+    # The start lies below the root and the tail is convex, so Newton's steps climb to it and never overshoot.
+    for _ in range(100):
+        density = math.exp(log_peak - (df + 1.0) / 2.0 * math.log1p(t * t / df))
+        step = (two_sided_p(t, df) - tails) / (2.0 * density)
+        t += step
+        if abs(step) < 1e-10 * t:
+            break
+    return t
+
+
+@lru_cache(maxsize=16)
+def _critical_z(confidence: float) -> float:
+    z = 0.0
+    for _ in range(100):
+        step = (math.erfc(z / math.sqrt(2.0)) - (1.0 - confidence)) * math.sqrt(math.pi / 2.0) * math.exp(z * z / 2.0)
+        z += step
+        if abs(step) < 1e-12:
+            break
+    return z
+
+
+def welch_df(var_a: float, var_b: float, n_a: int, n_b: int) -> float:
+    """Welch-Satterthwaite degrees of freedom from the variances of the two means; not both may be zero."""
+    share = var_a / (var_a + var_b)
+    return 1.0 / (share**2 / (n_a - 1) + (1.0 - share) ** 2 / (n_b - 1))
+
+
+def welch_p(a: Sequence[float], b: Sequence[float]) -> float:
+    """Two-sided p that the means are equal; needs two values a side.
+
+    Without any spread on either side there is nothing to test: 1.0 for equal constants, 0.0 for different ones.
+    """
+    a, b = sorted(a), sorted(b)
+    mean_a, mean_b = mean(a), mean(b)
+    var_a, var_b = variance(a, mean_a) / len(a), variance(b, mean_b) / len(b)
+    if var_a + var_b == 0.0:
+        return 1.0 if mean_a == mean_b else 0.0
+    t = (mean_b - mean_a) / math.sqrt(var_a + var_b)
+    return two_sided_p(t, welch_df(var_a, var_b, len(a), len(b)))
+
+
+def _incomplete_beta(a: float, b: float, x: float) -> float:
+    """The regularised incomplete beta function, by Lentz's continued fraction on its fast side."""
+    if x <= 0.0 or x >= 1.0:
+        return min(max(x, 0.0), 1.0)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    if x < (a + 1.0) / (a + b + 2.0):
+        return math.exp(log_front) * _beta_fraction(a, b, x) / a
+    return 1.0 - math.exp(log_front) * _beta_fraction(b, a, 1.0 - x) / b
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    tiny = 1e-300
+    c = 1.0
+    d = 1.0 / (1.0 - (a + b) * x / (a + 1.0) or tiny)
+    fraction = d
+    for m in range(1, 500):
+        even = m * (b - m) * x / ((a + 2 * m - 1.0) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1.0))
+        step = 1.0
+        for numerator in (even, odd):
+            d = 1.0 / (1.0 + numerator * d or tiny)
+            c = 1.0 + numerator / c or tiny
+            step = c * d
+            fraction *= step
+        if abs(step - 1.0) < 1e-14:
+            break
+    return fraction

@@ -1,0 +1,97 @@
+"""Summarise one sample, and say which of its percentiles have too few values behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+QUANTILE = "hyndman-fan-7"
+"""How percentiles are read: linear interpolation between order statistics, numpy's and R's default."""
+
+_WATCHED = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One sample in numbers, all in the unit of the values except `n` and `cv`."""
+
+    n: int
+    mean: float
+    stdev: float | None
+    """Sample standard deviation (n-1 in the denominator); None for one value."""
+    cv: float | None
+    """stdev / |mean|; None for one value or a mean of zero."""
+    min: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """Raises ValueError for no values, and for NaN or infinity."""
+    ordered = sorted(finite(values))
+    if not ordered:
+        raise ValueError("a summary needs at least one value, found none")
+    centre = mean(ordered)
+    stdev = math.sqrt(variance(ordered, centre)) if len(ordered) > 1 else None
+    return Summary(
+        n=len(ordered),
+        mean=centre,
+        stdev=stdev,
+        cv=stdev / abs(centre) if stdev is not None and centre else None,
+        min=ordered[0],
+        p50=quantile(ordered, 0.50),
+        p90=quantile(ordered, 0.90),
+        p95=quantile(ordered, 0.95),
+        p99=quantile(ordered, 0.99),
+        max=ordered[-1],
+    )
+
+
+def quantile(ordered: Sequence[float], q: float) -> float:
+    """The `q` quantile (0 to 1) of values that are already sorted ascending."""
+    if not 0.0 <= q <= 1.0:
+        raise ValueError(f"a quantile lies between 0 and 1, found {q}")
+    position = (len(ordered) - 1) * q
+    below = math.floor(position)
+    low, high = ordered[below], ordered[min(below + 1, len(ordered) - 1)]
+    return low if low == high else low + (high - low) * (position - below)
+
+
+def enough_for(quantile: float, n: int) -> bool:
+    """Whether at least one of `n` values is expected beyond `quantile`: p99 needs 100, p99.9 needs 1,000.
+
+    This is the bare minimum for the number to mean anything: with fewer, the percentile is the maximum
+    under another name. A stable percentile wants about ten times as many.
+    """
+    # The slack absorbs binary rounding: 1 - 0.9 is a little less than a tenth.
+    return n * (1.0 - quantile) >= 1.0 - 1e-9
+
+
+def shaky_quantiles(n: int) -> list[str]:
+    """Those of p90, p95, p99 and p99.9 that `n` values are too few for."""
+    return [name for name, q in _WATCHED.items() if not enough_for(q, n)]
+
+
+def finite(values: Sequence[float]) -> list[float]:
+    """The values as floats; raises ValueError when one of them is NaN or infinite."""
+    floats = [float(value) for value in values]
+    for place, value in enumerate(floats):
+        if not math.isfinite(value):
+            raise ValueError(f"expected finite values, found {value} at position {place}")
+    return floats
+
+
+def mean(ordered: Sequence[float]) -> float:
+    """The mean of sorted values; exactly the common value of a constant sample, whatever the rounding."""
+    if ordered[0] == ordered[-1]:
+        return ordered[0]
+    return math.fsum(ordered) / len(ordered)
+
+
+def variance(values: Sequence[float], centre: float) -> float:
+    """Sample variance (n-1) around a mean already known; needs two values or more."""
+    return math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1)

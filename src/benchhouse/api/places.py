@@ -1,0 +1,18 @@
+"""Where things are: the workspace and the cache, by argument, environment or default."""
+
+import os
+from pathlib import Path
+
+from benchhouse.schema.layout import Workspace
+
+
+def workspace(folder: str | Path | None = None) -> Workspace:
+    """`folder`, else $BENCH_WORKSPACE, else the current folder."""
+    return Workspace(Path(folder or os.environ.get("BENCH_WORKSPACE") or ".").absolute())
+
+
+def cache() -> Path:
+    """$BENCH_CACHE_DIR, else $XDG_CACHE_HOME/benchhouse, else ~/.cache/benchhouse."""
+    if given := os.environ.get("BENCH_CACHE_DIR"):
+        return Path(given).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchhouse"

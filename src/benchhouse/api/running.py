@@ -1,0 +1,370 @@
+"""Run, resume, follow and stop: a prepared scenario goes in, sealed and collected trials come out."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchhouse.api import places
+from benchhouse.api.planning import Prepared, prepare_text
+from benchhouse.catalog.entries import plug
+from benchhouse.evidence.folder import now, read_meta
+from benchhouse.runs.ledger import Event, Ledger, RunRecord, list_runs, new_run_id
+from benchhouse.runs.orchestrate import Orchestrator, Progress, sweep_partials
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.problems import did_you_mean
+from benchhouse.schema.protocols import Job
+from benchhouse.schema.secrets import is_secret_key
+from benchhouse.schema.trial import TrialSpec, trial_id
+from benchhouse.schema.yamldump import dump_yaml
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How a run ended."""
+
+    run_id: str
+    scenario: str
+    outcomes: dict[str, int]
+    seconds: float
+    complete: bool
+    stopped: str
+
+    @property
+    def exit_code(self) -> Exit:
+        good = self.complete and set(self.outcomes) <= {"succeeded"}
+        return Exit.GOOD if good else Exit.TRIAL_FAILED
+
+
+def open_run(workspace: Workspace, prepared: Prepared, path: Path, fresh: bool, say: Say) -> Ledger:
+    """The unfinished run of the same plan, if there is one and `fresh` is not asked; else a new run."""
+    if prepared.plan.code is None:
+        raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
+    unfinished = None if fresh else _unfinished(workspace, prepared)
+    if unfinished:
+        say(f"resuming run {unfinished.folder.run_id} (bench run --new starts afresh)")
+        return unfinished
+    return create_run(workspace, prepared, path)
+
+
+def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
+    plan = prepared.plan
+    record = RunRecord(
+        run_id=new_run_id(),
+        scenario=plan.scenario.scenario,
+        scenario_file=str(path),
+        created=now(),
+        plan_digest=plan.digest,
+        points=plan.points,
+        trials=plan.trial_count,
+        experiment=plan.experiment,
+        executor=plan.scenario.executor,
+        runtime=plan.scenario.runtime.kind,
+        host=os.uname().nodename,
+        command=sys.argv,
+    )
+    benchmark_text = prepared.registered.document.text if prepared.registered else None
+    return Ledger.create(workspace, record, prepared.file.document.text, benchmark_text)
+
+
+def resume_run(workspace: Workspace, token: str) -> tuple[Ledger, Prepared]:
+    """An earlier run and its plan, read from the ledger alone."""
+    ledger = Ledger(workspace.run(find_run(workspace, token)))
+    text = ledger.folder.scenario.read_text(encoding="utf-8")
+    prepared = prepare_text(workspace, text, str(ledger.folder.scenario))
+    if prepared.plan.digest != ledger.record.plan_digest:
+        raise BenchError(
+            f"run {ledger.folder.run_id} was planned as {ledger.record.plan_digest[:12]}, "
+            f"its scenario now plans as {prepared.plan.digest[:12]}",
+            "the experiment's package or the environment has changed; start afresh: bench run --new",
+        )
+    return ledger, prepared
+
+
+def _unfinished(workspace: Workspace, prepared: Prepared) -> Ledger | None:
+    for run_id in reversed(list_runs(workspace)):
+        ledger = Ledger(workspace.run(run_id))
+        record = ledger.record
+        if record.scenario == prepared.plan.scenario.scenario and record.plan_digest == prepared.plan.digest:
+            finished = any(event.event == "finished" for event in ledger.events())
+            return None if finished else ledger
+    return None
+
+
+def execute(
+    workspace: Workspace,
+    prepared: Prepared,
+    ledger: Ledger,
+    show: Callable[[Progress], None],
+    *,
+    parallel: int | None = None,
+    rerun_failed: bool = False,
+) -> RunSummary:
+    """Run what is missing of a run, then collect it. The ledger and the folders are true at every moment."""
+    plan = prepared.plan
+    scenario = plan.scenario
+    started = time.monotonic()
+    ledger.own()
+    executor = None
+    try:
+        clean_up(workspace, ledger)
+        python = plug("runtimes", scenario.runtime.kind)().python(scenario.runtime, places.cache())
+        executor = plug("executors", scenario.executor)(parallel=parallel or scenario.parallel)
+        executor.check(plan.resources)
+        frame = {
+            "plan_digest": plan.digest,
+            "source": _git(Path(prepared.file.document.path).parent),
+            "cache": str(places.cache()),
+        }
+        orchestrator = Orchestrator(
+            workspace, plan, ledger, executor, python, frame, effective_config, show, rerun_failed=rerun_failed
+        )
+        ledger.tell("resumed" if any(ledger.events()) else "started")
+        outcomes = orchestrator.run()
+    finally:
+        if executor is not None:
+            executor.close()
+        ledger.release()
+    complete = sum(outcomes.values()) == plan.trial_count
+    return RunSummary(
+        ledger.folder.run_id, scenario.scenario, outcomes, time.monotonic() - started, complete, orchestrator.stopped
+    )
+
+
+def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
+    """What would be started, exactly, for the first trials."""
+    plan = prepared.plan
+    run_id = "RUN"
+    runtime = plug("runtimes", plan.scenario.runtime.kind)()
+    python = (sys.executable,) if plan.scenario.runtime.kind == "process" else ("python",)
+    if plan.scenario.runtime.kind == "process":
+        python = runtime.python(plan.scenario.runtime, places.cache())
+    rendered = []
+    for planned in plan.trials():
+        name = trial_id(run_id, planned.instance_digest, planned.repetition, planned.warmup)
+        folder = workspace.partial(plan.scenario.scenario, name, 1).path
+        rendered.append(Job(name, folder, python, plan.resources, folder))
+        if len(rendered) == jobs:
+            break
+    executor = plug("executors", plan.scenario.executor)(parallel=plan.scenario.parallel)
+    executor.check(plan.resources)
+    text: str = executor.render(rendered)
+    executor.close()
+    return text
+
+
+def effective_config(spec: TrialSpec) -> str:
+    """The whole configuration of one trial, as a scenario that runs exactly this trial again."""
+    config = {
+        "schema_version": 1,
+        "scenario": spec.scenario,
+        "experiment": spec.experiment.name,
+        "version": spec.experiment.version,
+        "target": _escaped(spec.target),
+        "workload": _escaped(spec.parameters),
+        "repetitions": 1,
+        "seed": spec.seed,
+        "resources": spec.resources.model_dump(exclude_none=True),
+        "limits": spec.limits.model_dump(exclude_none=True),
+        "executor": spec.executor,
+        "runtime": {"kind": spec.runtime},
+        "partition": spec.partition,
+        "account": spec.account,
+        "qos": spec.qos,
+        "artifacts": _escaped(spec.artifacts),
+        "binds": _escaped(spec.binds),
+        "environment": _escaped(spec.environment),
+    }
+    return dump_yaml({key: value for key, value in config.items() if value not in (None, {}, [])})
+
+
+def _escaped(value: Any, key: str = "") -> Any:
+    """A `$` that was plain stays plain when the file is read again; a secret stays a reference."""
+    if isinstance(value, dict):
+        return {name: _escaped(item, str(name)) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item, key) for item in value]
+    return value.replace("$", "$$") if isinstance(value, str) and not is_secret_key(key) else value
+
+
+def find_run(workspace: Workspace, token: str) -> str:
+    """A run id from `@last`, `@last-N`, a unique prefix, or a scenario's name (its last run)."""
+    runs = list_runs(workspace)
+    if not runs:
+        raise BenchError("there is no run in this workspace yet", "start one: bench run SCENARIO.yaml")
+    if token.startswith("@last"):
+        back = token.removeprefix("@last").removeprefix("-") or "0"
+        if not back.isdigit() or int(back) >= len(runs):
+            raise BenchError(f"there is no run {token}: this workspace has {len(runs)}", "see: bench status")
+        return runs[-1 - int(back)]
+    matches = [run for run in runs if run.startswith(token)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise BenchError(f"'{token}' could be {', '.join(matches[:5])}", "give more of the id")
+    named = [run for run in runs if Ledger(workspace.run(run)).record.scenario == token]
+    if named:
+        return named[-1]
+    scenarios = {Ledger(workspace.run(run)).record.scenario for run in runs}
+    guess = did_you_mean(token, [*scenarios, *runs])
+    raise BenchError(f"no run '{token}'", f"did you mean '{guess}'? see: bench status" if guess else "see: bench status")
+
+
+def trial_folders(workspace: Workspace, run_id: str) -> list[Path]:
+    """The sealed folders of a run, by its ledger."""
+    ledger = Ledger(workspace.run(run_id))
+    scenario = ledger.record.scenario
+    names = dict.fromkeys(event.trial_id for event in ledger.events() if event.event == "ended" and event.trial_id)
+    folders = [workspace.trial(scenario, name) for name in names]
+    return [folder.path for folder in folders if folder.sealed]
+
+
+def collect(workspace: Workspace, run_id: str) -> dict[str, Any]:
+    """Put a run's sealed trials into the warehouse."""
+    from benchhouse.warehouse.ingest import collect as ingest
+
+    collected = ingest(workspace, run_id, trial_folders(workspace, run_id))
+    return {"run_id": run_id, "trials": collected.trials, "rows": collected.rows, "skipped": list(collected.skipped)}
+
+
+def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
+    """State of one run, from the ledger alone."""
+    ledger = Ledger(workspace.run(run_id))
+    record, events = ledger.record, list(ledger.events())
+    owner = ledger.owner()
+    final: dict[str, Event] = {}
+    for event in events:
+        if event.event == "ended" and event.trial_id:
+            final[event.trial_id] = event
+        elif event.event == "retry" and event.trial_id:
+            final.pop(event.trial_id, None)
+    outcomes: dict[str, int] = {}
+    for event in final.values():
+        outcomes[event.outcome or "?"] = outcomes.get(event.outcome or "?", 0) + 1
+    finished = any(event.event == "finished" for event in events[-2:])
+    durations = [event.duration_s for event in final.values() if event.duration_s]
+    left = record.trials - len(final)
+    return {
+        "run_id": run_id,
+        "scenario": record.scenario,
+        "experiment": f"{record.experiment.name} {record.experiment.version}",
+        "executor": record.executor,
+        "state": "running" if owner is not None else ("finished" if finished else "interrupted"),
+        "owner_pid": owner,
+        "created": record.created,
+        "trials": record.trials,
+        "done": len(final),
+        "outcomes": outcomes,
+        "retries": sum(event.event == "retry" for event in events),
+        "running": _running(workspace, record.scenario) if owner is not None else [],
+        "estimated_left_s": sum(durations) / len(durations) * left if durations and left and not finished else None,
+        "failures": [
+            {"trial_id": name, "outcome": event.outcome, "reason": event.reason}
+            for name, event in final.items()
+            if event.outcome != "succeeded"
+        ],
+        "next": _next_command(run_id, owner, finished),
+    }
+
+
+def _next_command(run_id: str, owner: int | None, finished: bool) -> str:
+    if owner is not None:
+        return f"bench status {run_id} --watch"
+    return f"bench report {run_id}" if finished else f"bench run --resume {run_id}"
+
+
+def _running(workspace: Workspace, scenario: str) -> list[str]:
+    folder = workspace.results / scenario / ".partial"
+    return sorted(path.name.rpartition(".")[0] for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, Any]:
+    """End a run's orchestrator and everything it started; what a killed one left behind is swept."""
+    ledger = Ledger(workspace.run(run_id))
+    record = ledger.record
+    owner = ledger.owner()
+    if owner:
+        os.kill(owner, signal.SIGINT)
+        deadline = time.monotonic() + wait_s
+        while ledger.owner() is not None:
+            if time.monotonic() > deadline:
+                raise BenchError(f"process {owner} did not end within {wait_s:g} s", f"kill -9 {owner}, then stop again")
+            time.sleep(0.05)
+    swept = clean_up(workspace, ledger)
+    return {"run_id": record.run_id, "stopped_pid": owner, "swept_processes": swept}
+
+
+def clean_up(workspace: Workspace, ledger: Ledger) -> int:
+    """Sweep what a killed orchestrator or worker of this run left: processes, cgroups, unfinished folders."""
+    from benchhouse.worker import limits, processes
+    from benchhouse.worker.supervise import CAGES, TAG
+
+    scenario = ledger.record.scenario
+    folder = workspace.results / scenario / ".partial"
+    killed = 0
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        left = processes.tagged_processes(TAG, path.name.rpartition(".")[0])
+        killed += len(left)
+        processes.kill_tree(left, grace_s=0.0)
+    limits.sweep_cages(CAGES)
+    sweep_partials(workspace, scenario, ledger.folder.run_id)
+    return killed
+
+
+def start_in_background(workspace: Workspace, ledger: Ledger) -> int:
+    """Let another process carry the run on; returns its id."""
+    log = ledger.folder.path / "orchestrator.log"
+    with log.open("ab") as words:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchhouse", "-C", str(workspace.root), "run", "--resume", ledger.folder.run_id],
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            start_new_session=True,
+        )
+    return process.pid
+
+
+def failures(workspace: Workspace, run_id: str, most: int = 5) -> list[dict[str, Any]]:
+    """The first failed trials of a run, with what a person needs to go on."""
+    found = []
+    for item in status(workspace, run_id)["failures"][:most]:
+        folder = workspace.trial(Ledger(workspace.run(run_id)).record.scenario, item["trial_id"])
+        if folder.sealed:
+            meta = read_meta(folder)
+            failure = meta.failure
+            item = item | {
+                "code": failure.code if failure else "",
+                "message": failure.message if failure else "",
+                "traceback": failure.traceback if failure else "",
+                "log_tail": failure.log_tail if failure else "",
+            }
+        found.append(item | {"folder": str(folder.path), "rerun": rerun_line(folder)})
+    return found
+
+
+def rerun_line(folder: TrialFolder) -> str:
+    return f"bench run {folder.effective_config}"
+
+
+def _git(folder: Path) -> dict[str, Any]:
+    """Commit and dirty flag of the folder that holds the scenario; empty where that is not a git checkout."""
+    command = ["git", "-C", str(folder)]
+    try:
+        head = subprocess.run([*command, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        if head.returncode:
+            return {}
+        state = subprocess.run([*command, "status", "--porcelain"], capture_output=True, text=True, check=False)
+    except OSError:
+        return {}
+    return {"commit": head.stdout.strip(), "dirty": bool(state.stdout.strip())}
+
+

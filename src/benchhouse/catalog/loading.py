@@ -1,0 +1,38 @@
+"""From an entry point to Experiment objects: an Experiment, a list of them, a module, or a plain function."""
+
+from types import ModuleType
+from typing import Any
+
+from benchhouse.catalog.entries import Entry, load_object
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Experiment, from_function
+from benchhouse.schema.trial import ExperimentRef
+
+
+def experiments_of(found: Any, entry_name: str, distribution_version: str) -> list[Experiment]:
+    """The experiments behind one entry point; a plain function is named by the entry point (`name[@version]`)."""
+    if isinstance(found, Experiment):
+        return [found]
+    if isinstance(found, ModuleType):
+        return [item for item in vars(found).values() if isinstance(item, Experiment)]
+    if isinstance(found, list | tuple) and all(isinstance(item, Experiment) for item in found):
+        return list(found)
+    if callable(found):
+        name, _, version = entry_name.partition("@")
+        return [from_function(found, name, version or distribution_version)]
+    raise BenchError(f"entry point '{entry_name}' is a {type(found).__name__}, not an experiment or a function")
+
+
+def load(ref: ExperimentRef) -> Experiment:
+    """The code that `ref` names; anything but that name and version is refused, never run."""
+    entry_name = f"{ref.name}@{ref.version}"
+    found = experiments_of(load_object(ref.object), entry_name, ref.distribution_version)
+    for experiment in found:
+        if (experiment.name, experiment.version) == (ref.name, ref.version):
+            return experiment
+    offered = ", ".join(f"{item.name} {item.version}" for item in found) or "nothing"
+    raise BenchError(f"{ref.object} offers {offered}, not {ref.name} {ref.version}: was the package changed?")
+
+
+def load_entry(entry: Entry) -> list[Experiment]:
+    return experiments_of(load_object(entry.object), entry.name, entry.distribution_version)

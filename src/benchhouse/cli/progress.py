@@ -1,0 +1,56 @@
+"""A progress bar with live figures on a terminal; a plain line now and then where there is none."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from benchhouse.cli import show
+
+
+class RunProgress:
+    """Shows how far a run is: `with RunProgress(run_id, plan) as progress: execute(..., progress.update)`."""
+
+    def __init__(self, run_id: str, plan: Any) -> None:
+        self.run_id, self.plan = run_id, plan
+        self.live = sys.stderr.isatty()
+        self.started = self.told = time.monotonic()
+        self.first: int | None = None
+        self.bar: Any = None
+        self.task: Any = None
+
+    def __enter__(self) -> "RunProgress":
+        plan, total = self.plan, self.plan.trial_count
+        experiment = f"{plan.experiment.name} {plan.experiment.version}"
+        show.note(f"run {self.run_id}: {plan.points} points, {total} trials of {experiment} on {plan.scenario.executor}")
+        if self.live:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                TextColumn("{task.fields[figures]}"), console=show.console(stderr=True), transient=True,
+            )  # fmt: skip
+            self.bar.start()
+            self.task = self.bar.add_task(plan.scenario.scenario, total=total, figures="")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def update(self, progress: Any) -> None:
+        if self.first is None:
+            self.first = progress.done
+        elapsed, fresh = time.monotonic() - self.started, progress.done - self.first
+        left = ""
+        if fresh and progress.done < progress.total:
+            from benchhouse.schema.quantities import show_seconds
+
+            left = f"about {show_seconds(elapsed / fresh * (progress.total - progress.done))} left"
+        failed = sum(count for name, count in progress.outcomes.items() if name != "succeeded")
+        figures = ", ".join(item for item in (f"{failed} failed" if failed else "", left, progress.last) if item)
+        if self.bar:
+            self.bar.update(self.task, completed=progress.done, figures=figures)
+        elif time.monotonic() - self.told > 10:
+            self.told = time.monotonic()
+            show.note(f"{progress.done}/{progress.total} trials" + (f", {figures}" if figures else ""))

@@ -1,0 +1,95 @@
+"""Plan, run, collect and show a scenario; run again, it does only what is missing."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchhouse.cli import options, show
+from benchhouse.cli.progress import RunProgress
+from benchhouse.schema.errors import BenchError, Exit
+
+
+@click.command(help=__doc__)
+@options.scenario_argument(required=False)
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="The same as SCENARIO.")
+@click.option("--resume", metavar="RUN", shell_complete=options.complete_run, help="Carry on that run.")
+@click.option("--rerun-failed", is_flag=True, help="With --resume: run the failed trials again.")
+@click.option("--new", "fresh", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
+@click.option("--parallel", type=click.IntRange(min=1), help="Trials at a time; the default is the scenario's, 1.")
+@click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
+@options.json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    scenario: Path | None,
+    config: Path | None,
+    resume: str | None,
+    rerun_failed: bool,
+    fresh: bool,
+    parallel: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    from benchhouse.api import planning, running
+
+    workspace = options.workspace(ctx)
+    path = scenario or config
+    if resume:
+        ledger, prepared = running.resume_run(workspace, resume)
+    elif path is None:
+        raise BenchError("give a scenario file", "bench run SCENARIO.yaml, or bench run --resume RUN")
+    else:
+        prepared = planning.prepare(workspace, path)
+        if dry_run:
+            click.echo(running.render(workspace, prepared))
+            return Exit.GOOD
+        ledger = running.open_run(workspace, prepared, path, fresh, show.note)
+    for line in prepared.notes:
+        show.note(f"note: {line}")
+    run_id = ledger.folder.run_id
+    try:
+        with RunProgress(run_id, prepared.plan) as progress:
+            summary = running.execute(
+                workspace, prepared, ledger, progress.update, parallel=parallel, rerun_failed=rerun_failed
+            )
+    except KeyboardInterrupt:
+        running.collect(workspace, run_id)
+        show.note(f"\ninterrupted; what is done is kept. Carry on:  bench run --resume {run_id}")
+        return Exit.INTERRUPTED
+    running.collect(workspace, run_id)
+    _show_end(workspace, summary, as_json)
+    return summary.exit_code
+
+
+def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
+    from benchhouse.api import looking, running
+
+    failures = running.failures(workspace, summary.run_id)
+    if as_json:
+        show.as_json(
+            {
+                "run_id": summary.run_id,
+                "scenario": summary.scenario,
+                "outcomes": summary.outcomes,
+                "complete": summary.complete,
+                "seconds": summary.seconds,
+                "points": looking.points(workspace, [summary.run_id]),
+                "failures": failures,
+            }
+        )
+        return
+    from benchhouse.cli.tables import failure_block, points_table
+
+    points_table(looking.points(workspace, [summary.run_id]))
+    for failure in failures:
+        failure_block(failure)
+    sys.stdout.flush()
+    show.note(f"run {summary.run_id}: {show.outcomes(summary.outcomes)} in {summary.seconds:.1f} s")
+    if summary.stopped:
+        show.note(f"stopped: {summary.stopped}. Raise the budget and:  bench run --resume {summary.run_id}")
+    elif not failures:
+        show.note(f"next:  bench report {summary.run_id}")
+    else:
+        show.note(f"next:  bench run --resume {summary.run_id} --rerun-failed")

@@ -1,0 +1,154 @@
+"""Run one program and say what it took: wall time, CPU time, peak memory; nothing between the clock and the program."""
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+# A process group and not a session: the kernel may schedule each session as a group of its own (autogroup), which
+# makes a program slower or faster than the same one started by a shell or by hyperfine.
+# Python ignores these; a program must not inherit that.
+_RESTORED = [signal.SIGPIPE, signal.SIGXFSZ]
+_SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
+_DETACH = '"$@" <&0 3>&- & echo $! >&3'  # <&0: a background job would otherwise lose its stdin
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to start: resolved path, arguments, environment and where its streams go (`posix_spawn` file actions)."""
+
+    path: str
+    argv: list[str]
+    environment: Mapping[bytes, bytes]
+    streams: Sequence[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How one execution ended. A negative exit code is the signal that ended it."""
+
+    wall_ns: int
+    exit_code: int
+    timed_out: bool
+    user_s: float
+    system_s: float
+    maxrss_kib: int
+
+
+class CannotStart(Exception):  # noqa: N818 - an outcome that the caller names
+    """The kernel refused to execute the file."""
+
+
+def run(program: Program, timeout_s: float | None = None) -> Finished:
+    """Start, wait, measure. The program leads its own process group, which is killed as a whole at the timeout.
+
+    `maxrss_kib` is never below this process's own peak (`own_peak_kib`): the kernel counts the moment between
+    vfork and exec, when the child still wears its parent's memory.
+    """
+    started = perf_counter_ns()
+    try:
+        pid = os.posix_spawn(
+            program.path,
+            program.argv,
+            program.environment,
+            file_actions=program.streams,
+            setpgroup=0,
+            setsigdef=_RESTORED,
+        )
+    except OSError as error:
+        raise CannotStart(f"{program.path} can't be started: {error.strerror}") from error
+    return _await(pid, pid, started, timeout_s)
+
+
+def run_small(program: Program, timeout_s: float | None = None) -> Finished | None:
+    """Like `run`, but started by a small shell, so that `maxrss_kib` is the program's own; the wall time is not.
+
+    The shell hands its child over to this process, which for that moment adopts orphans. None where it can't.
+    """
+    with _adopting_orphans() as adopting:
+        if not adopting:
+            return None
+        inlet, outlet = os.pipe()
+        try:
+            started = perf_counter_ns()
+            shell = os.posix_spawn(
+                "/bin/sh",
+                ["sh", "-c", _DETACH, "sh", program.path, *program.argv[1:]],
+                program.environment,
+                file_actions=[*program.streams, (os.POSIX_SPAWN_DUP2, outlet, 3)],
+                setpgroup=0,
+                setsigdef=_RESTORED,
+            )
+            os.waitpid(shell, 0)
+            os.close(outlet)
+            outlet = -1
+            answer = os.read(inlet, 32)
+        finally:
+            os.close(inlet)
+            if outlet >= 0:
+                os.close(outlet)
+        return _await(int(answer), shell, started, timeout_s) if answer.strip() else None
+
+
+def own_peak_kib() -> int:
+    """Peak resident memory of this process: the floor under what `run` can tell."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return 0
+
+
+def _await(pid: int, group: int, started: int, timeout_s: float | None) -> Finished:
+    try:
+        timed_out = timeout_s is not None and not _ends_within(pid, timeout_s)
+        if timed_out:
+            _kill(group)
+        _, status, usage = os.wait4(pid, 0)
+    except BaseException:
+        # An interrupted wait must not leave the program behind: it is not in our process group.
+        _kill(group)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+        raise
+    wall_ns = perf_counter_ns() - started
+    exit_code = os.waitstatus_to_exitcode(status)
+    return Finished(wall_ns, exit_code, timed_out, usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
+
+
+def _ends_within(pid: int, timeout_s: float) -> bool:
+    descriptor = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _adopting_orphans() -> Iterator[bool]:
+    import ctypes
+
+    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
+    before = ctypes.c_int()
+    if prctl is None or prctl(_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0) != 0:
+        yield False
+        return
+    zero = ctypes.c_ulong(0)
+    if prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), zero, zero, zero) != 0:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(before.value), zero, zero, zero)

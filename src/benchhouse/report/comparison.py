@@ -1,0 +1,452 @@
+"""Compare the points of two runs, or of two selections of runs: matched, tested, and honest about what else changed."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchhouse.analysis.compare import Comparison, Pair, compare_many
+from benchhouse.analysis.ranking import holm
+from benchhouse.report.numbers import name_of, percent, plural, primary_stats, quantity
+from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.errors import BenchError
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
+
+Row = Mapping[str, Any]
+SEED = 20_240_229
+
+
+@dataclass(frozen=True)
+class Selector:
+    """`RUN` or `RUN:key=value,key=value`: a run, and which of its points."""
+
+    run: str
+    filters: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        picked = ",".join(f"{key}={value}" for key, value in self.filters.items())
+        return f"{self.run}:{picked}" if picked else self.run
+
+
+def parse_selector(text: str) -> Selector:
+    run, colon, rest = text.partition(":")
+    if not run or (colon and not rest):
+        raise BenchError(
+            f"{text!r} selects nothing: expected RUN or RUN:key=value,key=value",
+            hint="For example: bench compare @last-1 @last, or bench compare @last:index=hnsw @last:index=ivf",
+        )
+    filters: dict[str, str] = {}
+    for part in rest.split(",") if rest else []:
+        key, equals, value = (item.strip() for item in part.partition("="))
+        if not (key and equals and value):
+            raise BenchError(f"{part!r} in {text!r} is not key=value")
+        if key in filters:
+            raise BenchError(f"{text!r} gives {key} twice")
+        filters[key] = value
+    return Selector(run, filters)
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """One metric and stat of one matched point, A beside B; the change is B against A."""
+
+    point: str
+    metric: str
+    stat: str
+    unit: str
+    direction: str | None
+    n_a: int
+    n_b: int
+    mean_a: float
+    mean_b: float
+    change: float | None
+    change_interval: tuple[float, float] | None
+    difference: float
+    difference_interval: tuple[float, float] | None
+    hedges_g: float | None
+    cliffs_delta: float
+    p_value: float | None
+    p_adjusted: float | None
+    """After Holm's correction for all rows of the table."""
+    verdict: str
+    method: str
+    sentence: str
+    trials_a: list[str]
+    trials_b: list[str]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not the same on both sides."""
+
+    dimension: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """What `bench compare` shows. Nothing is dropped: unmatched points and metrics are listed."""
+
+    a: str
+    b: str
+    rows: list[PointRow]
+    only_a: list[str]
+    only_b: list[str]
+    unmatched_metrics: list[str]
+    differences: list[Difference]
+    exploratory: bool
+    """More than one thing changed: no change can be put down to any one of them."""
+    confidence: float
+    seed: int
+    notes: list[str]
+
+    def regressions(self, *, corrected: bool = False) -> list[PointRow]:
+        """Rows that are worse in B; `corrected` keeps those that hold up after Holm's correction."""
+        worse = [row for row in self.rows if row.verdict == "worse"]
+        limit = 1.0 - self.confidence
+        return [row for row in worse if not corrected or (row.p_adjusted is not None and row.p_adjusted <= limit)]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def to_markdown(self) -> str:
+        from benchhouse.report.markdown import comparison_markdown
+
+        return comparison_markdown(self)
+
+
+@dataclass
+class _Point:
+    """All rows of one instance of one run."""
+
+    label: str
+    target_name: str
+    experiment: str
+    digest: str
+    case: str
+    target: dict[str, Any]
+    axes: dict[str, Any]
+    parameters: dict[str, Any]
+    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+
+
+def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
+    """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
+    kept = list(rows)
+    for key, wanted in selector.filters.items():
+        present = {str(value) for row in kept for value in [_look_up(_point_of(row), key)] if value is not None}
+        kept = [row for row in kept if _text(_look_up(_point_of(row), key)) == wanted]
+        if not kept:
+            known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
+            raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
+    return kept
+
+
+def compare_runs(
+    a: Sequence[Row],
+    b: Sequence[Row],
+    *,
+    name_a: str = "A",
+    name_b: str = "B",
+    selected: Collection[str] = (),
+    facts_a: Mapping[str, str] | None = None,
+    facts_b: Mapping[str, str] | None = None,
+    metrics: Collection[str] | None = None,
+    confidence: float = 0.95,
+    seed: int = SEED,
+) -> ComparisonTable:
+    """Compare rows of the points query; B is told against A.
+
+    `selected` are the keys that the selectors fixed, which therefore don't tell points apart; `facts_*` are
+    circumstances by name (experiment version, git commit, host, package lock digest).
+    """
+    points_a, points_b = _points(a), _points(b)
+    if not points_a or not points_b:
+        empty = name_a if not points_a else name_b
+        raise BenchError(f"{empty} has no successful trial to compare", hint="See why: bench status, bench report")
+    pairs, only_a, only_b = _match(points_a, points_b, set(selected))
+    asked, unmatched = _pairs_of_numbers(pairs, metrics, name_a, name_b)
+    compared = compare_many([_pair(x, y) for _, x, y in asked], confidence=confidence, seed=seed)
+    p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
+    adjusted = holm(p_values)
+    rows = [
+        _row(pair, x, y, result, adjusted.get(str(at)), (name_a, name_b))
+        for at, ((pair, x, y), result) in enumerate(zip(asked, compared, strict=True))
+    ]
+    differences = _differences(pairs, facts_a or {}, facts_b or {})
+    return ComparisonTable(
+        a=name_a,
+        b=name_b,
+        rows=rows,
+        only_a=[point.label for point in only_a],
+        only_b=[point.label for point in only_b],
+        unmatched_metrics=unmatched,
+        differences=differences,
+        exploratory=len(differences) > 1,
+        confidence=confidence,
+        seed=seed,
+        notes=_notes(rows, pairs, differences, confidence),
+    )
+
+
+def _points(rows: Iterable[Row]) -> list[_Point]:
+    found: dict[tuple[str, str], _Point] = {}
+    for row in rows:
+        key = (row["run_id"], row["instance_digest"])
+        point = found.setdefault(key, _point_of(row))
+        point.rows[row["metric"], row["stat"]] = row
+    return list(found.values())
+
+
+def _point_of(row: Row) -> _Point:
+    return _Point(
+        label=row["point"] or row["target_name"],
+        target_name=row["target_name"],
+        experiment=row["experiment"],
+        digest=row["instance_digest"],
+        case=row["benchmark_case_id"],
+        target=_json(row["target"]),
+        axes=_json(row["axes"]),
+        parameters=_json(row["parameters"]),
+    )
+
+
+def _json(value: Any) -> dict[str, Any]:
+    found = json.loads(value) if isinstance(value, str) else value
+    return dict(found) if isinstance(found, Mapping) else {"name": found}
+
+
+def _look_up(point: _Point, key: str) -> Any:
+    """An axis, `target` (the name), or a key of the target or the parameters, dotted where it is nested."""
+    if key in point.axes:
+        return point.axes[key]
+    bare = {name.rpartition(".")[2]: value for name, value in point.axes.items()}
+    if key in bare:
+        return bare[key]
+    if key == "target":
+        return point.target_name
+    for prefix, values in (("workload.", point.parameters), ("target.", point.target)):
+        found: Any = values
+        for part in key.removeprefix(prefix).split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical_json(value).decode()
+
+
+def _without(values: Mapping[str, Any], selected: set[str]) -> dict[str, Any]:
+    bare = {key.removeprefix("target.").removeprefix("workload.") for key in selected}
+    return {key: value for key, value in values.items() if key not in selected and key.rpartition(".")[2] not in bare}
+
+
+def _match(
+    a: list[_Point], b: list[_Point], selected: set[str]
+) -> tuple[list[tuple[_Point, _Point]], list[_Point], list[_Point]]:
+    """Pair points, the surest way first; a way counts only where it names one point on each side."""
+
+    def axes(point: _Point) -> str:
+        return _text(_without(point.axes, selected))
+
+    def workload(point: _Point) -> tuple[str, str]:
+        return point.experiment, _text(_without(point.parameters, selected))
+
+    ways: list[Callable[[_Point], Any]] = [
+        lambda point: point.digest,
+        lambda point: (point.case, axes(point), point.target_name),
+        lambda point: (point.case, axes(point)),
+        lambda point: (workload(point), axes(point), point.target_name),
+        lambda point: (workload(point), axes(point)),
+    ]
+    pairs: list[tuple[_Point, _Point]] = []
+    rest_a, rest_b = list(a), list(b)
+    for way in ways:
+        sides = [_unique(rest, way) for rest in (rest_a, rest_b)]
+        shared = [key for key in sides[0] if key in sides[1]]
+        pairs += [(sides[0][key], sides[1][key]) for key in shared]
+        used = {id(side[key]) for side in sides for key in shared}
+        rest_a = [point for point in rest_a if id(point) not in used]
+        rest_b = [point for point in rest_b if id(point) not in used]
+    order = {id(point): at for at, point in enumerate(a)}
+    return sorted(pairs, key=lambda pair: order[id(pair[0])]), rest_a, rest_b
+
+
+def _unique(points: list[_Point], way: Callable[[_Point], Any]) -> dict[Any, _Point]:
+    groups: dict[Any, list[_Point]] = {}
+    for point in points:
+        groups.setdefault(way(point), []).append(point)
+    return {key: group[0] for key, group in groups.items() if len(group) == 1}
+
+
+Asked = tuple[tuple[_Point, _Point], Row, Row]
+
+
+def _pairs_of_numbers(
+    pairs: list[tuple[_Point, _Point]], metrics: Collection[str] | None, name_a: str, name_b: str
+) -> tuple[list[Asked], list[str]]:
+    """The leading statistics that both sides have, and the names of those that only one has."""
+    asked: list[Asked] = []
+    alone: dict[str, None] = {}
+    known = {metric for pair in pairs for point in pair for metric, _ in point.rows}
+    if metrics is not None and (missing := sorted(set(metrics) - known)):
+        raise BenchError(f"no metric {', '.join(missing)} here; there are {', '.join(sorted(known)) or 'none'}")
+    for pair in pairs:
+        for metric in sorted(known if metrics is None else set(metrics)):
+            of_a, of_b = ({stat: row for (name, stat), row in point.rows.items() if name == metric} for point in pair)
+            for stat in primary_stats(of_a.keys() | of_b.keys()):
+                if stat not in of_a or stat not in of_b:
+                    alone[f"{name_of(metric, stat)} (only in {name_a if stat in of_a else name_b})"] = None
+                    continue
+                _check_same(of_a[stat], of_b[stat], name_a, name_b)
+                asked.append((pair, of_a[stat], of_b[stat]))
+    return asked, list(alone)
+
+
+def _check_same(x: Row, y: Row, name_a: str, name_b: str) -> None:
+    for what in ("unit", "direction"):
+        if x[what] != y[what]:
+            raise BenchError(
+                f"{name_of(x['metric'], x['stat'])} can't be compared: its {what} is {x[what]} in {name_a} "
+                f"and {y[what]} in {name_b}",
+                hint="Leave the metric out with --metric, or run both with the same version of the experiment.",
+            )
+
+
+def _pair(x: Row, y: Row) -> Pair:
+    return Pair(x["values"], y["values"], x["direction"])
+
+
+def _row(
+    pair: tuple[_Point, _Point], x: Row, y: Row, result: Comparison, adjusted: float | None, names: tuple[str, str]
+) -> PointRow:
+    a, b = pair
+    label = a.label if a.label == b.label else f"{a.label} → {b.label}"
+    return PointRow(
+        point=label,
+        metric=x["metric"],
+        stat=x["stat"],
+        unit=x["unit"],
+        direction=x["direction"],
+        n_a=result.n_a,
+        n_b=result.n_b,
+        mean_a=result.mean_a,
+        mean_b=result.mean_b,
+        change=result.change,
+        change_interval=tuple(result.change_interval) if result.change_interval else None,
+        difference=result.difference,
+        difference_interval=tuple(result.difference_interval) if result.difference_interval else None,
+        hedges_g=result.hedges_g,
+        cliffs_delta=result.cliffs_delta,
+        p_value=result.p_value,
+        p_adjusted=adjusted,
+        verdict=result.verdict,
+        method=result.method,
+        sentence=f"{label}, {name_of(x['metric'], x['stat'])}: {result.sentence(*names)}",
+        trials_a=list(x["trials"]),
+        trials_b=list(y["trials"]),
+    )
+
+
+def _differences(
+    pairs: list[tuple[_Point, _Point]], facts_a: Mapping[str, str], facts_b: Mapping[str, str]
+) -> list[Difference]:
+    """What changed between the sides: the target, each parameter by name, each circumstance by name."""
+    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+
+    def note(dimension: str, a: str, b: str) -> None:
+        if a != b:
+            sides = found.setdefault(dimension, ({}, {}))
+            sides[0][a] = None
+            sides[1][b] = None
+
+    for a, b in pairs:
+        if a.target != b.target:
+            told = (
+                (a.target_name, b.target_name) if a.target_name != b.target_name else (_text(a.target), _text(b.target))
+            )
+            note("target", *told)
+        for key in sorted(a.parameters.keys() | b.parameters.keys()):
+            note(f"parameter {key}", _text(a.parameters.get(key)), _text(b.parameters.get(key)))
+        note("experiment", a.experiment, b.experiment)
+    for name in [*facts_a, *(name for name in facts_b if name not in facts_a)]:
+        note(name, facts_a.get(name) or "unknown", facts_b.get(name) or "unknown")
+    return [Difference(name, ", ".join(list(x)[:4]), ", ".join(list(y)[:4])) for name, (x, y) in found.items()]
+
+
+def _notes(
+    rows: list[PointRow], pairs: list[tuple[_Point, _Point]], differences: list[Difference], confidence: float
+) -> list[str]:
+    notes = []
+    if not pairs:
+        notes.append("No point of one side matches a point of the other, so nothing is compared.")
+    if len(differences) > 1:
+        names = ", ".join(item.dimension for item in differences)
+        notes.append(f"Exploratory: {len(differences)} things changed at once ({names}); no change has one cause.")
+    tested = sum(row.p_value is not None for row in rows)
+    if tested > 1:
+        chance = (1.0 - confidence) * tested
+        notes.append(
+            f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {chance:.2g} would look different by chance "
+            "alone; p_adjusted corrects for that."
+        )
+    if any(row.verdict == "too few repetitions" for row in rows):
+        notes.append("Some rows have one trial on a side; repetitions: 5 or more makes them comparable.")
+    return notes
+
+
+def change_text(row: PointRow) -> str:
+    """The change with its interval, relative where that makes sense, else in the unit of the metric."""
+    if row.change is None or (row.change_interval is None and row.difference_interval is not None):
+        ends = row.difference_interval
+        told = quantity(row.difference, row.unit)
+        return told if ends is None else f"{told} ({quantity(ends[0], row.unit)} to {quantity(ends[1], row.unit)})"
+    ends = row.change_interval
+    return percent(row.change) + (f" ({percent(ends[0])} to {percent(ends[1])})" if ends else "")
+
+
+def circumstances(trials: Iterable[Row]) -> dict[str, str]:
+    """What else may differ between two sides, from rows of trial_fact."""
+    rows = [row for row in trials if row["outcome"] == "succeeded" and not row["warmup"]]
+
+    def told(values: Iterable[Any]) -> str:
+        return ", ".join(sorted({str(value) for value in values if value})[:4])
+
+    return {
+        "experiment version": told(row["experiment_version"] for row in rows),
+        "git commit": told(
+            row["git_commit"] and row["git_commit"][:12] + (" (dirty)" if row["git_dirty"] else "") for row in rows
+        ),
+        "host": told(row["host"] for row in rows),
+        "package lock digest": told(row["package_lock_digest"][:12] for row in rows),
+    }
+
+
+def compare_selected(
+    warehouse: Warehouse, a: str, b: str, *, metrics: Collection[str] | None = None, confidence: float = 0.95
+) -> ComparisonTable:
+    """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
+    sides = []
+    for text in (a, b):
+        picked = parse_selector(text)
+        selector = Selector(warehouse.resolve_run(picked.run), picked.filters)
+        rows = select(queries.points(warehouse, [selector.run]).dicts(), selector)
+        used = {trial for row in rows for trial in row["trials"]}
+        trials = [row for row in queries.trials(warehouse, [selector.run]).dicts() if row["trial_id"] in used]
+        sides.append((selector, rows, circumstances(trials)))
+    (one, rows_a, facts_a), (two, rows_b, facts_b) = sides
+    return compare_runs(
+        rows_a,
+        rows_b,
+        name_a=str(one),
+        name_b=str(two),
+        selected=one.filters.keys() | two.filters.keys(),
+        facts_a=facts_a,
+        facts_b=facts_b,
+        metrics=metrics,
+        confidence=confidence,
+    )

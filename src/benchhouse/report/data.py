@@ -1,0 +1,335 @@
+"""From tables and evidence to ReportData, and from ReportData to the three files of a report."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchhouse.evidence.folder import read_meta, read_metrics, write_text
+from benchhouse.report import html, markdown
+from benchhouse.report.content import (
+    Environment,
+    FailureFacts,
+    Number,
+    Point,
+    ReportData,
+    RunFacts,
+    TrialFacts,
+    WarningGroup,
+)
+from benchhouse.report.lineage import REPORT_FILE, make_cells, publish
+from benchhouse.report.numbers import mean_interval, primary_stats, shaky
+from benchhouse.report.standings import make_headline, make_rankings
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.query import Cell
+from benchhouse.schema.trial import Meta
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
+
+__all__ = ["ReportData", "gather", "report_json", "write_report"]
+
+Row = Mapping[str, Any]
+Rerun = Callable[[str, str], str]
+_STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "n")
+_ROLES = ("throughput", "latency")
+_MESSAGES_PER_WARNING = 3
+_LOG_TAILS = 100
+
+
+def rerun_line(run_id: str, trial_id: str) -> str:
+    """The command that tries the failed trials of a run again, this one among them."""
+    return f"bench run --resume {run_id} --rerun-failed"
+
+
+def gather(workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun_line) -> ReportData:
+    """Read the numbers of these runs from the warehouse, and their circumstances from sealed trial folders."""
+    with Warehouse.open(workspace) as warehouse:
+        result = queries.points(warehouse, run_ids)
+        trials = queries.trials(warehouse, run_ids).dicts()
+    missing = [run_id for run_id in run_ids if run_id not in {row["run_id"] for row in trials}]
+    if missing:
+        raise BenchError(f"no collected trial of run {', '.join(missing)}", hint=f"First: bench collect {missing[0]}")
+    by_run = {run_id: [row for row in trials if row["run_id"] == run_id] for run_id in dict.fromkeys(run_ids)}
+    witnesses = {run_id: _witness(workspace, rows) for run_id, rows in by_run.items()}
+    order = _metric_order(folder for folder, _ in witnesses.values())
+    points = _points(result.dicts(), make_cells(result), order, several_runs=len(by_run) > 1)
+    failures = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(_failed(trials))]
+    columns = ReportData(scenario="", runs=[], points=points, trials=[], headline=[]).columns()
+    rankings = make_rankings(points, columns)
+    executed = sorted((row for row in trials if not row["warmup"]), key=lambda row: (row["started"], row["trial_id"]))
+    return ReportData(
+        scenario=trials[0]["scenario"],
+        runs=[_run(run_id, rows) for run_id, rows in by_run.items()],
+        points=points,
+        trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
+        headline=make_headline(points, columns, rankings, failures),
+        rankings=rankings,
+        failures=failures,
+        warnings=_warnings(trials),
+        configuration="\n".join(_configuration(folder) for folder, _ in witnesses.values()),
+        environments=[_environment(meta, by_run[run_id]) for run_id, (_, meta) in witnesses.items() if meta],
+        queries=[result.spec],
+    )
+
+
+def write_report(workspace: Workspace, data: ReportData) -> Path:
+    """Write index.html, report.md and report.json, each whole or not at all, and make every number traceable.
+
+    Returns the path of index.html.
+    """
+    folder = workspace.reports / data.scenario
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / REPORT_FILE, report_json(data))
+    publish(workspace, folder / REPORT_FILE, data.queries, _cells(data))
+    write_text(folder / "report.md", markdown.render(data))
+    page = folder / "index.html"
+    write_text(page, html.render(data))
+    return page
+
+
+def report_json(data: ReportData) -> str:
+    """Everything in the report; `queries` and `cells` are what `bench trace` reads, a number names its cell by ref."""
+    report = data.model_dump(mode="json", exclude={"queries"})
+    for point in report["points"]:
+        for number in point["numbers"]:
+            number["ref"] = number.pop("cell")["ref"]
+    whole = {
+        "schema_version": 1,
+        "queries": {query.digest(): query.model_dump(mode="json") for query in data.queries},
+        "cells": [cell.model_dump(mode="json") for cell in _cells(data)],
+        "report": report,
+    }
+    return json.dumps(whole, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def _cells(data: ReportData) -> list[Cell]:
+    return [number.cell for point in data.points for number in point.numbers]
+
+
+def _witness(workspace: Workspace, rows: Sequence[Row]) -> tuple[TrialFolder, Meta | None]:
+    """A sealed trial that can speak for its run: one that succeeded, if any did."""
+    chosen = next((row for row in rows if row["outcome"] == "succeeded" and not row["warmup"]), rows[0])
+    folder = TrialFolder(workspace.root / chosen["folder"])
+    return folder, _meta(folder)
+
+
+def _meta(folder: TrialFolder) -> Meta | None:
+    """The evidence may have been moved away; the numbers in the tables still stand."""
+    try:
+        return read_meta(folder)
+    except (OSError, ValidationError):
+        return None
+
+
+def _metric_order(folders: Iterable[TrialFolder]) -> dict[str, tuple[int, int]]:
+    """Throughput, then latency, then the order in which the experiment gave its metrics."""
+    order: dict[str, tuple[int, int]] = {}
+    for folder in folders:
+        try:
+            measurements = read_metrics(folder).benchhouse.measurements
+        except (OSError, ValidationError):
+            continue
+        for at, item in enumerate(measurements):
+            role = _ROLES.index(item.role) if item.role in _ROLES else len(_ROLES)
+            order.setdefault(item.metric, (role, at))
+    return order
+
+
+def _points(
+    rows: Sequence[Row], cells: Sequence[Cell], order: Mapping[str, tuple[int, int]], *, several_runs: bool
+) -> list[Point]:
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["run_id"], row["instance_digest"]), []).append(row)
+    found = {(cell.key["run_id"], cell.key["instance_digest"], cell.key["metric"], cell.key["stat"], cell.unit): cell for cell in cells}  # fmt: skip
+    names = {group[0]["point"]: set[str]() for group in groups.values()}
+    for group in groups.values():
+        names[group[0]["point"]].add(group[0]["target_name"])
+    told_by_target = any(len(targets) > 1 for targets in names.values())
+    last = (len(_ROLES), len(order))
+    points = []
+    for group in groups.values():
+        first = group[0]
+        stats: dict[str, set[str]] = {}
+        for row in group:
+            stats.setdefault(row["metric"], set()).add(row["stat"])
+        leading = {metric: primary_stats(present) for metric, present in stats.items()}
+        ordered = sorted(
+            group, key=lambda row: (order.get(row["metric"], last), row["metric"], _stat_place(row["stat"]))
+        )
+        numbers = []
+        for row in ordered:
+            cell = found.get((row["run_id"], row["instance_digest"], row["metric"], row["stat"], row["unit"]))
+            if cell:
+                numbers.append(_number(row, cell, row["stat"] in leading[row["metric"]] and bool(row["direction"])))
+        words = [first["target_name"]] if told_by_target or not first["point"] else []
+        words += [first["point"]] if first["point"] else []
+        words += [f"({first['run_id']})"] if several_runs else []
+        points.append(
+            Point(
+                label=" ".join(words),
+                run_id=first["run_id"],
+                target_name=first["target_name"],
+                target=json.loads(first["target"]),
+                axes=_short_names(json.loads(first["axes"])),
+                parameters=json.loads(first["parameters"]),
+                instance_digest=first["instance_digest"],
+                benchmark_case_id=first["benchmark_case_id"],
+                workload_spec_digest=first["workload_spec_digest"],
+                numbers=numbers,
+            )
+        )
+    return points
+
+
+def _stat_place(stat: str) -> int:
+    return _STATS.index(stat) if stat in _STATS else len(_STATS)
+
+
+def _short_names(axes: dict[str, Any]) -> dict[str, Any]:
+    """`target.index` as `index`, where that stays clear."""
+    short = [name.rpartition(".")[2] for name in axes]
+    return dict(zip(short, axes.values(), strict=True)) if len(set(short)) == len(short) else axes
+
+
+def _number(row: Row, cell: Cell, primary: bool) -> Number:
+    stdev = row["stdev"] if row["n"] > 1 else None
+    interval = mean_interval(row["mean"], stdev, row["n"])
+    per_trial = int(row["samples"] or 0) // row["n"]
+    return Number(
+        cell=cell,
+        metric=row["metric"],
+        stat=row["stat"],
+        direction=row["direction"],
+        primary=primary,
+        stdev=stdev,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        minimum=row["min"],
+        maximum=row["max"],
+        values=list(row["values"]),
+        samples=per_trial or None,
+        shaky=shaky(row["stat"], per_trial),
+    )
+
+
+def _run(run_id: str, rows: Sequence[Row]) -> RunFacts:
+    first = rows[0]
+    outcomes = Counter(row["outcome"] for row in rows if not row["warmup"])
+    warmups = sum(row["warmup"] for row in rows)
+    return RunFacts(
+        run_id=run_id,
+        started=min(row["started"] for row in rows),
+        ended=max(row["ended"] for row in rows),
+        executor=first["executor"],
+        runtime=first["runtime"],
+        plan_digest=first["plan_digest"],
+        experiment=first["experiment"],
+        version=first["experiment_version"],
+        distribution=f"{first['distribution']} {first['distribution_version']}".strip(),
+        outcomes=dict(outcomes.most_common()) | ({"warm-up": warmups} if warmups else {}),
+    )
+
+
+def _failed(trials: Iterable[Row]) -> list[Row]:
+    return [row for row in trials if row["outcome"] != "succeeded"]
+
+
+def _failure(workspace: Workspace, row: Row, rerun: Rerun, with_log: bool) -> FailureFacts:
+    meta = _meta(TrialFolder(workspace.root / row["folder"])) if with_log else None
+    return FailureFacts(
+        trial_id=row["trial_id"],
+        run_id=row["run_id"],
+        point=row["point"] or row["target_name"],
+        outcome=row["outcome"],
+        code=row["failure_code"] or "",
+        message=row["failure_message"] or "",
+        log_tail=meta.failure.log_tail if meta and meta.failure else "",
+        folder=row["folder"],
+        rerun=rerun(row["run_id"], row["trial_id"]),
+    )
+
+
+def _warnings(trials: Iterable[Row]) -> list[WarningGroup]:
+    messages: dict[str, Counter[str]] = {}
+    counts: Counter[str] = Counter()
+    for row in trials:
+        told = [warning.partition(": ") for warning in row["warnings"] or []]
+        counts.update({code for code, _, _ in told})
+        for code, _, message in told:
+            messages.setdefault(code, Counter())[message] += 1
+    return [
+        WarningGroup(
+            code=code,
+            count=count,
+            messages=[message for message, _ in messages[code].most_common(_MESSAGES_PER_WARNING)],
+        )
+        for code, count in counts.most_common()
+    ]
+
+
+def _configuration(folder: TrialFolder) -> str:
+    try:
+        return folder.effective_config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _environment(meta: Meta, rows: Sequence[Row]) -> Environment:
+    hardware = dict(meta.hardware)
+    cpus = (hardware.pop("cpus_usable", None), hardware.pop("cpus_online", None))
+    model = str(hardware.pop("cpu_model", None) or hardware.get("machine", ""))
+    memory = hardware.pop("memory_bytes", None)
+    kernel = str(hardware.pop("kernel", "") or "")
+    other = {name.replace("_", " "): value for name, value in hardware.items() if value not in (None, [], "")}
+    other |= {f"{name} driver": version for name, version in meta.drivers.items() if version}
+    other |= {
+        name: value
+        for name, value in (
+            ("partition", meta.partition),
+            ("Slurm job", meta.slurm_job_id),
+            ("nodes", meta.slurm_node_list),
+            ("container digest", meta.container_digest),
+        )
+        if value
+    }
+    return Environment(
+        run_id=meta.run_id,
+        trial_id=meta.trial_id,
+        hosts=sorted({row["host"] for row in rows}),
+        cpu=model + (f", {cpus[0]} of {cpus[1]} threads" if all(cpus) else ""),
+        memory=_size(memory) if isinstance(memory, int) else "",
+        kernel=kernel,
+        python=meta.python.split(" ")[0],
+        package_lock_digest=meta.package_lock_digest,
+        git_commit=meta.git_commit,
+        git_dirty=meta.git_dirty,
+        limits=_limits(meta.limits),
+        other=other,
+    )
+
+
+def _limits(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Each limit with what was asked and what holds it, in words."""
+    asked, held = limits.get("asked"), limits.get("enforced_by")
+    if not isinstance(asked, Mapping) or not isinstance(held, Mapping):
+        return dict(limits)
+    told = {}
+    for name, value in asked.items():
+        short = name.removesuffix("_bytes") if name.endswith("_bytes") else name.removesuffix("_s")
+        size = _size(value) if name.endswith("_bytes") else f"{value} s" if name.endswith("_s") else str(value)
+        told[short] = f"{size}, held by {held.get(name) or held.get(short) or 'nothing'}"
+    return told
+
+
+def _size(count: int) -> str:
+    """Bytes in the largest binary unit that leaves at least one."""
+    size, units = float(count), ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        units.pop(0)
+    return f"{size:.4g} {units[0]}"

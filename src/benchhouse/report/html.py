@@ -1,0 +1,364 @@
+"""One HTML file that opens offline: styles, scripts and data inside, no request to anywhere."""
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from benchhouse.report.content import Environment, FailureFacts, Number, Point, Ranking, ReportData, RunFacts, Standing
+from benchhouse.report.numbers import THIN, number, percent, plural, quantity, spread_text
+from benchhouse.report.payload import payload
+from benchhouse.report.tags import Markup, embedded_json, join, tag
+
+CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+_SCRIPTS = ("plot.js", "charts.js", "table.js")
+_SHORT = 12
+
+
+def render(data: ReportData) -> str:
+    """The whole page as text."""
+    sections = [section for section in _sections(data) if section[2]]
+    links = [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in sections]
+    body = [tag("section", tag("h2", title), content, id=name) for name, title, content in sections]
+    script = "\n".join(_asset(name) for name in _SCRIPTS)
+    page = tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            Markup(f'<meta http-equiv="Content-Security-Policy" content="{CSP}">'),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", name="referrer", content="no-referrer"),
+            tag("title", f"{data.scenario}: benchmark report"),
+            tag("style", Markup(_asset("report.css"))),
+        ),
+        tag(
+            "body",
+            _top(data),
+            tag("nav", tag("ul", *links), aria_label="Sections"),
+            tag("main", *body),
+            _footer(data),
+            tag("dialog", id="lineage-dialog", aria_labelledby="lineage-title"),
+            tag("script", embedded_json(payload(data)), type="application/json", id="data"),
+            tag("script", Markup(f'(() => {{ "use strict";\n{script}\n}})();')),
+        ),
+        lang="en",
+    )
+    return f"<!doctype html>\n{page}\n"
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files("benchhouse.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
+    """Identifier, title and content of every section; a section without content is left out."""
+    failed = len(data.failures)
+    return [
+        ("charts", "Charts", _charts(data) if data.points else None),
+        ("comparison", "Comparison", _comparison(data) if data.rankings else None),
+        ("points-section", "Points", _points(data) if data.points else None),
+        ("failures", f"Failures ({failed})" if failed else "Failures", _failures(data)),
+        ("warnings", "Warnings", _warnings(data)),
+        ("configuration", "Configuration", _configuration(data)),
+        ("environment", "Environment", _environments(data) if data.environments else None),
+        ("lineage", "Lineage", _lineage(data)),
+    ]
+
+
+def _top(data: ReportData) -> Markup:
+    experiments = list(dict.fromkeys(f"{run.experiment} {run.version}".strip() for run in data.runs))
+    sources = list(dict.fromkeys(run.distribution for run in data.runs if run.distribution))
+    kind = ", ".join(filter(None, experiments)) + (f" from {', '.join(sources)}" if sources else "")
+    trouble = not data.points
+    verdicts = [tag("p", line, class_="verdict trouble" if trouble else "verdict") for line in data.headline]
+    outcomes = data.outcomes()
+    counted = ", ".join(f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in outcomes.items())
+    targets = list(dict.fromkeys(point.target_name for point in data.points))
+    facts = [
+        ("Compared", _compared(data)),
+        ("Targets", ", ".join(targets[:4]) + (f" and {len(targets) - 4} more" if len(targets) > 4 else "")),
+        ("Trials", counted or "none"),
+        ("Run" if len(data.runs) == 1 else "Runs", ", ".join(run.run_id for run in data.runs)),
+        ("Started", _when(data.runs[0].started) if data.runs else ""),
+        ("Executor, runtime", ", ".join(dict.fromkeys(f"{run.executor}, {run.runtime}" for run in data.runs))),
+    ]
+    return tag(
+        "header",
+        tag("h1", data.scenario),
+        tag("p", kind, class_="kind"),
+        tag("p", data.description, class_="soft") if data.description else None,
+        *verdicts,
+        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts if value), class_="facts"),
+        class_="top",
+    )
+
+
+def _compared(data: ReportData) -> str:
+    axes = payload(data)["axes"]
+    along = " × ".join(f"{axis['title']} ({len(axis['values'])})" for axis in axes)
+    return plural(len(data.points), "point") + (f": {along}" if along else "")
+
+
+def _when(stamp: str | None) -> str:
+    return (stamp or "").replace("T", " ")[:19] + (" UTC" if stamp else "")
+
+
+def _choice(name: str, title: str) -> Markup:
+    return tag("label", title, tag("select", id=name))
+
+
+def _check(name: str, title: str) -> Markup:
+    return tag("label", tag("input", type="checkbox", id=name), title)
+
+
+def _charts(data: ReportData) -> Markup:
+    controls = tag(
+        "div",
+        _choice("metric", "Metric"),
+        _choice("x-axis", "along"),
+        _choice("colour", "coloured by"),
+        _check("log", "log scale"),
+        _check("zero", "from zero"),
+        class_="bar",
+    )
+    sweep = tag(
+        "figure",
+        tag("figcaption", "Value along the axis", tag("small", "Mark: mean over trials. Whisker: 95% interval of the mean. Faint dots: single trials.")),
+        tag("div", id="sweep-legend", class_="legend"),
+        tag("div", id="sweep", class_="plot"),
+        tag("p", id="sweep-note", class_="note"),
+        class_="wide",
+    )  # fmt: skip
+    drift = tag(
+        "figure",
+        tag("figcaption", "Drift", tag("small", "The same metric, trial by trial, in order of execution.")),
+        tag("div", _check("relative", "relative to the point's mean"), class_="bar"),
+        tag("div", id="drift", class_="plot"),
+        tag("p", id="drift-note", class_="note"),
+    )
+    several = len({column.metric for column in data.columns()}) > 1
+    scatter = tag(
+        "figure",
+        tag("figcaption", "Trade-off", tag("small", "One metric against another; whiskers are 95% intervals.")),
+        tag("div", _choice("scatter-y", "up"), _choice("scatter-x", "across"), class_="bar"),
+        tag("div", id="scatter", class_="plot"),
+        tag("p", id="scatter-note", class_="note"),
+    )
+    silent = tag("noscript", tag("p", "The charts and the table of points need JavaScript; report.md beside this file holds the same numbers."))  # fmt: skip
+    return join(silent, controls, tag("div", sweep, scatter if several else None, drift, class_="charts"))
+
+
+def _comparison(data: ReportData) -> Markup:
+    intro = tag(
+        "p",
+        "Points in order, each against the best. The interval is that of the change for this pair alone; the verdict "
+        "is by Welch's t test at 5% after Holm's correction for all pairs, as the best was picked by looking.",
+        class_="small soft",
+    )
+    first, *rest = [_ranking(data, ranking) for ranking in data.rankings]
+    return join(intro, first, *rest)
+
+
+def _ranking(data: ReportData, ranking: Ranking) -> Markup:
+    rows: list[Markup] = []
+    last = 0
+    for standing in ranking.standings:
+        if last and standing.place > last + 1 and ranking.ranked > len(ranking.standings):
+            rows.append(
+                tag(
+                    "tr", tag("td", f"… {plural(standing.place - last - 1, 'point')} between", colspan=6, class_="soft")
+                )
+            )
+        rows.append(_standing(data.points[standing.point], ranking, standing))
+        last = max(standing.place, last + 1)
+    better = "higher is better" if ranking.direction == "higher" else "lower is better"
+    head = tag(
+        "tr",
+        tag("th", "place", class_="n", scope="col"),
+        tag("th", "point", scope="col"),
+        tag("th", ranking.name + ("" if ranking.unit == "1" else f", {ranking.unit}"), class_="n", scope="col"),
+        tag("th", "against the best", class_="n", scope="col"),
+        tag("th", "95% interval", class_="n", scope="col"),
+        tag("th", "verdict", scope="col"),
+    )
+    heading = tag("h3", f"{ranking.name} ", tag("span", better, class_="soft small"))
+    table = tag("table", tag("thead", head), tag("tbody", *rows))
+    return tag("div", heading, tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=ranking.name))
+
+
+def _standing(point: Point, ranking: Ranking, standing: Standing) -> Markup:
+    found = point.number(ranking.column)
+    assert found
+    mark = tag("span", standing.mark, class_=f"place {standing.mark}") if standing.mark else None
+    change = percent(standing.change) if standing.change is not None else "–"
+    interval = "–" if standing.low is None else f"{percent(standing.low)} to {percent(standing.high)}"
+    return tag(
+        "tr",
+        tag("td", str(standing.place), class_="n"),
+        tag("th", point.label, scope="row"),
+        tag("td", _number(found), class_="n"),
+        tag("td", change, class_="n"),
+        tag("td", interval, class_="n"),
+        tag("td", mark, " " if mark else None, "" if standing.mark == "best" else standing.verdict),
+    )
+
+
+def _number(found: Number) -> Markup:
+    """A number that opens its lineage, with spread and n."""
+    value = found.cell.value
+    title = f"{value!r} {found.cell.unit}; trace {found.cell.ref}" + (f"; {found.shaky}" if found.shaky else "")
+    approx = tag("span", "~", class_="shaky") if found.shaky else None
+    button = tag("button", approx, number(value, found.stdev), type="button", class_="num", data_ref=found.cell.ref, title=title)  # fmt: skip
+    spread = spread_text(value, found.stdev)
+    around = tag("span", f" ±{THIN}{spread}", class_="pm") if spread else None
+    return join(button, around, tag("span", f"n{THIN}{found.cell.n}", class_="count"))
+
+
+def _points(data: ReportData) -> Markup:
+    some = any(found.shaky for point in data.points for found in point.numbers)
+    explain = "Mean over trials ± standard deviation, and n, the number of trials. A click on a number shows where it comes from."
+    doubt = " ~ marks a percentile from too few samples." if some else ""
+    bar = tag(
+        "div",
+        tag("label", "Filter", tag("input", type="search", id="filter", placeholder="words, or axis=value"), class_="grow"),
+        _check("all-stats", "all statistics"),
+        tag("span", id="page-note", role="status"),
+        tag("button", "Back", type="button", class_="plain", id="page-back"),
+        tag("button", "Next", type="button", class_="plain", id="page-on"),
+        class_="bar",
+    )  # fmt: skip
+    area = tag("div", id="points", class_="scroll", tabindex=0, role="region", aria_label="Points and their numbers")
+    return join(tag("p", explain + doubt, class_="small soft"), bar, area)
+
+
+def _failures(data: ReportData) -> Markup:
+    if not data.failures:
+        return tag("p", "Every trial succeeded." if data.trials else "No trial was run.", class_="soft")
+    shown = [_failure(failure) for failure in data.failures[:20]]
+    rest = [
+        tag("tr", tag("td", tag("code", f.trial_id)), tag("td", f.outcome), tag("td", f.code), tag("td", tag("code", f.rerun)))
+        for f in data.failures[20:]
+    ]  # fmt: skip
+    more = None
+    if rest:
+        table = tag("div", tag("table", tag("tbody", *rest)), class_="scroll")
+        more = tag("details", tag("summary", f"{len(rest):,} more"), table)
+    return join(*shown, more)
+
+
+def _failure(failure: FailureFacts) -> Markup:
+    heading = " · ".join(filter(None, [failure.outcome.replace("_", " "), failure.code, failure.point]))
+    tail = (
+        tag("details", tag("summary", "Log tail"), tag("pre", failure.log_tail)) if failure.log_tail.strip() else None
+    )
+    return tag(
+        "article",
+        tag("h3", heading),
+        tag("p", failure.message) if failure.message else None,
+        _pairs([("Trial", failure.trial_id), ("Folder", failure.folder), ("Run again", failure.rerun)], code=True),
+        tail,
+        class_="failure",
+    )
+
+
+def _warnings(data: ReportData) -> Markup:
+    if not data.warnings:
+        return tag("p", "No warnings.", class_="soft")
+    rows = [
+        tag("tr", tag("td", tag("code", group.code)), tag("td", f"{group.count:,}", class_="n"), tag("td", " / ".join(group.messages), class_="wrap"))
+        for group in data.warnings
+    ]  # fmt: skip
+    head = tag("tr", tag("th", "warning"), tag("th", "trials", class_="n"), tag("th", "what it says"))
+    return tag("div", tag("table", tag("thead", head), tag("tbody", *rows)), class_="scroll")
+
+
+def _configuration(data: ReportData) -> Markup | None:
+    if not data.configuration.strip():
+        return None
+    explain = tag("p", "The effective scenario, as it was run.", class_="small soft")
+    return join(explain, tag("pre", data.configuration, tabindex=0))
+
+
+def _environments(data: ReportData) -> Markup:
+    return tag("div", *(_environment(item, several=len(data.environments) > 1) for item in data.environments), class_="columns")  # fmt: skip
+
+
+def _environment(item: Environment, *, several: bool) -> Markup:
+    commit = "not in a git repository"
+    if item.git_commit:
+        commit = item.git_commit[:_SHORT] + (" with uncommitted changes" if item.git_dirty else "")
+    entries = [
+        ("Host" if len(item.hosts) == 1 else "Hosts", ", ".join(item.hosts)),
+        ("CPU", item.cpu),
+        ("Memory", item.memory),
+        ("Kernel", item.kernel),
+        ("Python", item.python),
+        ("Package lock digest", item.package_lock_digest),
+        ("Git commit", commit),
+        *((f"Limit: {name}", _plain(value)) for name, value in item.limits.items()),
+        *((name, _plain(value)) for name, value in item.other.items()),
+    ]
+    heading = tag("h3", f"Run {item.run_id}") if several else None
+    return tag("div", heading, _pairs(entries), tag("p", f"As recorded by trial {item.trial_id}.", class_="note"))
+
+
+def _plain(value: Any) -> str:
+    """A fact as text: words as they are, everything else as compact JSON."""
+    if isinstance(value, dict) and value and all(not isinstance(item, dict | list) for item in value.values()):
+        return ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _pairs(entries: Iterable[tuple[str, str]], *, code: bool = False) -> Markup:
+    listed = [
+        join(tag("dt", name), tag("dd", tag("code", value) if code else value)) for name, value in entries if value
+    ]
+    return tag("dl", *listed, class_="pairs")
+
+
+def _lineage(data: ReportData) -> Markup:
+    explain = tag(
+        "p",
+        "Every number above carries a short reference. ",
+        tag("code", "bench trace REFERENCE"),
+        " runs its query again, checks the digests of what it read and names the sealed trial folders behind it.",
+    )
+    runs = tag("div", *(_run(run) for run in data.runs), class_="columns")
+    queries = [
+        tag(
+            "details",
+            tag("summary", f"Query {query.name} ", tag("code", query.digest()[:_SHORT])),
+            _pairs(
+                [
+                    ("Query spec digest", query.digest()),
+                    ("Engine", f"{query.engine} {query.engine_version}"),
+                    ("Quantile definition", query.quantile_definition),
+                    ("Parameters", json.dumps(query.parameters, ensure_ascii=False, default=str)),
+                ]
+            ),
+            tag("pre", query.sql, tabindex=0),
+            tag("pre", "\n".join(f"{item.sha256}  {item.table}  {item.file}" for item in query.inputs), tabindex=0),
+        )
+        for query in data.queries
+    ]
+    return join(explain, runs, *queries)
+
+
+def _run(run: RunFacts) -> Markup:
+    entries = [
+        ("Run", run.run_id),
+        ("From, to", f"{_when(run.started)} to {_when(run.ended)}" if run.started else ""),
+        ("Plan digest", run.plan_digest),
+        ("Experiment", f"{run.experiment} {run.version}"),
+        ("Distribution", run.distribution),
+    ]
+    return _pairs(entries)
+
+
+def _footer(data: ReportData) -> Markup:
+    largest = max((found.cell.n for point in data.points for found in point.numbers), default=0)
+    words = f"Up to {plural(largest, 'trial')} behind each number. " if largest else ""
+    return tag("footer", f"{words}Written by Benchhouse; this file needs no network. report.json beside it holds every number in full.")  # fmt: skip

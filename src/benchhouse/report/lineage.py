@@ -1,0 +1,462 @@
+"""From a published number back to the bytes that prove it: report row, query, runs and digests, evidence."""
+
+import csv
+import json
+import struct
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from benchhouse.evidence.verify import verify
+from benchhouse.schema.digests import digest, file_digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.model import Model
+from benchhouse.schema.query import Cell, QuerySpec, cell_ref
+from benchhouse.warehouse.queries import points
+from benchhouse.warehouse.query import Result, Warehouse
+
+REPORT_FILE = "report.json"
+SHORTEST_PREFIX = 4
+_KEY = ("run_id", "instance_digest", "metric", "stat")
+_PREFERRED_STATS = ("value", "mean", "p50")
+_SHOWN = 8
+
+# Both tables of `points` are named here too, so that the engine that answered it can be asked again as it is.
+_TRIALS = """
+SELECT trial_id, run_id, benchmark_case_id, workload_spec_digest, artifact_manifest_digest, instance_digest,
+       parameters, folder, outcome, repetition, host
+FROM trial_fact WHERE list_contains(CAST($trials AS VARCHAR[]), trial_id) ORDER BY repetition, trial_id
+""".strip()
+_MEASUREMENTS = """
+SELECT m.trial_id, m.metric, m.stat, m.value, m.unit, m.scope, m."window"
+FROM measurement_fact m JOIN trial_fact t ON t.trial_id = m.trial_id
+WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) ORDER BY m.trial_id, m.metric, m.stat, m.scope, m."window"
+""".strip()
+
+
+class Step(Model):
+    """One step of the way back; `says` is what a person reads, `details` what a program does."""
+
+    name: Literal["report", "query", "identity", "evidence"]
+    ok: bool
+    says: list[str]
+    details: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class Trace(Model):
+    """The four steps from a number to its bytes."""
+
+    schema_version: Literal[1] = 1
+    token: str
+    kind: Literal["cell", "point", "trial"]
+    ok: bool
+    steps: list[Step]
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True)
+class _Number:
+    """What is traced: a published cell, or a row of `points` computed just now."""
+
+    cell: Cell
+    spec: QuerySpec
+
+
+def make_cells(result: Result, column: str = "mean") -> list[Cell]:
+    """One cell per row of a `points` result in which `column` is a number."""
+    query = result.spec.digest()
+    rows = result.dicts()
+    keys = Counter(tuple(row[name] for name in _KEY) for row in rows)
+    cells = []
+    for row in rows:
+        if row[column] is None:
+            continue
+        names = _KEY if keys[tuple(row[name] for name in _KEY)] == 1 else (*_KEY, "unit")  # a metric whose unit changed between trials
+        picked = {name: row[name] for name in names}
+        cells.append(
+            Cell(
+                ref=cell_ref(query, picked, column),
+                query=query,
+                key=picked,
+                column=column,
+                value=row[column],
+                unit=row["unit"],
+                n=row["n"],
+                trials=row["trials"],
+            )
+        )
+    return cells
+
+
+def publish(
+    workspace: Workspace, report_path: Path, specs: QuerySpec | Iterable[QuerySpec], cells: Iterable[Cell]
+) -> None:
+    """Make the cells of a written report.json traceable by their refs, and keep the files they were computed from.
+
+    The report is the durable copy: `warehouse rebuild` finds the refs again in reports/*/report.json.
+    """
+    path, root = report_path.resolve(), workspace.root.resolve()
+    place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+    queries = [specs] if isinstance(specs, QuerySpec) else list(specs)
+    files = {one.file for spec in queries for one in spec.inputs}
+    with Warehouse.open(workspace) as warehouse:
+        warehouse.catalog.publish(place, [cell.ref for cell in cells], files)
+
+
+def trace(workspace: Workspace, token: str) -> Trace:
+    """Walk back from a cell's ref, a trial id (or the beginning of either), or `RUN:metric[.stat]`."""
+    with Warehouse.open(workspace) as warehouse:
+        if ":" in token:
+            return _trace_points(warehouse, token)
+        if len(token) >= SHORTEST_PREFIX:
+            refs = warehouse.catalog.refs(token, _SHOWN)
+            trials = warehouse.catalog.trial_ids(token, _SHOWN)
+            if token in refs or (len(refs) == 1 and not trials):
+                return _trace_cell(warehouse, token, refs[0] if token not in refs else token)
+            if token in trials or (len(trials) == 1 and not refs):
+                return _trace_trial(warehouse, token, trials[0])
+            if refs or trials:
+                names = ", ".join([*refs, *trials][:_SHOWN])
+                raise BenchError(f"'{token}' is the beginning of several: {names}", hint="Give more characters.")
+        raise BenchError(
+            f"nothing to trace by the name '{token}'",
+            hint="Give the ref that a report prints beside a number, a trial id, or RUN:metric such as @last:qps; "
+            f"at least {SHORTEST_PREFIX} characters of a ref or trial id.",
+        )
+
+
+# -- the three ways in
+
+
+def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
+    place = warehouse.catalog.report_of(ref) or ""
+    path = warehouse.workspace.root / place
+    try:
+        report = json.loads(path.read_bytes())
+        cell = Cell.model_validate(next(one for one in report["cells"] if one["ref"] == ref))
+        spec = QuerySpec.model_validate(report["queries"][cell.query])
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, ValidationError) as error:
+        reason = "the ref is no longer in it" if isinstance(error, StopIteration) else str(error).partition("\n")[0]
+        lost = Step(name="report", ok=False, says=[f"{place} can't be read as the report of {ref}: {reason}"])
+        return _trace(token, "cell", [lost, _not_reached("query"), _not_reached("identity"), _not_reached("evidence")])
+    says = [f"{place}: {cell.value!r} {cell.unit}, {cell.column} of n={cell.n}", f"row {_words(cell.key)}"]
+    ok = True
+    if spec.digest() != cell.query:
+        ok = False
+        says.append(f"{place}: the query's text or inputs were changed: its digest is not {cell.query[:12]}")
+    if cell_ref(cell.query, cell.key, cell.column) != cell.ref:
+        ok = False
+        says.append(f"{place}: the row's key was changed: it does not give the ref {ref}")
+    shown = Step(name="report", ok=ok, says=says, details=[{"report": place} | cell.model_dump()])
+    query, source = _check_query(warehouse, [_Number(cell, spec)])
+    return _trace(token, "cell", [shown, query, *_check_trials(warehouse, source, [cell])])
+
+
+def _trace_points(warehouse: Warehouse, token: str) -> Trace:
+    run_token, _, wanted = token.partition(":")
+    run_id = warehouse.resolve_run(run_token)
+    result = points(warehouse, [run_id])
+    metric, stat = _pick_metric(result, run_id, wanted)
+    cells = [cell for cell in make_cells(result) if (cell.key["metric"], cell.key["stat"]) == (metric, stat)]
+    says = ["not taken from a report: computed now"]
+    says += [f"{cell.value!r} {cell.unit}, mean of n={cell.n}: {_words(cell.key)}" for cell in cells[:_SHOWN]]
+    if len(cells) > _SHOWN:
+        says.append(f"and {len(cells) - _SHOWN} more points")
+    shown = Step(name="report", ok=True, says=says, details=[cell.model_dump() for cell in cells])
+    query, source = _check_query(warehouse, [_Number(cell, result.spec) for cell in cells])
+    return _trace(token, "point", [shown, query, *_check_trials(warehouse, source, cells)])
+
+
+def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> Trace:
+    run_id = warehouse.catalog.run_of(trial_id) or ""
+    result = warehouse.query(_MEASUREMENTS, {"trials": [trial_id]}, runs=[run_id], name="trial")
+    numbers = result.dicts()
+    says = [f"not taken from a report: all {len(numbers)} numbers of trial {trial_id} of run {run_id}"]
+    shown = Step(name="report", ok=True, says=says, details=numbers)
+    query = Step(name="query", ok=True, says=[_engine(result.spec)], details=[result.spec.model_dump()])
+    return _trace(token, "trial", [shown, query, *_check_trials(warehouse, result.spec, [], [trial_id])])
+
+
+def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
+    """`metric`, or `metric.stat`; both may contain dots."""
+    known: dict[str, list[str]] = {}
+    for row in result.dicts():
+        stats = known.setdefault(row["metric"], [])
+        if row["stat"] not in stats:
+            stats.append(row["stat"])
+    if wanted in known:
+        stats = known[wanted]
+        return wanted, next((stat for stat in _PREFERRED_STATS if stat in stats), stats[0])
+    for metric, stats in known.items():
+        if wanted.startswith(f"{metric}.") and (stat := wanted.removeprefix(f"{metric}.")) in stats:
+            return metric, stat
+    listed = ", ".join(f"{metric} ({', '.join(stats)})" for metric, stats in sorted(known.items()))
+    hint = f"It has: {listed}" if known else f"No trial of it succeeded. Why: bench show {run_id}"
+    raise BenchError(f"run {run_id} has no metric '{wanted}'", hint=hint)
+
+
+# -- step 2: the query
+
+
+def _check_query(warehouse: Warehouse, numbers: Sequence[_Number]) -> tuple[Step, QuerySpec]:
+    """Run the pinned query again over the same bytes; returns the step and the query whose inputs hold the trials."""
+    spec = numbers[0].spec
+    changed, gone = _check_inputs(warehouse.workspace, spec)
+    says = [_engine(spec)]
+    details: list[dict[str, Any]] = [spec.model_dump()]
+    if changed:
+        says += [f"{name} is not what the number was computed from: its sha256 differs" for name in changed]
+        present = _query_present(warehouse, spec)
+        says += [*warehouse.notes, *_values_now(present, numbers)]
+        return Step(name="query", ok=False, says=says, details=details), present.spec
+    if not gone:
+        again = warehouse.query_again(spec)
+        ok, words = _compare(again, numbers)
+        says += [f"all {len(spec.inputs)} input files have the pinned sha256", *words]
+        if _present_files(warehouse, spec) != {one.file for one in spec.inputs}:
+            says += _values_now(_query_present(warehouse, spec), numbers)
+        says += warehouse.notes
+        return Step(name="query", ok=ok, says=says, details=details), spec
+    present = _query_present(warehouse, spec)
+    ok, _ = _compare(present, numbers)
+    says += [f"{name} was replaced by a later collect" for name in gone]
+    says += _values_now(present, numbers)
+    return Step(name="query", ok=ok, says=says, details=[*details, present.spec.model_dump()]), present.spec
+
+
+def _check_inputs(workspace: Workspace, spec: QuerySpec) -> tuple[list[str], list[str]]:
+    """Files whose bytes differ from the pinned digest, and files that are no longer there."""
+    changed, gone = [], []
+    for one in spec.inputs:
+        path = workspace.warehouse / one.file
+        if not path.is_file():
+            gone.append(one.file)
+        elif file_digest(path) != one.sha256:
+            changed.append(one.file)
+    return changed, gone
+
+
+def _present_files(warehouse: Warehouse, spec: QuerySpec) -> set[str]:
+    tables = {one.table for one in spec.inputs}
+    return {entry.file for entry in warehouse.catalog.files(tables, {one.run_id for one in spec.inputs})}
+
+
+def _query_present(warehouse: Warehouse, spec: QuerySpec) -> Result:
+    runs = {one.run_id for one in spec.inputs}
+    return warehouse.query(spec.sql, spec.parameters, runs=runs, name=spec.name)
+
+
+def _compare(result: Result, numbers: Sequence[_Number]) -> tuple[bool, list[str]]:
+    ok, says = True, []
+    for number in numbers:
+        cell = number.cell
+        row = _find(result, cell)
+        if row is None:
+            ok = False
+            says.append(f"run again: the row {_words(cell.key)} is not there")
+        elif not _same_bits(row[cell.column], cell.value):
+            ok = False
+            off = row[cell.column] - cell.value
+            says.append(f"run again: {row[cell.column]!r} {cell.unit}, not {cell.value!r}; off by {off!r}")
+        elif list(row["trials"]) != list(cell.trials):
+            ok = False
+            says.append(f"run again: the same value, but from other trials than the report names: {row['trials']}")
+    return ok, says or [f"run again: the same value, bit for bit ({', '.join(_values(numbers))})"]
+
+
+def _values_now(result: Result, numbers: Sequence[_Number]) -> list[str]:
+    says = []
+    for number in numbers:
+        cell = number.cell
+        row = _find(result, cell)
+        if row is None:
+            says.append("tables have changed since; the row is not in the present tables")
+        elif row["n"] == cell.n and _same_bits(row[cell.column], cell.value):
+            says.append("tables have been rewritten since; re-run on the present tables gives the same value")
+        else:
+            now = f"{row[cell.column]!r} {cell.unit} (n={row['n']})"
+            says.append(f"tables have grown since; re-run on the present tables gives {now}")
+    return says
+
+
+def _values(numbers: Sequence[_Number]) -> list[str]:
+    shown = [f"{number.cell.value!r} {number.cell.unit}" for number in numbers[:_SHOWN]]
+    return [*shown, "..."] if len(numbers) > _SHOWN else shown
+
+
+def _find(result: Result, cell: Cell) -> dict[str, Any] | None:
+    columns = {name: at for at, name in enumerate(result.columns)}
+    if not cell.key.keys() | {cell.column, "unit", "trials", "n"} <= columns.keys():
+        return None
+    for row in result.rows:
+        if all(row[columns[name]] == value for name, value in cell.key.items()) and row[columns["unit"]] == cell.unit:
+            return dict(zip(result.columns, row, strict=True))
+    return None
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    return one is not None and struct.pack("<d", one) == struct.pack("<d", other)
+
+
+# -- steps 3 and 4: the trials and their bytes
+
+
+def _check_trials(
+    warehouse: Warehouse, source: QuerySpec, cells: Sequence[Cell], trials: Sequence[str] = ()
+) -> tuple[Step, Step]:
+    """Who stands behind the numbers, and whether their bytes are as sealed. No cells: all numbers of `trials`."""
+    wanted = list(dict.fromkeys([*trials, *(trial for cell in cells for trial in cell.trials)]))
+    asked = source.model_copy(update={"sql": _TRIALS, "parameters": {"trials": wanted}, "name": "lineage"})
+    found = {row["trial_id"]: row for row in warehouse.query_again(asked).dicts()}
+    asked = asked.model_copy(update={"sql": _MEASUREMENTS})
+    picked = {(trial, cell.key.get("metric"), cell.key.get("stat")) for cell in cells for trial in cell.trials}
+    measured: dict[str, list[dict[str, Any]]] = {}
+    for row in warehouse.query_again(asked).dicts():
+        whole = row["scope"] == "trial" and row["window"] == ""
+        if not cells or (whole and (row["trial_id"], row["metric"], row["stat"]) in picked):
+            measured.setdefault(row["trial_id"], []).append(row)
+    rows = [found[trial] for trial in wanted if trial in found]
+    missing = [trial for trial in wanted if trial not in found]
+    proofs = [_prove(warehouse.workspace, row, measured.get(row["trial_id"], [])) for row in rows]
+    return _identity_step(rows, missing), _evidence_step(proofs, missing)
+
+
+def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> Step:
+    shown = ("trial_id", "run_id", "benchmark_case_id", "workload_spec_digest", "artifact_manifest_digest",
+             "instance_digest", "repetition", "outcome", "host", "folder")  # fmt: skip
+    says = [f"trial {trial} is not in the tables" for trial in missing]
+    ok = bool(rows) and not missing
+    for row in rows:
+        if digest(json.loads(row["parameters"])) != row["workload_spec_digest"]:
+            ok = False
+            says.append(f"trial {row['trial_id']}: its parameters do not give its workload_spec_digest")
+    says += [f"{name}: {', '.join(sorted({row[name] for row in rows}))}" for name in ("run_id", "workload_spec_digest")]
+    says += [f"trial {row['trial_id']}: artifact_manifest_digest {row['artifact_manifest_digest']}" for row in rows]
+    return Step(name="identity", ok=ok, says=says, details=[{name: row[name] for name in shown} for row in rows])
+
+
+def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str]) -> Step:
+    problems = [problem for proof in proofs for problem in proof["problems"]]
+    says = list(problems)
+    sound = sum(not proof["problems"] for proof in proofs)
+    says.append(f"{sound} of {len(proofs) + len(missing)} trial folders re-hashed: every file as sealed")
+    for proof in proofs:
+        says += [f"{line['file']}:{line['line']}: {line['text']}" for line in proof["lines"][:_SHOWN]]
+        says += [
+            f"{one['file']}:{one['first_line']}-{one['last_line']}: {one['rows']} samples" for one in proof["samples"]
+        ]
+    return Step(name="evidence", ok=bool(proofs) and not problems and not missing, says=says, details=list(proofs))
+
+
+def _prove(workspace: Workspace, row: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Re-hash one trial folder and find the lines of its metrics.csv that hold the measured values."""
+    place = row["folder"]
+    folder = TrialFolder(workspace.root / place)
+    problems = [
+        f"{place}/{one.file}: {one.kind}{': ' + one.detail if one.detail else ''}"
+        for one in verify(folder, row["artifact_manifest_digest"])
+    ]
+    lines: list[dict[str, Any]] = []
+    samples: list[dict[str, Any]] = []
+    try:
+        lines = _metric_lines(folder, place, measured, problems)
+        samples = _sample_lines(folder, place, {one["metric"] for one in measured})
+    except (OSError, ValueError, csv.Error) as error:
+        problems.append(f"{place}: {error}")
+    return {
+        "trial_id": row["trial_id"],
+        "folder": place,
+        "artifact_manifest_digest": row["artifact_manifest_digest"],
+        "problems": problems,
+        "lines": lines,
+        "samples": samples,
+    }
+
+
+def _metric_lines(
+    folder: TrialFolder, place: str, measured: Sequence[Mapping[str, Any]], problems: list[str]
+) -> list[dict[str, Any]]:
+    if not measured:
+        return []
+    text = folder.metrics_csv.read_text(encoding="utf-8")
+    listed = json.loads(folder.metrics.read_bytes())["benchhouse"]["measurements"]
+    in_json = {_name(one): (at, one["value"]) for at, one in enumerate(listed)}
+    in_csv: dict[tuple[str, str, str, str], tuple[int, str]] = {}
+    reader = csv.DictReader(text.splitlines(keepends=True))
+    raw = text.splitlines()
+    for one in reader:
+        in_csv[_name(one)] = (reader.line_num, one["value"])
+    lines = []
+    for number in measured:
+        label = f"{number['metric']}.{number['stat']}"
+        at, json_value = in_json.get(_name(number), (-1, None))
+        line, csv_value = in_csv.get(_name(number), (0, ""))
+        if json_value is None or not _same_bits(float(json_value), number["value"]):
+            problems.append(f"{place}/metrics.json: {label} is {json_value}, the tables have {number['value']!r}")
+        if not csv_value or not _same_bits(float(csv_value), number["value"]):
+            problems.append(
+                f"{place}/metrics.csv: {label} is {csv_value or 'missing'}, the tables have {number['value']!r}"
+            )
+        lines.append(
+            {
+                "file": f"{place}/metrics.csv",
+                "line": line,
+                "text": raw[line - 1] if line else "",
+                "metric": number["metric"],
+                "stat": number["stat"],
+                "value": number["value"],
+                "json": f"{place}/metrics.json#/benchhouse/measurements/{at}",
+            }
+        )
+    return lines
+
+
+def _sample_lines(folder: TrialFolder, place: str, metrics: set[str]) -> list[dict[str, Any]]:
+    """Which lines of samples.csv hold the samples of these metrics; none where the trial kept no samples."""
+    if not folder.samples.is_file():
+        return []
+    found: dict[str, list[int]] = {}
+    with folder.samples.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        for one in reader:
+            if one.get("metric") in metrics:
+                found.setdefault(str(one["metric"]), []).append(reader.line_num)
+    return [
+        {
+            "file": f"{place}/{folder.samples.name}",
+            "metric": metric,
+            "rows": len(lines),
+            "first_line": lines[0],
+            "last_line": lines[-1],
+        }
+        for metric, lines in sorted(found.items())
+    ]
+
+
+def _name(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    return row["metric"], row["stat"], row["scope"], row["window"]
+
+
+def _engine(spec: QuerySpec) -> str:
+    return (
+        f"query '{spec.name}' {spec.digest()[:12]}, {spec.engine} {spec.engine_version}, {len(spec.inputs)} input files"
+    )
+
+
+def _words(key: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={str(value)[:16] if name == 'instance_digest' else value}" for name, value in key.items())
+
+
+def _not_reached(name: Literal["query", "identity", "evidence"]) -> Step:
+    return Step(name=name, ok=False, says=["not reached"])
+
+
+def _trace(token: str, kind: Literal["cell", "point", "trial"], steps: list[Step]) -> Trace:
+    return Trace(token=token, kind=kind, ok=all(step.ok for step in steps), steps=steps)

@@ -1,0 +1,208 @@
+"""The report as GitHub-flavoured Markdown, for pull requests and terminals."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from benchhouse.report.content import Environment, Number, Ranking, ReportData
+from benchhouse.report.numbers import name_of, number, percent, plural, quantity, spread_text
+
+if TYPE_CHECKING:
+    from benchhouse.report.comparison import ComparisonTable
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
+_MOST_POINTS = 200
+_MOST_FAILURES = 20
+
+
+def render(data: ReportData) -> str:
+    """The whole report as text."""
+    parts = [
+        f"# {plain(data.scenario)}",
+        plain(data.description),
+        *_headline(data),
+        *(_ranking(data, ranking) for ranking in data.rankings),
+        _points(data),
+        _failures(data),
+        _warnings(data),
+        _configuration(data),
+        *(_environment(item) for item in data.environments),
+        _lineage(data),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def plain(text: str) -> str:
+    """Text as a reader sees it: on one line, and nothing in it is Markdown, HTML or a mention."""
+    flat = " ".join(text.split())
+    return _SPECIAL.sub(
+        lambda found: "&lt;" if found[1] == "<" else "&#64;" if found[1] == "@" else "\\" + found[1], flat
+    )
+
+
+def code(text: str) -> str:
+    """Inline code; fenced by more backticks than it holds, a pipe escaped so that it may stand in a table."""
+    flat = " ".join(text.split()).replace("|", "\\|")
+    if not flat:
+        return ""
+    longest = max((len(run) for run in re.findall("`+", flat)), default=0)
+    fence, room = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{room}{flat}{room}{fence}"
+
+
+def block(text: str, language: str = "") -> str:
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
+    """Cells are Markdown already; a table's own pipes are the caller's (`plain`, `code`) to escape."""
+    numbers = set(right)
+    rule = ["---:" if at in numbers else "---" for at in range(len(heads))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, rule, *rows))
+
+
+def _headline(data: ReportData) -> list[str]:
+    lines = [f"**{plain(line)}**" if not at else plain(line) for at, line in enumerate(data.headline)]
+    outcomes = ", ".join(f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in data.outcomes().items())
+    facts = [
+        f"{plain(run.experiment)} {plain(run.version)}, run {code(run.run_id)}, {plain(run.executor)}/{plain(run.runtime)}"
+        for run in data.runs
+    ]
+    return [*lines, "; ".join([*facts, f"{plural(len(data.points), 'point')}", f"trials: {outcomes or 'none'}"]) + "."]
+
+
+def _ranking(data: ReportData, ranking: Ranking) -> str:
+    rows = []
+    for standing in ranking.standings:
+        found = data.points[standing.point].number(ranking.column)
+        assert found
+        interval = "" if standing.low is None else f" ({percent(standing.low)} to {percent(standing.high)})"
+        change = percent(standing.change) + interval if standing.change is not None else ""
+        verdict = " ".join(filter(None, [f"**{standing.mark}**" if standing.mark else "", _unless_best(standing.mark, standing.verdict)]))  # fmt: skip
+        rows.append([str(standing.place), plain(data.points[standing.point].label), value_text(found), change, verdict])
+    better = f"{ranking.direction} is better"
+    left_out = ranking.ranked - len(ranking.standings)
+    note = f"\n\n{plural(left_out, 'point')} between not shown." if left_out else ""
+    unit = "" if ranking.unit == "1" else f", {plain(ranking.unit)}"
+    heads = ["place", "point", f"{plain(ranking.name)}{unit}", "against the best (95% interval)", "verdict"]
+    return f"## {plain(ranking.name)} ({better})\n\n{table(heads, rows, (0, 2, 3))}{note}"
+
+
+def _unless_best(mark: str | None, verdict: str) -> str:
+    return "" if mark == "best" else verdict
+
+
+def value_text(found: Number) -> str:
+    """`20 954 ± 850, n 5`; ~ marks a percentile from too few samples."""
+    spread = spread_text(found.cell.value, found.stdev)
+    approx = "\\~" if found.shaky else ""
+    return f"{approx}{number(found.cell.value, found.stdev)}{f' ± {spread}' if spread else ''}, n {found.cell.n}"
+
+
+def _points(data: ReportData) -> str:
+    if not data.points:
+        return ""
+    columns = [column for column in data.columns() if column.primary] or data.columns()
+    units = ["" if column.cell.unit == "1" else f" ({plain(column.cell.unit)})" for column in columns]
+    heads = ["point", *(plain(column.name) + unit for column, unit in zip(columns, units, strict=True)), "trace"]
+    rows = []
+    for point in data.points[:_MOST_POINTS]:
+        found = [point.number(column.column) for column in columns]
+        ref = next((item.cell.ref for item in found if item), "")
+        rows.append([plain(point.label), *(value_text(item) if item else "–" for item in found), code(ref)])
+    doubts = sorted({item.shaky for point in data.points for item in point.numbers if item.shaky})
+    notes = [f"{plural(len(data.points) - _MOST_POINTS, 'point')} more in report.json."] if len(data.points) > _MOST_POINTS else []  # fmt: skip
+    notes += [f"\\~ {plain(doubt)}." for doubt in doubts[:5]]
+    body = table(heads, rows, range(1, len(heads) - 1))
+    return "\n\n".join(["## Points", "Mean over trials ± standard deviation; n is the number of trials.", body, *notes])
+
+
+def _failures(data: ReportData) -> str:
+    if not data.failures:
+        return "## Failures\n\nEvery trial succeeded." if data.trials else "## Failures\n\nNo trial was run."
+    parts = [f"## Failures ({len(data.failures)})"]
+    for failure in data.failures[:_MOST_FAILURES]:
+        words = [failure.outcome.replace("_", " "), failure.code, failure.point]
+        lines = [f"- **{plain(' · '.join(filter(None, words)))}** {plain(failure.message)}"]
+        lines += [f"  - {name}: {code(text)}" for name, text in (("trial", failure.trial_id), ("folder", failure.folder), ("run again", failure.rerun)) if text]  # fmt: skip
+        parts.append("\n".join(lines))
+        if failure.log_tail.strip():
+            parts.append("\n".join("  " + line for line in block(failure.log_tail).splitlines()))
+    if len(data.failures) > _MOST_FAILURES:
+        parts.append(f"{len(data.failures) - _MOST_FAILURES:,} more in report.json.")
+    return "\n\n".join(parts)
+
+
+def _warnings(data: ReportData) -> str:
+    if not data.warnings:
+        return ""
+    rows = [[code(group.code), f"{group.count:,}", plain(" / ".join(group.messages))] for group in data.warnings]
+    return "## Warnings\n\n" + table(["warning", "trials", "what it says"], rows, (1,))
+
+
+def _configuration(data: ReportData) -> str:
+    if not data.configuration.strip():
+        return ""
+    inside = block(data.configuration, "yaml")
+    return f"## Configuration\n\n<details><summary>effective scenario</summary>\n\n{inside}\n\n</details>"
+
+
+def _environment(item: Environment) -> str:
+    commit = item.git_commit or "not in a git repository"
+    entries = {
+        "host": ", ".join(item.hosts),
+        "CPU": item.cpu,
+        "memory": item.memory,
+        "kernel": item.kernel,
+        "Python": item.python,
+        "package lock digest": item.package_lock_digest,
+        "git commit": commit + (" with uncommitted changes" if item.git_dirty else ""),
+        **{f"limit: {name}": str(value) for name, value in item.limits.items()},
+    }
+    rows = [[plain(name), plain(value)] for name, value in entries.items() if value]
+    return f"## Environment of {code(item.run_id)}\n\n" + table(["what", "value"], rows)
+
+
+def _lineage(data: ReportData) -> str:
+    lines = [f"- plan digest {code(run.plan_digest)} of run {code(run.run_id)}" for run in data.runs]
+    lines += [
+        f"- query {code(query.name)}, spec digest {code(query.digest())}, {plain(query.engine)} {plain(query.engine_version)}"
+        for query in data.queries
+    ]
+    explain = "`bench trace REF` runs a number's query again and names the sealed folders behind it."
+    return "## Lineage\n\n" + "\n".join([explain, "", *lines])
+
+
+def comparison_markdown(compared: "ComparisonTable") -> str:
+    """A comparison of two runs as Markdown."""
+    from benchhouse.report.comparison import change_text
+
+    parts = [f"## {plain(compared.b)} against {plain(compared.a)}"]
+    parts += [plain(note) for note in compared.notes]
+    if compared.differences:
+        listed = [[plain(item.dimension), plain(item.a), plain(item.b)] for item in compared.differences]
+        parts.append(table(["what changed", plain(compared.a), plain(compared.b)], listed))
+    if compared.rows:
+        rows = [
+            [
+                plain(row.point),
+                plain(name_of(row.metric, row.stat)),
+                quantity(row.mean_a, plain(row.unit)),
+                quantity(row.mean_b, plain(row.unit)),
+                change_text(row),
+                "–" if row.hedges_g is None else f"{row.hedges_g:+.2f}",
+                f"{row.n_a}, {row.n_b}",
+                row.verdict,
+            ]
+            for row in compared.rows
+        ]
+        heads = ["point", "metric", f"mean {plain(compared.a)}", f"mean {plain(compared.b)}", "change (95% interval)", "Hedges' g", "n", "verdict"]  # fmt: skip
+        parts.append(table(heads, rows, (2, 3, 4, 5)))
+    for side, labels in ((compared.a, compared.only_a), (compared.b, compared.only_b)):
+        if labels:
+            parts.append(f"Only in {plain(side)}: " + ", ".join(plain(label) for label in labels) + ".")
+    if compared.unmatched_metrics:
+        parts.append("Not compared: " + ", ".join(plain(name) for name in compared.unmatched_metrics) + ".")
+    return "\n\n".join(parts) + "\n"

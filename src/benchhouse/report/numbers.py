@@ -1,0 +1,106 @@
+"""How numbers are written for people, and which statistics of a metric lead: shared by every kind of report."""
+
+import math
+from collections.abc import Collection
+
+from benchhouse.analysis.student import critical_t
+from benchhouse.analysis.summary import enough_for
+
+THIN = "\u2009"
+NONE = "–"
+_DIGITS = 4
+_FEWEST, _MOST = 3, 6
+_QUANTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
+
+
+def primary_stats(stats: Collection[str]) -> list[str]:
+    """The statistics that stand for a metric: its single value, or else its centre and its tail."""
+    wanted = ("value",) if "value" in stats else ("mean", "p50", "p99")
+    return [stat for stat in wanted if stat in stats]
+
+
+def name_of(metric: str, stat: str) -> str:
+    """`qps`, or `latency p99`."""
+    return metric if stat == "value" else f"{metric} {stat}"
+
+
+def mean_interval(mean: float, stdev: float | None, n: int) -> tuple[float, float] | None:
+    """The 95% interval of the mean over n trials by Student's t; None for fewer than two."""
+    if n < 2 or stdev is None:
+        return None
+    half = critical_t(0.95, n - 1) * stdev / math.sqrt(n)
+    return mean - half, mean + half
+
+
+def shaky(stat: str, samples: int) -> str:
+    """Why a percentile should not be trusted, or nothing when it has samples enough."""
+    quantile = _QUANTILES.get(stat)
+    if quantile is None or enough_for(quantile, samples):
+        return ""
+    needed = round(1.0 / (1.0 - quantile))
+    return f"{stat} from {samples} sample{'' if samples == 1 else 's'}; {needed:,} are needed"
+
+
+def number(value: float | None, spread: float | None = None) -> str:
+    """A value to the digits that its spread leaves meaningful: two digits of the spread, three to six in all."""
+    if value is None:
+        return NONE
+    if value == 0.0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    digits = _DIGITS
+    if spread:
+        digits = min(_MOST, max(_FEWEST, size - math.floor(math.log10(spread)) + 2))
+    if not -4 <= size < 9:
+        return f"{value:.{digits - 1}e}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+    return _grouped(value, max(0, digits - 1 - size), strip=not spread)
+
+
+def spread_text(value: float, spread: float | None) -> str:
+    """The spread, to two digits; empty when there is none to tell."""
+    if spread is None:
+        return ""
+    if spread == 0.0:
+        return "0"
+    size = math.floor(math.log10(spread))
+    return f"{spread:.1e}" if not -4 <= size < 9 else _grouped(spread, max(0, 1 - size), strip=False)
+
+
+def quantity(value: float | None, unit: str, spread: float | None = None) -> str:
+    """A value with its unit behind a thin space; a ratio (unit 1) has none, and `1/s` reads `20 000/s`."""
+    text = number(value, spread)
+    if unit in ("1", "") or value is None:
+        return text
+    return text + (unit[1:] if unit.startswith("1/") else THIN + unit)
+
+
+def percent(fraction: float | None, *, signed: bool = True) -> str:
+    """A change as a percentage with one decimal, more where it is tiny."""
+    if fraction is None:
+        return NONE
+    if fraction == 0.0:
+        return "0%"
+    value = fraction * 100.0
+    digits = ".1f" if abs(value) >= 0.1 else ".2g"
+    return f"{value:{'+' if signed else ''}{digits}}%".replace("-", "\u2212")
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f}{THIN}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}{THIN}h {minutes}{THIN}min" if hours else f"{minutes}{THIN}min {rest}{THIN}s"
+
+
+def _grouped(value: float, places: int, *, strip: bool) -> str:
+    text = f"{abs(value):.{places}f}"
+    whole, _, rest = text.partition(".")
+    if len(whole) > 4:
+        whole = f"{int(whole):,}".replace(",", THIN)
+    rest = rest.rstrip("0") if strip else rest
+    return ("\u2212" if value < 0 else "") + (f"{whole}.{rest}" if rest else whole)

@@ -1,0 +1,108 @@
+"""What the page's scripts read: ReportData made small, with indices instead of repeated names."""
+
+import json
+from typing import Any
+
+from benchhouse.report.content import Number, Point, ReportData
+from benchhouse.report.numbers import number, spread_text
+
+
+def payload(data: ReportData) -> dict[str, Any]:
+    """A JSON-able value: metrics, axes that vary, points with numbers by metric index, trials in order."""
+    columns = data.columns()
+    index = {column.column: str(at) for at, column in enumerate(columns)}
+    order = {trial.trial_id: at for at, trial in enumerate(data.trials)}
+    values = [axis_values(point, several_runs=len(data.runs) > 1) for point in data.points]
+    return {
+        "metrics": [
+            {
+                "metric": column.metric,
+                "stat": column.stat,
+                "label": column.name,
+                "unit": column.cell.unit,
+                "direction": column.direction,
+                "primary": column.primary,
+            }
+            for column in columns
+        ],
+        "axes": varying_axes(values),
+        "points": [_point(point, axes, index, order) for point, axes in zip(data.points, values, strict=True)],
+        "trials": [{"id": item.trial_id, "outcome": item.outcome, "folder": item.folder} for item in data.trials],
+    }
+
+
+def axis_values(point: Point, *, several_runs: bool) -> dict[str, Any]:
+    """What tells a point from others: its axes, its target and, where several are reported, its run."""
+    axes = {name: _scalar(value) for name, value in point.axes.items()}
+    axes["@target"] = point.target_name
+    if several_runs:
+        axes["@run"] = point.run_id
+    return axes
+
+
+def varying_axes(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Axes with more than one value, each with its values in order; a target that only repeats an axis is left out."""
+    names = list(dict.fromkeys(name for point in points for name in point))
+    found: dict[str, list[Any]] = {}
+    for name in names:
+        values = list(dict.fromkeys(point.get(name) for point in points if name in point))
+        if len(values) > 1:
+            found[name] = values
+    if "@target" in found:
+        for name, values in found.items():
+            pairs = {(str(point.get(name)), point["@target"]) for point in points}
+            if name not in ("@target", "@run") and len(pairs) == len(values) == len(found["@target"]):
+                del found["@target"]
+                break
+    return [_axis(name, values) for name, values in found.items()]
+
+
+def _axis(name: str, values: list[Any]) -> dict[str, Any]:
+    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    shown = sorted(values) if numeric else values
+    return {"name": name, "title": name.removeprefix("@"), "numeric": numeric, "values": shown}
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _point(
+    point: Point, axes: dict[str, Any], index: dict[tuple[str, str, str], str], order: dict[str, int]
+) -> dict[str, Any]:
+    words = [point.label, point.target_name, point.run_id, *(f"{name}={value}" for name, value in axes.items())]
+    return {
+        "label": point.label,
+        "run": point.run_id,
+        "target": point.target_name,
+        "axes": axes,
+        "search": " ".join(words).lower().replace("@", ""),
+        "instance": point.instance_digest,
+        "case": point.benchmark_case_id,
+        "workload": point.workload_spec_digest,
+        "numbers": {index[found.column]: _number(found, order) for found in point.numbers},
+    }
+
+
+def _number(found: Number, order: dict[str, int]) -> dict[str, Any]:
+    cell = found.cell
+    known = [(trial, value) for trial, value in zip(cell.trials, found.values, strict=True) if trial in order]
+    return {
+        "value": cell.value,
+        "text": number(cell.value, found.stdev),
+        "spread": spread_text(cell.value, found.stdev),
+        "n": cell.n,
+        "stdev": found.stdev,
+        "low": found.low,
+        "high": found.high,
+        "min": found.minimum,
+        "max": found.maximum,
+        "samples": found.samples,
+        "shaky": found.shaky,
+        "ref": cell.ref,
+        "query": cell.query,
+        "values": [value for _, value in known],
+        "trials": [order[trial] for trial, _ in known],
+    }

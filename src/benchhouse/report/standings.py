@@ -1,0 +1,152 @@
+"""Who is best, and how sure that is: rankings of points, and the sentences that open a report."""
+
+from collections.abc import Sequence
+
+from benchhouse.analysis.compare import Comparison, Pair, compare_many
+from benchhouse.analysis.ranking import Ranked, rank
+from benchhouse.report.content import FailureFacts, Number, Point, Ranking, Standing
+from benchhouse.report.numbers import name_of, percent, plural, quantity
+
+SHOWN = 12
+SEED = 20_240_229
+"""Of the resamples; fixed, so that the same numbers always give the same intervals."""
+
+
+def make_rankings(points: Sequence[Point], columns: Sequence[Number]) -> list[Ranking]:
+    """One ranking per leading metric that has a direction."""
+    rankings = (rank_points(points, column) for column in columns if column.primary and column.direction)
+    return [ranking for ranking in rankings if ranking]
+
+
+def rank_points(points: Sequence[Point], column: Number) -> Ranking | None:
+    """Rank all points that have this number; the leaders, the median and the worst are compared with the best."""
+    assert column.direction
+    numbers = {str(at): number for at, point in enumerate(points) if (number := point.number(column.column))}
+    ranked = rank({at: number.values for at, number in numbers.items()}, column.direction)
+    if not ranked:
+        return None
+    shown = (
+        ranked if len(ranked) <= SHOWN + 3 else [row for row in ranked[:SHOWN]] + [r for r in ranked[SHOWN:] if r.mark]
+    )
+    best = numbers[ranked[0].name]
+    pairs = [Pair(best.values, numbers[row.name].values, column.direction) for row in shown[1:]]
+    compared = dict(zip([row.name for row in shown[1:]], compare_many(pairs, seed=SEED), strict=True))
+    standings = [_standing(row, compared.get(row.name), len(ranked)) for row in shown]
+    sentence = _sentence(points, best, ranked, compared)
+    metric, stat, unit = column.column
+    return Ranking(
+        metric=metric,
+        stat=stat,
+        unit=unit,
+        direction=column.direction,
+        sentence=sentence,
+        standings=standings,
+        ranked=len(ranked),
+    )
+
+
+def _standing(row: Ranked, compared: Comparison | None, count: int) -> Standing:
+    interval = compared.change_interval if compared else None
+    if compared is None:
+        verdict = "the best" if count > 1 else "the only one"
+    elif row.distinguishable is None:
+        verdict = "too few repetitions"
+    else:
+        verdict = "worse than the best" if row.distinguishable else "no evidence of a difference from the best"
+    return Standing(
+        point=int(row.name),
+        place=row.place,
+        mark=row.mark if count > 1 else None,
+        change=compared.change if compared else None,
+        low=interval.lo if interval else None,
+        high=interval.hi if interval else None,
+        verdict=verdict,
+    )
+
+
+def _sentence(points: Sequence[Point], best: Number, ranked: Sequence[Ranked], compared: dict[str, Comparison]) -> str:
+    leader, metric = points[int(ranked[0].name)].label, best.name
+    worth = _worth(best)
+    if len(ranked) == 1:
+        return f"{leader} reaches {metric} {worth}; there is no other point to compare it with."
+    others = ranked[1:]
+    untested = [row for row in others if row.distinguishable is None]
+    tied = [row for row in others if row.distinguishable is False]
+    extreme = "highest" if best.direction == "higher" else "lowest"
+    if len(untested) == len(others):
+        return (
+            f"{leader} has the {extreme} {metric}, {worth}, of {len(ranked):,} points; with one trial a point, "
+            "how sure that is cannot be said."
+        )
+    if len(tied) == len(others):
+        return f"No evidence of a difference in {metric} between the {len(ranked):,} points; the best mean is {worth}."
+    if tied or untested:
+        count = len(tied) + len(untested)
+        return (
+            f"{leader} leads on {metric} with {worth}, but {count} of the {len(others):,} other points "
+            f"{'shows' if count == 1 else 'show'} no evidence of a difference from it."
+        )
+    return f"{leader} is best on {metric}: {worth}, {_gap(points, others[0], compared)}."
+
+
+def _gap(points: Sequence[Point], second: Ranked, compared: dict[str, Comparison]) -> str:
+    found, name = compared[second.name], points[int(second.name)].label
+    if found.change is None or found.change_interval is None or found.change <= -1.0:
+        return f"told apart from every other point; next is {name}"
+    # Turned round: how far the best is from the next, as the reader asks it.
+    ends = sorted(1.0 / (1.0 + end) - 1.0 for end in found.change_interval)
+    change = 1.0 / (1.0 + found.change) - 1.0
+    side = "above" if change > 0 else "below"
+    interval = f"95% interval {percent(ends[0])} to {percent(ends[1])}, n = {found.n_b} and {found.n_a}"
+    return f"{percent(abs(change), signed=False)} {side} the next, {name} ({interval})"
+
+
+def _worth(number: Number) -> str:
+    text = quantity(number.cell.value, number.cell.unit, number.stdev)
+    return ("~" if number.shaky else "") + text
+
+
+def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list[str]:
+    """For several targets on several cases: how often each one wins. Silent where the ranking already says it."""
+    cases: dict[tuple[str, str], list[Point]] = {}
+    for point in points:
+        cases.setdefault((point.run_id, point.benchmark_case_id), []).append(point)
+    shared = [case for case in cases.values() if len(case) > 1]
+    if len(shared) < 2 or any(len({point.target_name for point in case}) != len(case) for case in shared):
+        return []
+    sentences = []
+    for column in columns:
+        if not (column.primary and column.direction):
+            continue
+        wins: dict[str, int] = {}
+        undecided = 0
+        for case in shared:
+            groups = {point.target_name: found.values for point in case if (found := point.number(column.column))}
+            ranked = rank(groups, column.direction)
+            if len(ranked) < 2 or not all(row.distinguishable for row in ranked[1:]):
+                undecided += 1
+            else:
+                wins[ranked[0].name] = wins.get(ranked[0].name, 0) + 1
+        told = [f"{name} is best in {count}" for name, count in sorted(wins.items(), key=lambda item: -item[1])]
+        told += (
+            [f"{undecided} {'shows' if undecided == 1 else 'show'} no evidence of a difference"] if undecided else []
+        )
+        metric = name_of(column.metric, column.stat)
+        sentences.append(f"By target, on {metric}, of {len(shared)} cases: {', '.join(told)}.")
+    return sentences
+
+
+def make_headline(
+    points: Sequence[Point], columns: Sequence[Number], rankings: Sequence[Ranking], failures: Sequence[FailureFacts]
+) -> list[str]:
+    """What a reader in a hurry needs: the verdicts, then the trouble."""
+    by_target = target_sentences(points, columns)
+    lines = [ranking.sentence for ranking in rankings[:3]] + by_target[:3]
+    if not points:
+        lines.append("No trial produced a number.")
+    elif not rankings:
+        lines.append(f"{plural(len(points), 'point')} measured; no metric says which way is better, so none is ranked.")
+    if failures:
+        verb = "has" if len(failures) == 1 else "have"
+        lines.append(f"{plural(len(failures), 'trial')} {verb} no number: see Failures.")
+    return lines

@@ -1,0 +1,162 @@
+"""The run ledger: files only, so that status, resume and stop work hours later, from another process or machine.
+
+`run.json` is written once. `events.jsonl` only grows, one whole line at a time; a torn last line is ignored.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from benchhouse.evidence.folder import now, write_model, write_text
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import RunFolder, Workspace
+from benchhouse.schema.model import Model
+from benchhouse.schema.trial import ExperimentRef
+
+
+class RunRecord(Model):
+    """run.json: what was submitted."""
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    scenario: str
+    scenario_file: str
+    created: str
+    plan_digest: str
+    points: int
+    trials: int
+    experiment: ExperimentRef
+    executor: str
+    runtime: str
+    host: str
+    command: list[str] = Field(description="The command line that submitted it.")
+
+
+class Event(Model):
+    """One line of events.jsonl."""
+
+    time: str
+    event: Literal["started", "submitted", "ended", "retry", "finished", "interrupted", "resumed", "budget"]
+    trial_id: str | None = None
+    attempt: int | None = None
+    outcome: str | None = None
+    reason: str = ""
+    job: str | None = None
+    manifest: str | None = Field(None, description="sha256 of the sealed manifest.")
+    duration_s: float | None = None
+    cpu_s: float | None = None
+
+
+def new_run_id() -> str:
+    """Sortable by time, unique without asking anyone."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+
+
+class Ledger:
+    """One run's files, and the lock that says somebody is working on it."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._events: int | None = None
+        self._lock: int | None = None
+
+    @classmethod
+    def create(cls, workspace: Workspace, record: RunRecord, scenario_text: str, benchmark_text: str | None) -> "Ledger":
+        folder = workspace.run(record.run_id)
+        try:
+            folder.worker_logs.mkdir(parents=True)
+        except OSError as error:
+            raise BenchError(f"can't create {folder.path}: {error.strerror}", "choose a writable folder: bench -C DIR ...") from error
+        write_text(folder.scenario, scenario_text)
+        if benchmark_text is not None:
+            write_text(folder.benchmark, benchmark_text)
+        write_model(folder.record, record)
+        return cls(folder)
+
+    @property
+    def record(self) -> RunRecord:
+        try:
+            return RunRecord.model_validate_json(self.folder.record.read_bytes())
+        except FileNotFoundError as error:
+            raise BenchError(f"no run {self.folder.run_id} in this workspace", "see: bench status") from error
+
+    def own(self) -> None:
+        """Become the run's only orchestrator, or fail with who is; the lock goes with the process."""
+        handle = os.open(self.folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            owner = os.pread(handle, 100, 0).decode().strip()
+            os.close(handle)
+            raise BenchError(
+                f"run {self.folder.run_id} is being worked on by process {owner}",
+                "watch it: bench status --watch; end it: bench stop",
+                Exit.BAD_INPUT,
+            ) from error
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        self._lock = handle
+
+    def release(self) -> None:
+        for handle in (self._lock, self._events):
+            if handle is not None:
+                os.close(handle)
+        self._lock = self._events = None
+
+    def owner(self) -> int | None:
+        """Process id of the live orchestrator, or None."""
+        try:
+            handle = os.open(self.folder.lock, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None
+        except BlockingIOError:
+            text = os.pread(handle, 100, 0).decode().strip()
+            return int(text) if text.isdigit() else 0
+        finally:
+            os.close(handle)
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """Append one line with one write, so that lines never mix."""
+        if self._events is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._events = os.open(self.folder.events, flags, 0o644)
+            _end_torn_line(self._events, self.folder.events)
+        item = Event.model_validate({"time": now(), "event": event, **fields})
+        os.write(self._events, item.model_dump_json(exclude_none=True).encode() + b"\n")
+
+    def events(self) -> Iterator[Event]:
+        try:
+            text = self.folder.events.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return
+        for line in text.splitlines():
+            try:
+                yield Event.model_validate(json.loads(line))
+            except ValueError:
+                continue  # torn by a kill in mid-write
+
+
+def _end_torn_line(handle: int, path: Path) -> None:
+    size = path.stat().st_size
+    if size:
+        with path.open("rb") as file:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                os.write(handle, b"\n")
+
+
+def list_runs(workspace: Workspace) -> list[str]:
+    """Ids of all runs of a workspace, oldest first."""
+    if not workspace.runs.is_dir():
+        return []
+    return sorted(path.name for path in workspace.runs.iterdir() if (path / "run.json").is_file())

@@ -1,0 +1,20 @@
+"""The host's own Python: the interpreter that runs `bench`."""
+
+import sys
+from pathlib import Path
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.scenario import Runtime
+
+
+class ProcessRuntime:
+    def python(self, spec: Runtime, cache: Path) -> tuple[str, ...]:
+        if spec.requirements or spec.python:
+            raise BenchError(
+                "the runtime 'process' uses the installed packages as they are",
+                "for requirements or another python, write runtime: {kind: venv, ...}",
+            )
+        return (sys.executable,)
+
+    def packages(self, spec: Runtime, cache: Path) -> str:
+        return f"this Python ({sys.executable})"

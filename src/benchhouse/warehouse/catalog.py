@@ -1,0 +1,336 @@
+"""The catalog: which Parquet file holds which run, with its digest. SQLite, many processes, no daemon."""
+
+import fcntl
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from benchhouse.schema.digests import file_digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+
+FILE_NAME = "catalog.sqlite"
+BUSY_TIMEOUT_MS = 60_000
+
+
+def _version_1(db: sqlite3.Connection) -> None:
+    for statement in (
+        """CREATE TABLE files (
+             table_name TEXT, run_id TEXT, file TEXT NOT NULL, sha256 TEXT NOT NULL, rows INTEGER NOT NULL,
+             trials INTEGER NOT NULL, schema_version INTEGER NOT NULL, started_min TEXT, started_max TEXT,
+             PRIMARY KEY (table_name, run_id)) WITHOUT ROWID""",
+        """CREATE TABLE runs (
+             run_id TEXT PRIMARY KEY, scenario TEXT NOT NULL, started TEXT NOT NULL, ended TEXT NOT NULL,
+             experiment TEXT NOT NULL, experiment_version TEXT NOT NULL, executor TEXT NOT NULL,
+             trials INTEGER NOT NULL, succeeded INTEGER NOT NULL, failed INTEGER NOT NULL) WITHOUT ROWID""",
+        "CREATE INDEX runs_by_start ON runs (started, run_id)",
+        "CREATE INDEX runs_by_scenario ON runs (scenario, started, run_id)",
+        "CREATE TABLE trials (trial_id TEXT PRIMARY KEY, run_id TEXT NOT NULL, folder TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX trials_by_run ON trials (run_id)",
+        "CREATE INDEX files_by_name ON files (file)",
+        "CREATE TABLE published (ref TEXT PRIMARY KEY, report TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE pinned (file TEXT PRIMARY KEY) WITHOUT ROWID",
+        "CREATE TABLE unfinished (what TEXT PRIMARY KEY) WITHOUT ROWID",
+    ):
+        db.execute(statement)
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_version_1,)
+"""`MIGRATIONS[n]` takes a catalog from version n to n + 1; the list only ever grows."""
+
+
+class CatalogLost(Exception):  # noqa: N818 - always handled: the catalog is made again
+    """The catalog is missing, damaged, or was never finished; the text says which."""
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One Parquet file; `file` is relative to the warehouse folder."""
+
+    table: str
+    run_id: str
+    file: str
+    sha256: str
+    rows: int
+    trials: int
+    schema_version: int
+    started_min: str
+    started_max: str
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """What a list of runs shows, without opening a Parquet file. Times are ISO 8601, UTC."""
+
+    run_id: str
+    scenario: str
+    started: str
+    ended: str
+    experiment: str
+    experiment_version: str
+    executor: str
+    trials: int
+    succeeded: int
+    failed: int
+
+
+class Catalog:
+    """An open catalog. Close it, or use it as a context manager."""
+
+    def __init__(self, workspace: Workspace, db: sqlite3.Connection) -> None:
+        self.workspace = workspace
+        self._db = db
+
+    @classmethod
+    def open(cls, workspace: Workspace) -> "Catalog":
+        """Open a whole catalog; raises CatalogLost when there is none."""
+        catalog = cls._connect(workspace, create=False)
+        if catalog._db.execute("SELECT 1 FROM unfinished").fetchone():
+            catalog.close()
+            raise CatalogLost("the warehouse catalog was being made and was not finished")
+        return catalog
+
+    @classmethod
+    def open_for_rebuild(cls, workspace: Workspace) -> "Catalog":
+        """Open whatever is there; a new or damaged one is begun afresh, marked unfinished until `finish`."""
+        workspace.warehouse.mkdir(parents=True, exist_ok=True)
+        with _recovery_lock(workspace):
+            try:
+                return cls._connect(workspace, create=False)
+            except CatalogLost:
+                _put_aside(workspace.warehouse / FILE_NAME)
+                return cls._connect(workspace, create=True)
+
+    @classmethod
+    def _connect(cls, workspace: Workspace, *, create: bool) -> "Catalog":
+        path = workspace.warehouse / FILE_NAME
+        if not create and not path.is_file():
+            raise CatalogLost("the warehouse has no catalog")
+        db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
+        try:
+            db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version > len(MIGRATIONS):
+                raise BenchError(
+                    f"{path}: catalog version {version}, but this benchhouse knows versions up to {len(MIGRATIONS)}",
+                    hint="Use the newer benchhouse that wrote it, or move it away: it is made again from evidence.",
+                )
+            if version == 0 and not create:
+                raise CatalogLost("the warehouse catalog is empty")
+            if version < len(MIGRATIONS):
+                db.execute("PRAGMA journal_mode = WAL")
+                _migrate(db)
+            catalog = cls(workspace, db)
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except sqlite3.OperationalError as error:
+            db.close()
+            raise BenchError(f"{path}: {error}", hint="Is another process holding it, or is the disk full?") from error
+        except sqlite3.DatabaseError as error:
+            db.close()
+            raise CatalogLost(f"the warehouse catalog is damaged ({error})") from error
+        except (BenchError, CatalogLost):
+            db.close()
+            raise
+        return catalog
+
+    def __enter__(self) -> "Catalog":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def finish(self) -> None:
+        with self._writing():
+            self._db.execute("DELETE FROM unfinished")
+
+    # -- files and runs
+
+    def files(self, tables: Iterable[str], runs: Iterable[str] | None = None) -> list[FileEntry]:
+        """The files of these tables, ordered by table and run; of all runs, or of `runs` alone."""
+        columns = "table_name, run_id, file, sha256, rows, trials, schema_version, started_min, started_max"
+        found = []
+        with self._reading():
+            for table in tables:
+                select = f"SELECT {columns} FROM files WHERE table_name = ?"  # noqa: S608 - no outside text
+                if runs is None:
+                    found += self._db.execute(f"{select} ORDER BY run_id", [table]).fetchall()
+                else:
+                    for run in sorted(set(runs)):
+                        found += self._db.execute(f"{select} AND run_id = ?", [table, run]).fetchall()
+        return [FileEntry(*row) for row in found]
+
+    def is_intact(self, entry: FileEntry) -> bool:
+        """Whether the file is there with the bytes that the catalog names."""
+        try:
+            return file_digest(self.workspace.warehouse / entry.file) == entry.sha256
+        except OSError:
+            return False
+
+    def replace_run(
+        self,
+        run: RunEntry,
+        files: Sequence[FileEntry],
+        trials: Iterable[tuple[str, str]],
+        *,
+        instead_of: Sequence[FileEntry],
+    ) -> bool:
+        """Make `files` the run's files, if its present ones are still `instead_of` and all of `files` exist.
+
+        False means that another process was faster: look again and merge. `trials` are (trial_id, folder).
+        """
+        names = [entry.table for entry in files]
+        with self._writing():
+            if self.files(names, [run.run_id]) != list(instead_of):
+                return False
+            if not all((self.workspace.warehouse / entry.file).is_file() for entry in files):
+                return False
+            self._db.execute("DELETE FROM files WHERE run_id = ?", [run.run_id])
+            self._db.execute("DELETE FROM trials WHERE run_id = ?", [run.run_id])
+            self._insert("files", [tuple(vars(entry).values()) for entry in files])
+            self._insert("runs", [tuple(vars(run).values())])
+            self._insert("trials", [(trial, run.run_id, folder) for trial, folder in trials])
+        return True
+
+    def drop_run(self, run_id: str) -> None:
+        with self._writing():
+            for table in ("files", "runs", "trials"):
+                self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])  # noqa: S608 - our own names
+
+    def remove_unused(self, files: Iterable[str]) -> list[str]:
+        """Delete those of `files` (relative paths) that no run uses and no report has pinned; returns them.
+
+        A collector that loses a file this way, between writing and registering it, notices and writes it again.
+        """
+        names, removed = sorted(set(files)), []
+        if not names:
+            return []
+        used = "SELECT 1 FROM files WHERE file = :file UNION ALL SELECT 1 FROM pinned WHERE file = :file"
+        with self._writing():
+            for name in names:
+                if self._db.execute(used, {"file": name}).fetchone() is None:
+                    (self.workspace.warehouse / name).unlink(missing_ok=True)
+                    removed.append(name)
+        return removed
+
+    def runs(self, limit: int | None = None, scenario: str | None = None) -> list[RunEntry]:
+        """Runs, newest first."""
+        where, values = ("WHERE scenario = ?", [scenario]) if scenario is not None else ("", [])
+        sql = f"SELECT * FROM runs {where} ORDER BY started DESC, run_id DESC LIMIT ?"  # noqa: S608 - no outside text
+        with self._reading():
+            return [RunEntry(*row) for row in self._db.execute(sql, [*values, -1 if limit is None else limit])]
+
+    def run_at(self, back: int) -> str | None:
+        """The run that is `back` before the newest."""
+        sql = "SELECT run_id FROM runs ORDER BY started DESC, run_id DESC LIMIT 1 OFFSET ?"
+        return self._first(sql, [back])
+
+    def last_run_of(self, scenario: str) -> str | None:
+        return self._first("SELECT run_id FROM runs WHERE scenario = ? ORDER BY started DESC, run_id DESC", [scenario])
+
+    def run_ids(self, prefix: str, limit: int) -> list[str]:
+        return self._with_prefix("runs", "run_id", prefix, limit)
+
+    def scenarios(self) -> list[str]:
+        with self._reading():
+            return [row[0] for row in self._db.execute("SELECT DISTINCT scenario FROM runs ORDER BY 1")]
+
+    # -- trials
+
+    def trial_ids(self, prefix: str, limit: int) -> list[str]:
+        return self._with_prefix("trials", "trial_id", prefix, limit)
+
+    def run_of(self, trial_id: str) -> str | None:
+        return self._first("SELECT run_id FROM trials WHERE trial_id = ?", [trial_id])
+
+    def trial_folders(self, run_id: str) -> dict[str, Path]:
+        with self._reading():
+            rows = self._db.execute("SELECT trial_id, folder FROM trials WHERE run_id = ?", [run_id]).fetchall()
+        return {trial: self.workspace.root / folder for trial, folder in rows}
+
+    # -- published numbers
+
+    def publish(self, report: str, refs: Iterable[str], files: Iterable[str]) -> None:
+        """Remember in which report each number stands, and keep the files that it was computed from."""
+        with self._writing():
+            self._insert("published", [(ref, report) for ref in refs])
+            self._insert("pinned", [(file,) for file in files])
+
+    def refs(self, prefix: str, limit: int) -> list[str]:
+        return self._with_prefix("published", "ref", prefix, limit)
+
+    def report_of(self, ref: str) -> str | None:
+        return self._first("SELECT report FROM published WHERE ref = ?", [ref])
+
+    # -- the ground
+
+    def _insert(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            marks = ", ".join("?" * len(rows[0]))
+            self._db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", rows)  # noqa: S608 - our own names
+
+    def _first(self, sql: str, values: Sequence[object]) -> str | None:
+        with self._reading():
+            row = self._db.execute(sql, values).fetchone()
+        return str(row[0]) if row else None
+
+    def _with_prefix(self, table: str, column: str, prefix: str, limit: int) -> list[str]:
+        sql = f"SELECT {column} FROM {table} WHERE {column} >= ? AND {column} < ? ORDER BY 1 LIMIT ?"  # noqa: S608
+        with self._reading():
+            return [row[0] for row in self._db.execute(sql, [prefix, prefix + "\U0010ffff", limit])]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            path = self.workspace.warehouse / FILE_NAME
+            raise BenchError(
+                f"{path}: {error}", hint="Make it again from the evidence: bench warehouse rebuild"
+            ) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._reading():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+
+def _migrate(db: sqlite3.Connection) -> None:
+    """All steps in one transaction: another process sees the old catalog or the new one."""
+    db.execute("BEGIN IMMEDIATE")
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    for step in MIGRATIONS[version:]:
+        step(db)
+    if version == 0:
+        db.execute("INSERT INTO unfinished VALUES ('rebuild')")
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+    db.execute("COMMIT")
+
+
+def _put_aside(path: Path) -> None:
+    """Keep a damaged catalog for whoever wants to look; its journal would spoil the new one."""
+    if path.exists():
+        path.replace(path.with_name(f"{path.name}.damaged"))
+    for ending in ("-wal", "-shm"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+@contextmanager
+def _recovery_lock(workspace: Workspace) -> Iterator[None]:
+    """One process at a time judges a catalog and replaces it."""
+    with (workspace.warehouse / ".recovery.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

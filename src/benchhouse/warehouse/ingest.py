@@ -1,0 +1,240 @@
+"""From evidence to tables: collect a run, rebuild everything, bring back a lost catalog.
+
+A run's tables only ever grow: collectors that meet merge what each of them has seen, so none loses a trial.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
+from benchhouse.warehouse.lake import list_lake, read_back, write_tables
+from benchhouse.warehouse.rows import NotCollectable, TrialRows, read_folder, tabulate
+from benchhouse.warehouse.tables import MEASUREMENT_FACT, RUN_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT, Row
+
+Say = Callable[[str], None]
+Progress = Callable[[int, int, str], None]
+
+_MERGE_ATTEMPTS = 100
+_STALE_TEMPORARY_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What the tables now hold of a run, and what was left out."""
+
+    run_id: str
+    trials: int
+    rows: int
+    skipped: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """What the tables now hold in all, what was left out and which unused files were removed."""
+
+    runs: int
+    trials: int
+    rows: int
+    skipped: list[str]
+    removed: list[str]
+
+
+def collect(workspace: Workspace, run_id: str, folders: Iterable[Path], say: Say | None = None) -> Collected:
+    """Put a run's sealed folders into the tables. Trials collected earlier stay, whether given again or not."""
+    given = sorted(set(folders))
+    with open_catalog(workspace, say, given) as catalog:
+        return _collect(catalog, run_id, given)
+
+
+def rebuild(workspace: Workspace, progress: Progress | None = None) -> Rebuilt:
+    """Make the tables again from all evidence under results/; the same evidence gives the same bytes.
+
+    Rows whose evidence is gone are kept as long as their files are whole; what was published is found again
+    in reports/*/report.json; files that nothing refers to are removed.
+    """
+    skipped: list[str] = []
+    with Catalog.open_for_rebuild(workspace) as catalog:
+        _publish_again(catalog, skipped)
+        evidence = _group_by_run(sealed_folders(workspace), skipped)
+        lake: dict[str, list[str]] = {}
+        for run_id, file in list_lake(workspace):
+            lake.setdefault(run_id, []).append(file)
+        strangers = [f"{file}: not a name of this warehouse; ignored" for file in lake.pop("", [])]
+        known = {entry.run_id for entry in catalog.files([TRIAL_FACT.name])}
+        run_ids = sorted(evidence.keys() | lake.keys() | known)
+        done = []
+        for at, run_id in enumerate(run_ids, start=1):
+            extra = [] if run_id in known else lake.get(run_id, [])
+            done.append(_collect(catalog, run_id, evidence.get(run_id, []), extra))
+            if progress:
+                progress(at, len(run_ids), run_id)
+        catalog.finish()
+        removed = catalog.remove_unused(file for files in lake.values() for file in files)
+    removed += _remove_temporaries(workspace)
+    skipped += [line for one in done for line in one.skipped]
+    skipped += [line for line in strangers if (workspace.warehouse / line.partition(":")[0]).exists()]
+    filled = [one for one in done if one.trials]
+    return Rebuilt(len(filled), sum(one.trials for one in filled), sum(one.rows for one in filled), skipped, removed)
+
+
+def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_of: list[FileEntry]) -> int | None:
+    """Write and register one run's tables from rows in memory; returns the number of rows.
+
+    None when another process registered something else than `instead_of` meanwhile.
+    """
+    tables = tabulate(list(trials.values()))
+    entries = write_tables(catalog.workspace, run_id, tables)
+    run = _run_entry(tables[RUN_FACT.name][0])
+    folders = [(row["trial_id"], row["folder"]) for row in tables[TRIAL_FACT.name]]
+    won = catalog.replace_run(run, entries, folders, instead_of=instead_of)
+    unused = instead_of if won else entries
+    catalog.remove_unused(entry.file for entry in unused)
+    return sum(entry.rows for entry in entries) if won else None
+
+
+def open_catalog(workspace: Workspace, say: Say | None = None, given: Iterable[Path] = ()) -> Catalog:
+    """Open the catalog; one that is missing or damaged is made again first, and that is said.
+
+    `given` is evidence about to be collected: when there is no other, there is nothing to make again.
+    """
+    try:
+        return Catalog.open(workspace)
+    except CatalogLost as lost:
+        known = {path.resolve() for path in given}
+        nothing_else = not any(True for _ in list_lake(workspace)) and all(
+            path.resolve() in known for path in sealed_folders(workspace)
+        )
+        if nothing_else and "damaged" not in str(lost):
+            with Catalog.open_for_rebuild(workspace) as catalog:
+                catalog.finish()
+        else:
+            (say or logging.getLogger(__name__).warning)(f"{lost}; it is made again from the evidence")
+            rebuild(workspace)
+        return Catalog.open(workspace)
+
+
+def sealed_folders(workspace: Workspace) -> list[Path]:
+    """Every sealed trial folder under results/, without unfinished and superseded ones."""
+    return sorted(
+        manifest.parent
+        for manifest in workspace.results.glob("*/*/manifest.json")
+        if not manifest.parent.name.startswith(".") and ".attempt-" not in manifest.parent.name
+    )
+
+
+def _collect(catalog: Catalog, run_id: str, folders: list[Path], lake_files: Iterable[str] = ()) -> Collected:
+    skipped: list[str] = []
+    fresh = _read_folders(catalog.workspace, run_id, folders, skipped)
+    for _ in range(_MERGE_ATTEMPTS):
+        base = catalog.files(sorted(TABLES), [run_id])
+        notes: list[str] = []
+        trials = _kept(catalog, run_id, base, fresh, lake_files, notes) | fresh
+        if not trials:
+            return Collected(run_id, 0, 0, skipped + notes)
+        rows = store(catalog, run_id, trials, base)
+        if rows is not None:
+            return Collected(run_id, len(trials), rows, skipped + notes)
+        time.sleep(0.01)
+    raise BenchError(
+        f"run {run_id}: other processes kept changing its tables, {_MERGE_ATTEMPTS} times in a row",
+        hint=f"Try again: bench collect {run_id}",
+    )
+
+
+def _read_folders(
+    workspace: Workspace, run_id: str, folders: Iterable[Path], skipped: list[str]
+) -> dict[str, TrialRows]:
+    found: dict[str, TrialRows] = {}
+    for folder in folders:
+        try:
+            rows = read_folder(workspace, TrialFolder(folder))
+            if rows.trial["run_id"] != run_id:
+                raise NotCollectable(f"belongs to run {rows.trial['run_id']}")
+        except NotCollectable as reason:
+            skipped.append(f"{folder}: {reason}")
+            continue
+        known = found.get(rows.trial["trial_id"])
+        if known is None or rows.trial["attempt"] >= known.trial["attempt"]:
+            found[rows.trial["trial_id"]] = rows
+    return found
+
+
+def _kept(
+    catalog: Catalog,
+    run_id: str,
+    base: list[FileEntry],
+    fresh: dict[str, TrialRows],
+    lake_files: Iterable[str],
+    notes: list[str],
+) -> dict[str, TrialRows]:
+    """Trials that the tables hold and `fresh` does not: from the tables, or, if those are no good, from evidence."""
+    workspace = catalog.workspace
+    known = catalog.trial_folders(run_id)
+    missing = {trial: folder for trial, folder in known.items() if trial not in fresh}
+    kept: dict[str, TrialRows] = {}
+    if missing or lake_files:
+        current = [entry.file for entry in base if entry.schema_version == SCHEMA_VERSION and catalog.is_intact(entry)]
+        wanted = {TRIAL_FACT.name, MEASUREMENT_FACT.name}
+        whole = current if wanted <= {file.partition("/")[0] for file in current} else []
+        kept = read_back(workspace, {*whole, *lake_files}, notes)
+        missing = {trial: folder for trial, folder in missing.items() if trial not in kept}
+    return kept | _read_folders(workspace, run_id, missing.values(), notes)
+
+
+def _group_by_run(folders: list[Path], skipped: list[str]) -> dict[str, list[Path]]:
+    """By the manifest alone; what it says is checked when the folder is read."""
+    groups: dict[str, list[Path]] = {}
+    for folder in folders:
+        try:
+            run_id = json.loads(TrialFolder(folder).manifest.read_bytes())["run_id"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            skipped.append(f"{folder}: manifest.json can't be read ({error})")
+            continue
+        groups.setdefault(str(run_id), []).append(folder)
+    return groups
+
+
+def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
+    workspace = catalog.workspace
+    for path in sorted(workspace.reports.glob("*/report.json")):
+        try:
+            report: dict[str, Any] = json.loads(path.read_bytes())
+            refs = [str(cell["ref"]) for cell in report["cells"]]
+            files = [str(one["file"]) for spec in report["queries"].values() for one in spec["inputs"]]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            skipped.append(f"{path}: not a report that can be read ({error!r})")
+            continue
+        catalog.publish(path.relative_to(workspace.root).as_posix(), refs, files)
+
+
+def _remove_temporaries(workspace: Workspace) -> list[str]:
+    """What killed writers left behind; a living one is done long before its file is this old."""
+    removed = []
+    for table in TABLES:
+        for path in sorted((workspace.warehouse / table).glob(".*.tmp")):
+            if time.time() - path.stat().st_mtime > _STALE_TEMPORARY_S:
+                path.unlink(missing_ok=True)
+                removed.append(f"{table}/{path.name}")
+    return removed
+
+
+def _run_entry(row: Row) -> RunEntry:
+    return RunEntry(
+        run_id=row["run_id"],
+        scenario=row["scenario"],
+        started=row["started"].isoformat(timespec="milliseconds") + "+00:00",
+        ended=row["ended"].isoformat(timespec="milliseconds") + "+00:00",
+        experiment=row["experiment"],
+        experiment_version=row["experiment_version"],
+        executor=row["executor"],
+        trials=row["trials"],
+        succeeded=row["succeeded"],
+        failed=row["failed"],
+    )

@@ -1,0 +1,125 @@
+"""The lake: one Parquet file per (table, run), named by its digest, written whole or not at all, never changed."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchhouse.schema.digests import file_digest
+from benchhouse.schema.layout import Workspace
+from benchhouse.warehouse.catalog import FileEntry
+from benchhouse.warehouse.rows import TrialRows
+from benchhouse.warehouse.tables import MEASUREMENT_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT, Row, Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NAME = re.compile(r"(?P<run>.+)-(?P<sha>[0-9a-f]{12})\.parquet")
+
+
+class Foreign(Exception):  # noqa: N818 - a reason, told to the user in a list
+    """Why a file in the lake is not one of ours."""
+
+
+def write_tables(workspace: Workspace, run_id: str, tables: dict[str, list[Row]]) -> list[FileEntry]:
+    """Write the files of one run, synced to disk; equal rows give equal bytes and so equal names."""
+    starts = [row["started"].isoformat(timespec="milliseconds") for row in tables[TRIAL_FACT.name]]
+    entries = []
+    for name, rows in tables.items():
+        content = encode(TABLES[name], rows)
+        sha256 = hashlib.sha256(content).hexdigest()
+        file = f"{name}/{run_id}-{sha256[:12]}.parquet"
+        _write(workspace.warehouse / file, content, sha256)
+        entries.append(
+            FileEntry(name, run_id, file, sha256, len(rows), len(starts), SCHEMA_VERSION, min(starts), max(starts))
+        )
+    return sorted(entries, key=lambda entry: entry.table)
+
+
+def encode(table: Table, rows: Sequence[Row]) -> bytes:
+    """The Parquet file of these rows, zstd-compressed."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = table.schema()
+    columns = [pa.array([row[field.name] for row in rows], type=field.type) for field in schema]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns, schema=schema), sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def read_back(workspace: Workspace, files: Iterable[str], skipped: list[str]) -> dict[str, TrialRows]:
+    """The trials that these files hold. Files that are not whole, or not ours, are named in `skipped`.
+
+    Where files of several collects are given, a trial is taken from the one in which it ended last.
+    """
+    trials: dict[str, Row] = {}
+    measurements: dict[tuple[str, str], list[Row]] = {}
+    for file in sorted(files):
+        table = TABLES[file.partition("/")[0]]
+        try:
+            rows = _read(workspace.warehouse / file, table).to_pylist()
+        except Foreign as reason:
+            skipped.append(f"{file}: {reason}; ignored")
+            continue
+        if table is TRIAL_FACT:
+            for row in rows:
+                known = trials.get(row["trial_id"])
+                if known is None or row["ended"] >= known["ended"]:
+                    trials[row["trial_id"]] = row
+        elif table is MEASUREMENT_FACT:
+            found: dict[tuple[str, str], list[Row]] = {}
+            for row in rows:
+                found.setdefault((row["trial_id"], row["artifact_manifest_digest"]), []).append(row)
+            measurements |= found
+    return {
+        trial_id: TrialRows(row, measurements.get((trial_id, row["artifact_manifest_digest"]), []))
+        for trial_id, row in trials.items()
+    }
+
+
+def list_lake(workspace: Workspace) -> Iterator[tuple[str, str]]:
+    """(run_id, file) of everything in the lake's table folders; the run is empty where the name is not ours."""
+    for table in TABLES:
+        for path in sorted((workspace.warehouse / table).glob("*")):
+            match = _NAME.fullmatch(path.name)
+            yield (match["run"] if match else ""), f"{table}/{path.name}"
+
+
+def _read(path: Path, table: Table) -> "pa.Table":
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    match = _NAME.fullmatch(path.name)
+    try:
+        if match is None or not file_digest(path).startswith(match["sha"]):
+            raise Foreign("half-written or changed: its bytes do not match the digest in its name")
+        content = pq.read_table(path)
+    except (pa.ArrowException, OSError) as error:
+        raise Foreign(f"can't be read ({error})") from error
+    found = (content.schema.metadata or {}).get(b"benchhouse.schema_version", b"").decode()
+    if found != str(SCHEMA_VERSION):
+        raise Foreign(f"schema version {found or 'none'}, expected {SCHEMA_VERSION}")
+    if not content.schema.equals(table.schema()):
+        raise Foreign(f"its columns are not those of {table.name}")
+    return content
+
+
+def _write(path: Path, content: bytes, sha256: str) -> None:
+    if path.is_file() and file_digest(path) == sha256:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    handle = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

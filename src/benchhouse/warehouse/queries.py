@@ -1,0 +1,68 @@
+"""The queries behind summaries, reports and comparisons. Their text is pinned with every number that is published."""
+
+from collections.abc import Iterable
+
+from benchhouse.warehouse.query import Result, Warehouse
+
+# Means and deviations are taken of the ordered list, so that the same rows give the same bits on any number of
+# threads. Numbers about a part of a trial (a scope or a window of their own) are not mixed with those about all of it.
+POINTS = """
+WITH grouped AS (
+  SELECT t.run_id, any_value(t.scenario) AS scenario, any_value(t.experiment) AS experiment,
+         any_value(t.target_name) AS target_name, any_value(t.point) AS point, any_value(t.axes) AS axes,
+         any_value(t.target) AS target, any_value(t.parameters) AS parameters, t.instance_digest,
+         any_value(t.benchmark_case_id) AS benchmark_case_id,
+         any_value(t.workload_spec_digest) AS workload_spec_digest,
+         m.metric, m.stat, m.unit, m.direction, count(*) AS n,
+         list(m.value ORDER BY t.repetition, t.trial_id) AS "values",
+         list(t.trial_id ORDER BY t.repetition, t.trial_id) AS trials,
+         CAST(sum(m.n) AS BIGINT) AS samples
+  FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
+  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+    AND list_contains(CAST($runs AS VARCHAR[]), t.run_id)
+  GROUP BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction
+)
+SELECT run_id, scenario, experiment, target_name, point, axes, target, parameters, instance_digest,
+       benchmark_case_id, workload_spec_digest, metric, stat, unit, direction, n,
+       list_avg("values") AS mean, list_stddev_samp("values") AS stdev,
+       list_min("values") AS min, list_max("values") AS max, "values", trials, samples
+FROM grouped
+ORDER BY run_id, target_name, point, instance_digest, metric, stat, unit, direction NULLS FIRST
+""".strip()
+
+TRIALS = """
+SELECT * FROM trial_fact
+WHERE list_contains(CAST($runs AS VARCHAR[]), run_id)
+ORDER BY run_id, warmup DESC, target_name, point, instance_digest, repetition, trial_id
+""".strip()
+
+FAILURES = """
+SELECT run_id, trial_id, target_name, point, repetition, warmup, attempt, outcome, failure_code, failure_message,
+       warnings, host, folder
+FROM trial_fact
+WHERE outcome <> 'succeeded' AND list_contains(CAST($runs AS VARCHAR[]), run_id)
+ORDER BY run_id, started, trial_id
+""".strip()
+
+
+def points(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
+    """One row per instance, metric and stat of each run: n, mean, spread, the values and the trials behind them.
+
+    Only trials that succeeded and were no warm-up count; `values` and `trials` are ordered by repetition.
+    """
+    return _of_runs(warehouse, "points", POINTS, run_ids)
+
+
+def trials(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
+    """Every trial of these runs, all columns of trial_fact."""
+    return _of_runs(warehouse, "trials", TRIALS, run_ids)
+
+
+def failures(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
+    """The trials that did not succeed, and why."""
+    return _of_runs(warehouse, "failures", FAILURES, run_ids)
+
+
+def _of_runs(warehouse: Warehouse, name: str, sql: str, run_ids: Iterable[str]) -> Result:
+    runs = sorted(set(run_ids))
+    return warehouse.query(sql, {"runs": runs}, runs=runs, name=name)

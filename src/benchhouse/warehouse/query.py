@@ -1,0 +1,232 @@
+"""Questions to the tables: DuckDB in memory over the catalog's files, locked so that SQL can only read them."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from difflib import get_close_matches
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.query import QueryInput, QuerySpec
+from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
+from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES, quoted
+
+if TYPE_CHECKING:
+    import duckdb
+
+_ANY_TABLE = re.compile(rf"\b(?:{'|'.join(TABLES)})\b", re.IGNORECASE)
+_LAST = re.compile(r"@last(?:-(\d+))?")
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Result:
+    """Rows that can go into JSON as they are: times are ISO 8601 text in UTC. `spec` says how to get them again."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    spec: QuerySpec
+
+    def dicts(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+class Warehouse:
+    """The open tables of a workspace. `notes` holds what had to be repaired on the way."""
+
+    def __init__(self, workspace: Workspace, catalog: Catalog, say: Callable[[str], None] | None = None) -> None:
+        self.workspace = workspace
+        self.catalog = catalog
+        self.notes: list[str] = []
+        self._say = say
+        self._engine: tuple[tuple[QueryInput, ...], duckdb.DuckDBPyConnection] | None = None
+
+    @classmethod
+    def open(cls, workspace: Workspace, say: Callable[[str], None] | None = None) -> "Warehouse":
+        """Open the tables; a lost catalog is made again first, which `say` (else the log) is told."""
+        try:
+            return cls(workspace, Catalog.open(workspace), say)
+        except CatalogLost:
+            from benchhouse.warehouse.ingest import open_catalog  # brings pyarrow, which costs 240 ms
+
+            return cls(workspace, open_catalog(workspace, say), say)
+
+    def __enter__(self) -> "Warehouse":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._engine:
+            self._engine[1].close()
+            self._engine = None
+        self.catalog.close()
+
+    def query(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        runs: Iterable[str] | None = None,
+        name: str = "",
+    ) -> Result:
+        """Answer one SELECT; `$name` in it takes a parameter. With `runs`, only the files of those are read.
+
+        The bytes of every file are checked against the catalog first; a damaged one is made again from evidence.
+        """
+        tables = sorted({match.lower() for match in _ANY_TABLE.findall(sql)}) or sorted(TABLES)
+        wanted = None if runs is None else sorted(set(runs))
+        inputs = [
+            QueryInput(table=entry.table, run_id=entry.run_id, file=entry.file, sha256=entry.sha256)
+            for entry in self._sound_files(tables, wanted)
+        ]
+        return self._run(name, sql, parameters or {}, inputs)
+
+    def query_again(self, spec: QuerySpec) -> Result:
+        """Answer a pinned query over exactly the files that it names; the caller has checked their digests."""
+        return self._run(spec.name, spec.sql, spec.parameters, spec.inputs)
+
+    def runs(self, limit: int | None = None) -> list[RunEntry]:
+        """Runs, newest first."""
+        return self.catalog.runs(limit)
+
+    def resolve_run(self, token: str) -> str:
+        """The run id that `@last`, `@last-1`, a unique prefix of a run id, or a scenario's name stands for."""
+        if match := _LAST.fullmatch(token):
+            found = self.catalog.run_at(int(match[1] or 0))
+            if found is None:
+                raise BenchError(f"{token}: {self._stock()}", hint="See what there is: bench list runs")
+            return found
+        ids = self.catalog.run_ids(token, _SHOWN + 1) if token else []
+        if token in ids or len(ids) == 1:
+            return token if token in ids else ids[0]
+        if (last := self.catalog.last_run_of(token)) is not None:
+            return last
+        if ids:
+            shown = ", ".join(ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
+            raise BenchError(f"'{token}' is the beginning of several runs: {shown}", hint="Give more characters.")
+        names = [*self.catalog.scenarios(), *(run.run_id for run in self.catalog.runs(100)), "@last"]
+        close = get_close_matches(token, names, n=1)
+        hint = f"Did you mean '{close[0]}'?" if close else "A run id, its beginning, a scenario or @last is understood."
+        raise BenchError(f"no run '{token}': {self._stock()}", hint=hint)
+
+    def _stock(self) -> str:
+        newest = self.catalog.runs(_SHOWN)
+        if not newest:
+            return "nothing has been collected in this workspace yet"
+        return "the newest are " + ", ".join(run.run_id for run in newest)
+
+    def _sound_files(self, tables: Sequence[str], runs: Sequence[str] | None) -> list[FileEntry]:
+        """The catalog's files, after those that are damaged or of an older schema were made again."""
+        for _ in range(3):  # a collector may replace files between the look at the catalog and the look at the lake
+            entries = self.catalog.files(tables, runs)
+            newer = next((entry for entry in entries if entry.schema_version > SCHEMA_VERSION), None)
+            if newer:
+                raise BenchError(
+                    f"{newer.file}: schema version {newer.schema_version}, but this benchhouse knows {SCHEMA_VERSION}",
+                    hint="Use the newer benchhouse that wrote it.",
+                )
+            bad = [
+                entry for entry in entries if entry.schema_version < SCHEMA_VERSION or not self.catalog.is_intact(entry)
+            ]
+            if not bad:
+                return entries
+            if bad == [entry for entry in self.catalog.files(tables, runs) if entry in bad]:
+                self._repair(bad)
+        names = ", ".join(entry.file for entry in bad[:_SHOWN])
+        raise BenchError(
+            f"{len(bad)} files of the warehouse are damaged or out of date, and can't be made again: {names}",
+            hint="Their evidence under results/ is missing or damaged. What is there: bench warehouse rebuild",
+        )
+
+    def _repair(self, bad: Sequence[FileEntry]) -> None:
+        from benchhouse.warehouse.ingest import collect
+
+        for run_id in sorted({entry.run_id for entry in bad}):
+            files = ", ".join(entry.file for entry in bad if entry.run_id == run_id)
+            collect(self.workspace, run_id, self.catalog.trial_folders(run_id).values())
+            note = f"{files}: damaged or of an older schema; made again from the evidence of run {run_id}"
+            self.notes.append(note)
+            if self._say:
+                self._say(note)
+
+    def _run(self, name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence[QueryInput]) -> Result:
+        import duckdb
+
+        spec = QuerySpec(
+            name=name, sql=sql, parameters=dict(parameters), engine_version=duckdb.__version__, inputs=list(inputs)
+        )
+        try:
+            connection = self._connect(tuple(inputs))
+            statements = connection.extract_statements(sql)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise BenchError("only one SELECT at a time is answered: the warehouse is read, never written, by SQL")
+            cursor = connection.execute(statements[0], dict(parameters) or None)
+            description = cursor.description or []
+            rows = cursor.fetchall()
+        except duckdb.Error as error:
+            hint = "Tables and columns: bench warehouse schema"
+            raise BenchError(f"the warehouse can't answer: {str(error).strip()}", hint=hint) from error
+        types = tuple(str(column[1]) for column in description)
+        if any(re.search(r"TIME|DATE|DECIMAL|UUID|BLOB|INTERVAL|HUGEINT", kind) for kind in types):
+            rows = [tuple(_plain(value) for value in row) for row in rows]
+        return Result(tuple(str(column[0]) for column in description), types, rows, spec)
+
+    def _connect(self, inputs: tuple[QueryInput, ...]) -> "duckdb.DuckDBPyConnection":
+        """An engine that sees these files as views and nothing else of this machine; kept for the next query."""
+        import duckdb
+
+        if self._engine and self._engine[0] == inputs:
+            return self._engine[1]
+        if self._engine:
+            self._engine[1].close()
+            self._engine = None
+        paths: dict[str, list[str]] = {table: [] for table in TABLES}
+        for one in inputs:
+            paths[one.table].append(str((self.workspace.warehouse / one.file).resolve()))
+        connection = duckdb.connect(":memory:")
+        for table, files in paths.items():
+            some = f"SELECT * FROM read_parquet({_list(files)})"  # noqa: S608 - quoted, and from our own catalog
+            source = some if files else TABLES[table].empty_sql()
+            connection.execute(f"CREATE VIEW {quoted(table)} AS {source}")
+        allowed = _list([file for files in paths.values() for file in files])
+        for setting in (
+            f"allowed_paths = {allowed}",
+            "python_enable_replacements = false",
+            "autoinstall_known_extensions = false",
+            "autoload_known_extensions = false",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            connection.execute(f"SET {setting}")
+        self._engine = inputs, connection
+        return connection
+
+
+def _list(texts: Sequence[str]) -> str:
+    return "[" + ", ".join("'" + text.replace("'", "''") + "'" for text in texts) + "]"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=value.tzinfo or UTC).isoformat(timespec="milliseconds")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, UUID) or not isinstance(value, str | int | float | bool | None):
+        return str(value)
+    return value

@@ -1,0 +1,21 @@
+"""`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one."""
+
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["--host"]:
+        from benchhouse.worker.host import serve
+
+        return serve()
+    if len(arguments) == 1 and not arguments[0].startswith("-"):
+        from benchhouse.worker.supervise import run_trial
+
+        return run_trial(Path(arguments[0]).absolute())
+    print("usage: python -m benchhouse.worker FOLDER | --host", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""The data cache: declared data, checked by sha256, and derived files, built once; both outlive the run."""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchhouse.schema.digests import digest, file_digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Data
+
+
+class DataCache:
+    """Safe for concurrent processes: a file appears under its final name only when it is whole and checked."""
+
+    def __init__(self, root: Path, experiment: str, data: Sequence[Data]) -> None:
+        self.root = root
+        self.experiment = experiment
+        self.data = {item.name: item for item in data}
+
+    def fetch(self, name: str) -> Path:
+        if name not in self.data:
+            declared = ", ".join(self.data) or "none"
+            raise BenchError(f"experiment {self.experiment} declares no data '{name}' (declared: {declared})")
+        item = self.data[name]
+        path = self.root / "data" / item.sha256
+        with self._lock(item.sha256):
+            if not path.exists():
+                self._fill(path, lambda part: _bring(item, part), item.sha256)
+        return path
+
+    def build(self, key: str, make: Callable[[Path], None]) -> Path:
+        name = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', key)[:60]}-{digest(key)[:12]}"
+        path = self.root / "built" / re.sub(r"[^A-Za-z0-9._-]+", "_", self.experiment) / name
+        with self._lock(f"{self.experiment}-{name}"):
+            if not path.exists():
+                self._fill(path, make, None)
+        return path
+
+    def _fill(self, path: Path, make: Callable[[Path], None], sha256: str | None) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".part-", dir=path.parent) as folder:
+            part = Path(folder) / path.name
+            make(part)
+            if sha256 and (found := file_digest(part)) != sha256:
+                raise BenchError(f"wrong data: expected sha256 {sha256}, found {found}", "the source has changed")
+            part.replace(path)
+
+    @contextlib.contextmanager
+    def _lock(self, name: str) -> Iterator[None]:
+        folder = self.root / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / re.sub(r"[^A-Za-z0-9._-]+", "_", name)).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def _bring(item: Data, part: Path) -> None:
+    if item.source.startswith(("http://", "https://", "file://")):
+        import urllib.request
+
+        try:
+            with urllib.request.urlopen(item.source, timeout=60) as source, part.open("wb") as target:  # noqa: S310
+                shutil.copyfileobj(source, target, 1 << 20)
+        except OSError as error:
+            raise BenchError(f"can't download {item.name} from {item.source}: {error}") from error
+        return
+    package, _, inside = item.source.partition(":")
+    from importlib.resources import files
+
+    with files(package).joinpath(inside).open("rb") as source, part.open("wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+        os.fsync(target.fileno())

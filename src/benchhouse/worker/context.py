@@ -1,0 +1,98 @@
+"""The context handed to an experiment: it collects values, facts and warnings, and refuses what was not declared."""
+
+import math
+from array import array
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchhouse.catalog.entries import plug
+from benchhouse.schema.experiment import Experiment, ExperimentFailed, Metric
+from benchhouse.worker.cache import DataCache
+
+
+@dataclass
+class Series:
+    """All values of one metric in one window, in the order they came."""
+
+    metric: Metric
+    window: str
+    values: array  # type: ignore[type-arg]  # of doubles
+
+
+@dataclass
+class TrialContext:
+    experiment: Experiment
+    trial_id: str
+    repetition: int
+    seed: int
+    workdir: Path
+    artifacts: Path
+    cache: DataCache
+    series: dict[tuple[str, str], Series] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    warnings: list[tuple[str, str]] = field(default_factory=list)
+
+    def emit(self, name: str, value: float, unit: str | None = None, *, window: str = "") -> None:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            self.fail("not_a_number", f"metric '{name}' was given {value!r}, a {type(value).__name__}")
+        if not math.isfinite(number):
+            self.fail("not_finite", f"metric '{name}' was given {number}: a measurement is a finite number")
+        series = self.series.get((name, window))
+        if series is None:
+            series = self.series[name, window] = Series(self._declared(name, unit), window, array("d"))
+        elif unit is not None and unit != series.metric.unit:
+            self.fail("unit_mismatch", f"metric '{name}' was given in {unit}; its unit is {series.metric.unit}")
+        series.values.append(number)
+
+    def _declared(self, name: str, unit: str | None) -> Metric:
+        metric = self.experiment.metric(name)
+        if metric is None and self.experiment.strict_metrics and self.experiment.metrics:
+            declared = ", ".join(item.name for item in self.experiment.metrics)
+            self.fail("undeclared_metric", f"metric '{name}' is not declared by {self.experiment.name} ({declared})")
+        if metric is None:
+            try:
+                return Metric(name=name, unit=unit or "1")
+            except ValueError:
+                self.fail("bad_metric_name", f"{name!r} is not a metric name: letters, digits and _ . @ -")
+        if unit is not None and unit != metric.unit:
+            self.fail("unit_mismatch", f"metric '{name}' was given in {unit}; it is declared in {metric.unit}")
+        return metric
+
+    def metadata(self, **items: Any) -> None:
+        self.facts.update(items)
+
+    def warn(self, code: str, message: str) -> None:
+        if (code, message) not in self.warnings:
+            self.warnings.append((code, message))
+
+    def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
+        raise ExperimentFailed(code, message, retryable)
+
+    def driver(self, name: str) -> Any:
+        return plug("drivers", name)
+
+    def accept(self, returned: Any) -> None:
+        """Take what a function returned: numbers are metrics, everything else is metadata."""
+        if returned is None:
+            return
+        if not isinstance(returned, dict):
+            self.fail("bad_return", f"the experiment returned a {type(returned).__name__}; expected a dict or nothing")
+        for name, value in returned.items():
+            number = _number(value)
+            if number is None:
+                self.facts[str(name)] = value
+            else:
+                self.emit(str(name), number)
+
+
+def _number(value: Any) -> float | None:
+    """A number, also one of NumPy's; booleans, text and containers are not numbers here."""
+    if isinstance(value, bool | str | bytes | list | tuple | dict) or value is None:
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,124 @@
+"""A warm worker: imports once, then forks one process per trial, so that a trial costs milliseconds, not imports.
+
+It speaks lines of JSON. In: `{"id", "folder", "log"}` starts a trial, `{"stop": id}` ends one. Out: `{"id", "pid"}`
+when a trial's worker has started, `{"id", "exit"}` when it has ended and nothing of it is left. When its input ends,
+the orchestrator is gone: everything below is ended, then the host itself.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from benchhouse.worker import node, processes
+from benchhouse.worker.supervise import TAG, run_trial
+
+_GRACE_S = 3.0
+
+
+def serve() -> int:
+    processes.become_subreaper()
+    os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
+    node.packages(), node.hardware(), node.lock_digest(), node.drivers()
+    gc.collect()
+    gc.freeze()
+    wakeup, bell = os.pipe()
+    for end in (wakeup, bell):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(bell)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: _stop_all_and_exit())
+    os.set_blocking(0, False)
+    _say({"ready": os.getpid()})
+    workers: dict[int, str] = {}
+    buffer = b""
+    while True:
+        select.select([0, wakeup], [], [])
+        with contextlib.suppress(BlockingIOError):
+            os.read(wakeup, 4096)
+        _reap(workers)
+        try:
+            chunk = os.read(0, 1 << 16)
+        except BlockingIOError:
+            continue
+        if not chunk:
+            _stop_all_and_exit()
+        *lines, buffer = (buffer + chunk).split(b"\n")
+        for line in lines:
+            _obey(json.loads(line), workers)
+
+
+def _obey(order: dict[str, Any], workers: dict[int, str]) -> None:
+    if "stop" in order:
+        for pid, job in workers.items():
+            if job == order["stop"]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+        return
+    host = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become_worker(order, host)
+    workers[pid] = order["id"]
+    _say({"id": order["id"], "pid": pid, "start": processes.start_time(pid)})
+
+
+def _become_worker(order: dict[str, Any], host: int) -> None:
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        processes.die_with_parent(signal.SIGKILL, host)
+        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ[TAG] = order["id"]
+        code = run_trial(Path(order["folder"]))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _reap(workers: dict[int, str]) -> None:
+    """Collect ended workers; what a killed worker left behind was re-parented to this process and is ended too."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid not in workers:
+            continue
+        job = workers.pop(pid)
+        if os.WIFSIGNALED(status):
+            _end_orphans(workers)
+        _say({"id": job, "exit": os.waitstatus_to_exitcode(status)})
+
+
+def _end_orphans(workers: dict[int, str]) -> None:
+    ours = set(workers).union(*(processes.descendants(pid) for pid in workers))
+    processes.kill_tree(set(processes.descendants(os.getpid())) - ours, grace_s=0.0)
+
+
+def _stop_all_and_exit() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    processes.kill_descendants(grace_s=_GRACE_S)
+    os._exit(0)
+
+
+def _say(message: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, json.dumps(message).encode() + b"\n")

@@ -1,0 +1,84 @@
+"""What the node is: hardware, drivers, packages. Only what can really be read; the rest is null."""
+
+import os
+import platform
+import socket
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchhouse.schema.digests import digest
+
+
+def host() -> str:
+    return socket.gethostname()
+
+
+@cache
+def hardware() -> dict[str, Any]:
+    cpu = _cpu_info()
+    return {
+        "machine": platform.machine(),
+        "kernel": platform.release(),
+        "cpu_model": cpu.get("model name") or cpu.get("CPU part"),
+        "cpus_online": os.cpu_count(),
+        "cpus_usable": len(os.sched_getaffinity(0)),
+        "cpu_governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        "gpus": _gpus(),
+        "nics": sorted(path.name for path in Path("/sys/class/net").glob("*") if path.name != "lo"),
+    }
+
+
+@cache
+def drivers() -> dict[str, str | None]:
+    nvidia = _read("/sys/module/nvidia/version")
+    return {"nvidia": nvidia, "cuda": os.environ.get("CUDA_VERSION")}
+
+
+@cache
+def packages() -> dict[str, str]:
+    """Installed distributions and their versions, by name."""
+    from importlib.metadata import distributions
+
+    found: dict[str, str] = {}
+    for item in distributions():
+        name = item.metadata["Name"]
+        if name:
+            found.setdefault(name, item.version)
+    return dict(sorted(found.items()))
+
+
+@cache
+def lock_digest() -> str:
+    """Digest of the installed packages and the interpreter: equal digests, equal software."""
+    return digest({"python": sys.version, "packages": packages()})
+
+
+def _gpus() -> list[str]:
+    folder = Path("/proc/driver/nvidia/gpus")
+    found = []
+    for path in sorted(folder.glob("*/information")) if folder.is_dir() else []:
+        for line in (_read(str(path)) or "").splitlines():
+            if line.startswith("Model:"):
+                found.append(line.partition(":")[2].strip())
+    return found
+
+
+def _cpu_info() -> dict[str, str]:
+    info: dict[str, str] = {}
+    for line in (_read("/proc/cpuinfo") or "").splitlines():
+        key, colon, value = line.partition(":")
+        if not colon:
+            break
+        info.setdefault(key.strip(), value.strip())
+    return info
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,127 @@
+"""From emitted values to measurements, and from measurements to metrics.json."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel
+
+from benchhouse.analysis.summary import shaky_quantiles, summarise
+from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
+from benchhouse.schema.trial import Failure, Meta, TrialSpec, Warning
+from benchhouse.worker.context import Series
+
+_TO_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
+_SUMMARY = ("mean", "stdev", "min", "p50", "p90", "p95", "p99", "max")
+
+
+class Handover(BaseModel):
+    """What the experiment's process hands to its supervisor."""
+
+    finished: bool = False
+    failure: Failure | None = None
+    out_of_memory: bool = False
+    measurements: list[Measurement] = []
+    custom: dict[str, Any] = {}
+    warnings: list[Warning] = []
+
+    def fail(self, code: str, message: str, *, trace: str, retryable: bool = False, memory: bool = False) -> None:
+        self.failure = Failure(code=code, message=message, traceback=trace, retryable=retryable)
+        self.out_of_memory = memory
+
+    def take(
+        self, measurements: list[Measurement], custom: dict[str, Any], warnings: Iterable[tuple[str, str]]
+    ) -> None:
+        self.measurements = measurements
+        self.custom = custom
+        self.warnings = [Warning(code=code, message=message) for code, message in warnings]
+        if self.finished and not measurements:
+            self.warnings.append(Warning(code="no_metrics", message="the experiment emitted no value"))
+
+
+def measure(series: Iterable[Series]) -> list[Measurement]:
+    """One value stays as it is; several become a distribution, and a latency always is one."""
+    rows: list[Measurement] = []
+    for item in series:
+        metric, values = item.metric, item.values
+        common: dict[str, Any] = {
+            "metric": metric.name, "unit": metric.unit, "direction": metric.direction, "role": metric.role,
+            "n": len(values), "window": item.window,
+        }  # fmt: skip
+        if len(values) == 1 and metric.role != "latency":
+            rows.append(Measurement(stat="value", value=values[0], **common))
+            continue
+        summary = summarise(values)
+        for stat in _SUMMARY:
+            value = getattr(summary, stat)
+            if value is not None:
+                rows.append(Measurement(stat=stat, value=value, **common))
+    return rows
+
+
+def metrics_file(spec: TrialSpec, meta: Meta, measurements: list[Measurement]) -> MetricsFile:
+    """metrics.json in the common schema; what a field would claim without a measurement is null."""
+    by_role = {(row.role, row.stat): row for row in measurements if row.role and not row.window}
+
+    def role(name: Any, *stats: str) -> Measurement | None:
+        return next((by_role[name, stat] for stat in stats if (name, stat) in by_role), None)
+
+    throughput = role("throughput", "value", "mean")
+    latency = {stat: _milliseconds(by_role.get(("latency", stat))) for stat in ("p50", "p90", "p99")}
+    notes = [f"{warning.code}: {warning.message}" for warning in meta.warnings]
+    sampled = role("latency", "p50")
+    if sampled and (shaky := shaky_quantiles(sampled.n)):
+        notes.append(f"too few samples for {', '.join(shaky)} of {sampled.metric}: n={sampled.n}")
+    failed = meta.outcome != "succeeded"
+    cpu_s, peak = meta.usage.get("cpu_s"), meta.usage.get("peak_memory_bytes")
+
+    def resource(name: Any, fallback: float | None) -> float | None:
+        row = role(name, "value", "mean", "max")
+        return row.value if row else fallback
+
+    def errors(name: Any, fallback: float) -> float:
+        row = role(name, "value", "mean")
+        return row.value if row else fallback
+
+    return MetricsFile(
+        trial_id=spec.trial_id,
+        timestamp=meta.timestamp,
+        component=spec.component,
+        service=spec.service,
+        config={
+            "gpus": spec.resources.gpus,
+            "batch": spec.parameters.get("batch"),
+            "concurrency": spec.parameters.get("concurrency"),
+            "nodes": spec.resources.nodes,
+            **{key: value for key, value in spec.parameters.items() if not isinstance(value, dict | list)},
+        },
+        throughput=Throughput(
+            value=throughput.value if throughput else None, unit=throughput.unit if throughput else None
+        ),
+        latency_ms=latency,
+        resource={
+            "gpu_util": resource("gpu_util", None),
+            "gpu_mem_mb": resource("gpu_mem_mb", None),
+            "cpu_util": resource("cpu_util", cpu_s / meta.duration_s if cpu_s and meta.duration_s else None),
+            "ram_mb": resource("ram_mb", peak / 1e6 if peak else None),
+        },
+        errors={
+            "rate": errors("error_rate", 1.0 if failed else 0.0),
+            "timeouts": errors("timeouts", 1.0 if meta.outcome == "timeout" else 0.0),
+        },
+        notes="; ".join(notes),
+        benchhouse=Extras(
+            run_id=spec.run_id,
+            instance_digest=spec.instance_digest,
+            repetition=spec.repetition,
+            warmup=spec.warmup,
+            outcome=meta.outcome,
+            experiment=spec.experiment.name,
+            version=spec.experiment.version,
+            warnings=notes,
+            measurements=measurements,
+        ),
+    )
+
+
+def _milliseconds(row: Measurement | None) -> float | None:
+    return row.value * _TO_MS[row.unit] if row and row.unit in _TO_MS else None

@@ -1,0 +1,282 @@
+"""One trial from trial.json to a sealed folder: fork the experiment, hold it to its limits, clean up, write evidence."""
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from benchhouse.evidence.folder import now, read_spec, seal, write_metrics_csv, write_model
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.secrets import redactor, secret_values
+from benchhouse.schema.trial import Attempt, Failure, Meta, Outcome, TrialSpec, Warning
+from benchhouse.worker import limits, node, processes
+from benchhouse.worker.child import run_experiment
+from benchhouse.worker.limits import Cage
+from benchhouse.worker.output import Capture
+from benchhouse.worker.results import Handover, metrics_file
+
+TAG = "BENCHHOUSE_TRIAL"
+CAGES = "benchhouse"
+CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
+_TICK_S = 0.25
+
+
+class Cancelled(BaseException):
+    """SIGTERM or SIGINT reached the worker."""
+
+
+@dataclass
+class Ended:
+    """How the experiment's process ended."""
+
+    status: int  # as waitpid gives it
+    stopped_by: str = ""  # the limit that the worker enforced
+    oom_kills: int = 0
+
+    @property
+    def signal(self) -> int:
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
+
+
+def run_trial(path: Path) -> int:
+    """Run the trial of a folder; 0 when it was sealed, whatever its outcome."""
+    folder = TrialFolder(path)
+    spec = read_spec(folder)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _cancel)
+    processes.become_subreaper()
+    os.environ[TAG] = spec.trial_id
+    folder.artifacts.mkdir(exist_ok=True)
+    values = secret_values([spec.target, spec.parameters, dict(spec.environment)], os.environ)
+    redact = redactor([spec.target, spec.parameters, dict(spec.environment)])
+    capture = Capture.open(path, spec.trial_id, redact=redact if values else None)
+    scratch = Path(tempfile.mkdtemp(prefix=f"benchhouse-{spec.trial_id[:8]}-"))
+    cage = Cage.build(f"{CAGES}-{spec.trial_id[:8]}", _limits(spec))
+    try:
+        return _run(spec, folder, capture, scratch, cage, redact)
+    except Cancelled:
+        return CANCELLED
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        cage.kill()
+        processes.kill_descendants(grace_s=0.0)
+        cage.remove()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _run(spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Path, cage: Cage, redact: Any) -> int:
+    workdir, result = scratch / "work", scratch / "result.json"
+    workdir.mkdir()
+    capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
+    started, clock = now(), time.monotonic()
+    ended = _experiment(spec, folder, capture, workdir, result, cage)
+    duration_s = time.monotonic() - clock
+    usage = _usage(cage)
+    left = processes.kill_descendants(grace_s=0.5)
+    capture.drain(limit_s=1.0)
+    handover = _handover(result)
+    outcome, failure = _judge(ended, handover, spec)
+    warnings = list(handover.warnings)
+    if left:
+        warnings.append(Warning(code="left_processes", message=f"ended by the worker: {', '.join(left[:10])}"))
+    if capture.trouble:
+        warnings.append(Warning(code="logs_incomplete", message=capture.trouble))
+    if failure:
+        failure = failure.model_copy(update={"log_tail": capture.tail(20)})
+    capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
+    capture.close()
+    if outcome in ("timeout", "out_of_memory", "error"):
+        handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
+    meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover)
+    meta = Meta.model_validate_json(redact(meta.model_dump_json()))
+    write_model(folder.meta, meta)
+    write_model(folder.metrics, metrics_file(spec, meta, handover.measurements))
+    write_metrics_csv(folder.metrics_csv, spec, handover.measurements)
+    if not any(folder.artifacts.iterdir()):
+        folder.artifacts.rmdir()
+    seal(folder, spec, outcome)
+    return 0
+
+
+def _experiment(
+    spec: TrialSpec, folder: TrialFolder, capture: Capture, workdir: Path, result: Path, cage: Cage
+) -> Ended:
+    """Fork the experiment and stay with it until it has ended or has been ended."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    worker = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become_experiment(spec, folder, capture, workdir, result, cage, worker)
+    capture.parent_side()
+    deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else None
+    stopped_by, open_pipes = "", True
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            break
+        left = deadline - time.monotonic() if deadline is not None else _TICK_S
+        if left <= 0:
+            stopped_by = "wall"
+        elif spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
+            stopped_by = "cpu"
+        if stopped_by:
+            processes.kill_tree([pid], grace_s=1.0)
+            cage.kill()
+            status = signal.SIGKILL
+            break
+        if open_pipes:
+            open_pipes = capture.pump(min(_TICK_S, left))
+        else:
+            time.sleep(0.001)  # the pipes are closed: the end is near
+    return Ended(status, stopped_by, int(cage.usage().get("oom_kills") or 0))
+
+
+def _become_experiment(
+    spec: TrialSpec, folder: TrialFolder, capture: Capture, workdir: Path, result: Path, cage: Cage, worker: int
+) -> None:
+    code = 1
+    try:
+        os.setsid()
+        processes.die_with_parent(signal.SIGKILL, worker)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        capture.child_side()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.stdin = os.fdopen(0, closefd=False)
+        sys.stdout, sys.stderr = (
+            os.fdopen(number, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
+            for number in (1, 2)
+        )
+        cage.enter()
+        os.chdir(workdir)
+        run_experiment(spec, folder, workdir, result)
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, Failure | None]:
+    """The outcome's name: one vocabulary for every executor."""
+    asked = spec.limits
+    if ended.stopped_by == "wall":
+        return "timeout", Failure(code="wall_limit", message=f"ended after {asked.wall:g} s of wall-clock time")
+    if ended.stopped_by == "cpu" or ended.signal == signal.SIGXCPU:
+        return "timeout", Failure(code="cpu_limit", message=f"ended after {asked.cpu or 0:g} s of CPU time")
+    memory = f"the limit is {asked.memory} bytes" if asked.memory else "the machine has no more memory"
+    if handover.out_of_memory or (ended.oom_kills and ended.signal == signal.SIGKILL):
+        trace = handover.failure.traceback if handover.failure else ""
+        return "out_of_memory", Failure(code="memory_limit", message=memory, traceback=trace)
+    if handover.failure:
+        from_experiment = not handover.failure.traceback
+        return ("failed" if from_experiment else "error"), handover.failure
+    if handover.finished:
+        return "succeeded", None
+    if ended.signal:
+        name = signal.Signals(ended.signal).name
+        message = f"the experiment's process was killed by {name}"
+        outside = ended.signal == signal.SIGKILL  # nothing in a process does this to itself: blame the machine
+        return "error", Failure(code=name, message=message, retryable=outside)
+    code = os.waitstatus_to_exitcode(ended.status)
+    return "error", Failure(code="exit", message=f"the experiment's process exited with code {code} and no result")
+
+
+def _handover(path: Path) -> Handover:
+    try:
+        return Handover.model_validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        return Handover()
+
+
+def _meta(
+    spec: TrialSpec,
+    outcome: Outcome,
+    failure: Failure | None,
+    warnings: list[Warning],
+    started: str,
+    duration_s: float,
+    usage: dict[str, Any],
+    cage: Cage,
+    handover: Handover,
+) -> Meta:
+    ended, where = now(), node.host()
+    attempt = Attempt(
+        attempt=spec.attempt,
+        outcome=outcome,
+        reason=failure.message if failure else "",
+        started=started,
+        ended=ended,
+        host=where,
+        job=os.environ.get("SLURM_JOB_ID"),
+    )
+    return Meta(
+        trial_id=spec.trial_id,
+        run_id=spec.run_id,
+        scenario=spec.scenario,
+        outcome=outcome,
+        failure=failure,
+        warnings=warnings,
+        attempts=[*spec.previous_attempts, attempt],
+        started=started,
+        ended=ended,
+        duration_s=duration_s,
+        timestamp=started,
+        host=where,
+        partition=spec.partition,
+        slurm_job_id=os.environ.get("SLURM_JOB_ID"),
+        slurm_node_list=os.environ.get("SLURM_JOB_NODELIST"),
+        container_digest=None,
+        git_commit=spec.source.get("commit"),
+        git_dirty=spec.source.get("dirty"),
+        seed=spec.seed,
+        experiment=spec.experiment,
+        package_lock_digest=node.lock_digest(),
+        packages=node.packages(),
+        python=sys.version.split()[0],
+        hardware=node.hardware(),
+        drivers=node.drivers(),
+        limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": cage.enforced},
+        usage=usage,
+        custom=handover.custom,
+    )
+
+
+def _usage(cage: Cage) -> dict[str, Any]:
+    """By the cgroup where there is one, else by rusage of the ended children; `source` says which."""
+    counted, children = cage.usage(), processes.tree_usage()
+    by_cgroup = counted.get("cpu_s") is not None
+    peak = counted.get("peak_memory_bytes")
+    return {
+        "cpu_s": counted["cpu_s"] if by_cgroup else children["cpu_user_s"] + children["cpu_system_s"],
+        "peak_memory_bytes": peak if peak is not None else children["max_rss_bytes"],
+        "max_rss_bytes": children["max_rss_bytes"],
+        "throttled_s": counted.get("throttled_s"),
+        "oom_kills": counted.get("oom_kills"),
+        "source": "cgroup (memory includes page cache)" if by_cgroup else "rusage (largest process)",
+    }
+
+
+def _limits(spec: TrialSpec) -> limits.Limits:
+    asked = spec.limits
+    return limits.Limits(
+        wall_s=asked.wall, cpu_s=asked.cpu, memory_bytes=asked.memory, cpus=asked.cpus, pids=asked.processes
+    )
+
+
+def _cancel(signum: int, frame: FrameType | None) -> None:
+    raise Cancelled

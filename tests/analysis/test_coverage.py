@@ -1,0 +1,62 @@
+"""The truth test: intervals cover what they should, noise is rarely called a difference, and real ones are found.
+
+The full table is benchmarks/coverage.py; these are seeded and short.
+"""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchhouse.analysis.compare import Pair, compare_many
+
+_SCRIPT = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
+
+
+@pytest.fixture(scope="module")
+def coverage():
+    spec = importlib.util.spec_from_file_location("interval_coverage", _SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("index", [1, 5, 6], ids=["gauss", "lognormal unequal", "heavy tails"])
+def test_intervals_cover_the_truth_as_often_as_they_say(coverage, index, n):
+    scenario = coverage.SCENARIOS[index]
+    measured = coverage.measure(scenario, n, 1.0, runs=600, seed=1)
+    # 600 runs have a standard error of 0.9 points, so the bars are moved out by two of them.
+    assert measured.lowest_allowed - 0.018 <= measured.difference <= measured.highest_allowed + 0.018
+    assert measured.lowest_allowed - 0.018 <= measured.change <= measured.highest_allowed + 0.018
+
+
+def shares(shift, cv, n, batches=10):
+    """Share of each verdict over batches of 300 comparisons.
+
+    Batches have resamples of their own: one set of 1,999 moves the rate of all that share it by half a point or so.
+    """
+    verdicts = []
+    for seed in range(batches):
+        source = np.random.default_rng([n, seed])
+        a, b = source.normal(1.0, cv, (300, n)), source.normal(1.0 + shift, cv, (300, n))
+        pairs = [Pair(x, y, "higher") for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+        verdicts += [result.verdict for result in compare_many(pairs, seed=seed)]
+    return {verdict: verdicts.count(verdict) / len(verdicts) for verdict in set(verdicts)}
+
+
+@pytest.mark.parametrize(("n", "lowest"), [(3, 0.02), (5, 0.034), (10, 0.034)])
+def test_two_runs_of_the_same_thing_are_called_different_one_time_in_twenty(n, lowest):
+    # Four standard errors of 3,000 comparisons either side of 5%; Welch's t at n=3 is known to be cautious.
+    assert lowest <= 1.0 - shares(0.0, 0.02, n)["no evidence of a difference"] <= 0.066
+
+
+def test_a_planted_tenth_is_found_at_five_repetitions():
+    assert shares(0.10, 0.02, 5, batches=2).get("better", 0.0) >= 0.99
+
+
+def test_a_planted_loss_is_never_called_better():
+    assert shares(-0.10, 0.02, 5, batches=2).get("better", 0.0) == 0.0

@@ -1,0 +1,46 @@
+"""Student's t against printed tables, and Welch's test against published examples."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchhouse.analysis.student import critical_t, two_sided_p, welch_p
+
+
+@pytest.mark.parametrize(
+    ("confidence", "df", "expected"),
+    [
+        (0.95, 1, 12.7062),
+        (0.95, 2, 4.30265),
+        (0.95, 5, 2.57058),
+        (0.95, 8, 2.30600),
+        (0.95, 30, 2.04227),
+        (0.99, 1, 63.6567),
+        (0.99, 10, 3.16927),
+        (0.90, 4, 2.13185),
+        (0.95, 1e7, 1.95996),
+    ],
+)
+def test_critical_values_match_the_printed_table(confidence, df, expected):
+    assert critical_t(confidence, df) == pytest.approx(expected, rel=1e-5)
+
+
+@given(st.floats(0.5, 0.999), st.floats(1.0, 500.0))
+def test_critical_value_and_tail_probability_invert_each_other(confidence, df):
+    assert two_sided_p(critical_t(confidence, df), df) == pytest.approx(1.0 - confidence, rel=1e-6)
+
+
+def test_one_degree_of_freedom_is_the_cauchy_distribution():
+    assert two_sided_p(1.0, 1.0) == pytest.approx(0.5)
+
+
+def test_welch_on_a_published_example():
+    # Rosetta Code, "Welch's t-test", first data set.
+    a = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4]
+    b = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4]
+    assert welch_p(a, b) == pytest.approx(0.021378001462867, rel=1e-10)
+
+
+def test_constants_are_equal_or_they_are_not():
+    assert welch_p([0.1] * 3, [0.1] * 7) == 1.0
+    assert welch_p([0.1] * 3, [0.2] * 3) == 0.0

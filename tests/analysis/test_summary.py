@@ -1,0 +1,92 @@
+"""Summaries agree with textbook tables and with numpy, and say when a percentile has too few values behind it."""
+
+import math
+import time
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchhouse.analysis.summary import QUANTILE, enough_for, quantile, shaky_quantiles, summarise
+
+values = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60)
+
+
+def test_summary_of_one_to_ten():
+    summary = summarise(range(10, 0, -1))
+    assert (summary.n, summary.mean, summary.min, summary.max) == (10, 5.5, 1.0, 10.0)
+    assert summary.stdev == pytest.approx(3.0276503540974917)
+    assert summary.cv == pytest.approx(3.0276503540974917 / 5.5)
+    assert (summary.p50, summary.p90, summary.p95, summary.p99) == pytest.approx((5.5, 9.1, 9.55, 9.91))
+
+
+def test_one_value_has_no_spread():
+    summary = summarise([3.0])
+    assert (summary.stdev, summary.cv, summary.p50, summary.p99) == (None, None, 3.0, 3.0)
+
+
+def test_a_mean_of_zero_has_no_cv():
+    assert summarise([-1.0, 1.0]).cv is None
+
+
+def test_a_constant_sample_has_exactly_no_spread():
+    summary = summarise([0.1] * 7)
+    assert (summary.mean, summary.stdev, summary.cv) == (0.1, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_values_that_are_not_finite_are_refused(bad):
+    with pytest.raises(ValueError, match="position 1"):
+        summarise([1.0, bad])
+
+
+def test_no_values_are_refused():
+    with pytest.raises(ValueError, match="at least one value"):
+        summarise([])
+
+
+@given(values, st.floats(0.0, 1.0))
+def test_quantiles_agree_with_numpy(sample, q):
+    assert QUANTILE == "hyndman-fan-7"
+    expected = np.quantile(sample, q, method="linear")
+    assert quantile(sorted(sample), q) == pytest.approx(expected, rel=1e-9, abs=1e-5)
+
+
+@given(values)
+def test_percentiles_are_ordered_and_inside_the_range(sample):
+    s = summarise(sample)
+    slack = 1e-6
+    ladder = [s.min, s.p50, s.p90, s.p95, s.p99, s.max]
+    assert all(low <= high + slack for low, high in pairwise(ladder))
+    assert s.min - slack <= s.mean <= s.max + slack
+
+
+@pytest.mark.parametrize(
+    ("q", "needed"), [(0.5, 2), (0.9, 10), (0.95, 20), (0.99, 100), (0.999, 1000)], ids=lambda value: str(value)
+)
+def test_a_percentile_needs_one_value_expected_beyond_it(q, needed):
+    assert enough_for(q, needed)
+    assert not enough_for(q, needed - 1)
+
+
+@pytest.mark.parametrize(
+    ("n", "shaky"),
+    [
+        (5, ["p90", "p95", "p99", "p99.9"]),
+        (10, ["p95", "p99", "p99.9"]),
+        (99, ["p99", "p99.9"]),
+        (100, ["p99.9"]),
+        (1000, []),
+    ],
+)
+def test_shaky_percentiles_are_named(n, shaky):
+    assert shaky_quantiles(n) == shaky
+
+
+def test_a_hundred_thousand_values_take_well_under_a_second():
+    sample = np.random.default_rng(1).lognormal(size=100_000).tolist()
+    started = time.process_time()
+    summarise(sample)
+    assert time.process_time() - started < 1.0

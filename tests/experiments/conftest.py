@@ -1,0 +1,83 @@
+"""A context that remembers everything, for calling experiments without a worker."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from benchhouse.schema.experiment import Experiment, ExperimentFailed
+
+
+class FolderCache:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.built: list[str] = []
+
+    def fetch(self, name: str) -> Path:
+        raise NotImplementedError(name)
+
+    def build(self, key: str, make: Callable[[Path], None]) -> Path:
+        path = self.folder / key
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            make(path)
+            self.built.append(key)
+        return path
+
+
+class RecordingContext:
+    def __init__(self, folder: Path, experiment: Experiment, seed: int = 0) -> None:
+        self.seed, self.trial_id, self.repetition = seed, "trial", 1
+        self.workdir, self.artifacts = folder / "work", folder / "artifacts"
+        self.workdir.mkdir()
+        self.artifacts.mkdir()
+        self.cache = FolderCache(folder / "cache")
+        self.experiment = experiment
+        self.values: dict[str, list[float]] = defaultdict(list)
+        self.units: dict[str, str | None] = {}
+        self.facts: dict[str, Any] = {}
+        self.warnings: dict[str, str] = {}
+
+    def emit(self, name: str, value: float, unit: str | None = None, *, window: str = "") -> None:
+        if self.experiment.strict_metrics:
+            assert self.experiment.metric(name), f"{name} is not declared"
+        self.values[name].append(float(value))
+        self.units[name] = unit
+
+    def metadata(self, **items: Any) -> None:
+        self.facts |= items
+
+    def warn(self, code: str, message: str) -> None:
+        self.warnings[code] = message
+
+    def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
+        raise ExperimentFailed(code, message, retryable)
+
+    def driver(self, name: str) -> Any:
+        (found,) = entry_points(group="benchhouse.drivers", name=name)
+        return found.load()
+
+
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """`play(experiment, target, workload)` runs it in an empty folder and returns what it recorded."""
+    count = 0
+
+    def run(experiment: Experiment, target: dict, workload: dict, cache: FolderCache | None = None) -> RecordingContext:
+        nonlocal count
+        count += 1
+        folder = tmp_path / f"trial-{count}"
+        folder.mkdir()
+        ctx = RecordingContext(folder, experiment)
+        if cache:
+            ctx.cache = cache
+        monkeypatch.chdir(ctx.workdir)
+        experiment.call(target, workload, ctx)
+        assert not os.listdir(ctx.workdir), "an experiment leaves nothing behind"
+        return ctx
+
+    return run

@@ -1,0 +1,266 @@
+import json
+import os
+import re
+import resource
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from benchhouse.worker import output
+from benchhouse.worker.output import Capture
+
+
+def run(capture, program, *arguments, pump=True):
+    """Runs a program with its output captured; returns its pid's exit status after both streams ended."""
+    pid = os.fork()
+    if pid == 0:
+        capture.child_side()
+        os.execv(sys.executable, [sys.executable, "-c", program, *arguments])
+    capture.parent_side()
+    while pump and capture.pump(5):
+        pass
+    return os.waitpid(pid, 0)[1]
+
+
+def rows(folder):
+    return [json.loads(line) for line in (folder / "logs" / "trial.jsonl").read_text().splitlines()]
+
+
+def test_both_streams_reach_their_files_and_the_journal(tmp_path):
+    capture = Capture.open(tmp_path, "trial-1")
+    assert (
+        run(capture, "import sys; print('one\\ntwo'); print('oops', file=sys.stderr); sys.stdout.write('open end')")
+        == 0
+    )
+    capture.close()
+    assert (tmp_path / "logs/stdout.log").read_bytes() == b"one\ntwo\nopen end"
+    assert (tmp_path / "logs/stderr.log").read_bytes() == b"oops\n"
+    assert {row["line"] for row in rows(tmp_path) if row["stream"] == "stdout"} == {"one", "two", "open end"}
+    error = next(row for row in rows(tmp_path) if row["stream"] == "stderr")
+    assert list(error) == ["time", "trial_id", "component", "stream", "line"]
+    assert error["trial_id"] == "trial-1" and error["component"] == "experiment" and error["line"] == "oops"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", error["time"])
+    assert capture.trouble is None
+
+
+def test_bytes_that_are_no_utf8_are_kept_raw_and_replaced_in_the_journal(tmp_path):
+    capture = Capture.open(tmp_path, "t")
+    run(capture, "import os; os.write(1, b'caf\\xe9\\r\\nna\\xc3\\xafve\\n')")
+    capture.close()
+    assert (tmp_path / "logs/stdout.log").read_bytes() == b"caf\xe9\r\nna\xc3\xafve\n"
+    assert [row["line"] for row in rows(tmp_path)] == ["caf\ufffd", "naïve"]
+
+
+def test_beyond_the_cap_the_beginning_and_the_end_are_kept(tmp_path):
+    capture = Capture.open(tmp_path, "t", cap_bytes=1000)
+    run(capture, "for i in range(100_000): print(f'line {i:07}')")
+    capture.close()
+    whole = b"".join(b"line %07d\n" % i for i in range(100_000))
+    kept = (tmp_path / "logs/stdout.log").read_bytes()
+    lost = len(whole) - 1000 - output.RING_BYTES
+    assert kept == whole[:1000] + b"\n[... %d bytes not kept ...]\n" % lost + whole[-output.RING_BYTES :]
+    *lines, last = rows(tmp_path)
+    assert last["component"] == "worker" and last["lines_left_out"] == 100_000 - len(lines)
+    assert (tmp_path / "logs/trial.jsonl").stat().st_size < 1000 + 400
+
+
+def test_an_overflow_that_fits_the_ring_loses_nothing(tmp_path):
+    capture = Capture.open(tmp_path, "t", cap_bytes=1000)
+    run(capture, "print('x' * 50_000)")
+    capture.close()
+    assert (tmp_path / "logs/stdout.log").read_bytes() == b"x" * 50_000 + b"\n"
+
+
+def test_a_long_line_is_cut_in_the_journal_only(tmp_path):
+    capture = Capture.open(tmp_path, "t")
+    run(capture, "print('x' * 3_000_000); print('next'); print('y' * 9000)")
+    capture.close()
+    assert [(len(row["line"]), row.get("cut", False)) for row in rows(tmp_path)] == [
+        (8192, True),
+        (4, False),
+        (8192, True),
+    ]
+    assert (tmp_path / "logs/stdout.log").stat().st_size == 3_000_001 + 5 + 9001
+
+
+@pytest.mark.parametrize("redact", [None, lambda text: text.replace("secret", "***")], ids=["plain", "redacted"])
+@pytest.mark.parametrize("line", ["x" * 79, "x" * 100_000, "", "no newline"])
+def test_a_gigabyte_costs_little_cpu_and_constant_memory(tmp_path, redact, line):
+    capture = Capture.open(tmp_path, "t", redact=redact)
+    program = """if True:
+        import sys
+        line = sys.argv[1]
+        block = (line + "\\n").encode() if line != "no newline" else b"x" * 65536
+        block *= max(1, 65536 // len(block))
+        for _ in range(2**30 // len(block)):
+            sys.stdout.buffer.write(block)
+    """
+    before, peak = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert run(capture, program, line) == 0
+    cpu_s = time.process_time() - before
+    capture.close()
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
+    print(f"{cpu_s:.2f} s of CPU for 1 GiB, {grown_kib} KiB more memory")
+    assert cpu_s < (1.5 if line else 4)  # a million empty lines a MiB is the worst that counting lines can meet
+    assert grown_kib < 64 << 10
+    assert (tmp_path / "logs/stdout.log").stat().st_size < (8 << 20) + (65 << 10)
+    assert (tmp_path / "logs/trial.jsonl").stat().st_size < (8 << 20) + 1000
+
+
+def test_small_unbuffered_writes_keep_the_cost_per_byte_bounded(tmp_path):
+    capture = Capture.open(tmp_path, "t", cap_bytes=1 << 16)
+    before = time.process_time()
+    run(capture, "import os\nfor _ in range(200_000): os.write(1, b'x' * 79 + b'\\n')")
+    capture.close()
+    assert time.process_time() - before < 1.0
+    assert (tmp_path / "logs/stdout.log").stat().st_size > 1 << 17
+
+
+def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
+    capture = Capture.open(tmp_path, "t")
+    program = """if True:
+        import os, time
+        print("started", flush=True)
+        child = os.fork()
+        if child == 0:
+            time.sleep(60)
+        print(child, flush=True)
+        os._exit(0)
+    """
+    assert run(capture, program, pump=False) == 0
+    began = time.monotonic()
+    assert capture.pump(0.1) is True
+    assert capture.drain(quiet_s=0.05) is False
+    assert capture.pump(0.1) is True
+    assert time.monotonic() - began < 2
+    assert len(capture.filenos()) == 2
+    started, child = capture.tail(2).split("\n")
+    os.kill(int(child), 9)
+    assert started == "started"
+    assert capture.drain(quiet_s=2) is True
+    assert capture.pump(1) is False
+    capture.close()
+    capture.close()
+
+
+def test_an_endless_writer_lets_every_pump_return(tmp_path):
+    capture = Capture.open(tmp_path, "t")
+    pid = os.fork()
+    if pid == 0:
+        capture.child_side()
+        os.execvp("yes", ["yes"])
+    capture.parent_side()
+    took = []
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        began = time.monotonic()
+        assert capture.pump(1)
+        took.append(time.monotonic() - began)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    assert max(took) < 0.4
+    assert capture.drain() is True
+    capture.close()
+
+
+def test_notes_of_the_worker_survive_a_full_journal(tmp_path):
+    capture = Capture.open(tmp_path, "t", cap_bytes=500)
+    run(capture, "print('x\\n' * 1000)")
+    capture.note("error", "wall limit reached", wall_s=3.5, odd=float("nan"), where=Path("/x"))
+    capture.close()
+    note = next(row for row in rows(tmp_path) if row.get("level") == "error")
+    assert note["component"] == "worker" and note["message"] == "wall limit reached" and note["where"]
+    assert rows(tmp_path)[-1]["lines_left_out"] > 900
+
+
+def test_tail_shows_stderr_first_and_only_the_last_lines(tmp_path):
+    capture = Capture.open(tmp_path, "t", redact=lambda text: text.replace("hunter2", "***"))
+    run(capture, "import sys; print('a\\nb\\nc'); print('x\\ny hunter2\\nz', file=sys.stderr)")
+    assert capture.tail(2) == "y ***\nz\nb\nc"
+    assert capture.tail(0) == ""
+    capture.close()
+
+
+@pytest.mark.parametrize("where", ["stdout.log", "trial.jsonl"])
+def test_a_full_disk_is_remembered_and_the_child_still_runs_to_its_end(tmp_path, where):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / where).symlink_to("/dev/full")
+    capture = Capture.open(tmp_path, "t")
+    assert run(capture, "print('x\\n' * 5_000_000); import sys; print('done', file=sys.stderr)") == 0
+    capture.note("info", "still here")
+    assert capture.tail(1).startswith("done")
+    capture.close()
+    assert capture.trouble == f"{where}: No space left on device"
+    assert (tmp_path / "logs/stderr.log").read_text() == "done\n"
+
+
+def test_a_write_that_fails_half_way_leaves_no_torn_line(tmp_path):
+    pid = os.fork()
+    if pid == 0:
+        # A file size limit behaves like a disk that fills up: a short write first, then an error.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+        capture = Capture.open(tmp_path, "t")
+        for _ in range(200):
+            capture.note("info", "n" * 100)
+        capture.close()
+        os._exit(0 if capture.trouble == "trial.jsonl: File too large" else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert 9_000 < (tmp_path / "logs/trial.jsonl").stat().st_size <= 10_000
+    assert all(row["message"] for row in rows(tmp_path))
+
+
+def everything(folder):
+    return b"".join(path.read_bytes() for path in (folder / "logs").iterdir())
+
+
+@pytest.mark.parametrize("pad", [0, 8185, (1 << 20) - 10, (1 << 20) - 3, (1 << 20) + 5])
+def test_a_secret_never_reaches_a_file_wherever_it_stands_in_its_line(tmp_path, pad):
+    capture = Capture.open(tmp_path, "t", cap_bytes=4 << 20, redact=lambda text: text.replace("hunter2", "***"))
+    run(capture, f"print('.' * {pad} + 'hunter2 after'); print('next')")
+    capture.note("info", "the word is hunter2", also="hunter2")
+    capture.close()
+    assert b"hunter2" not in everything(tmp_path) and b"hunt" not in everything(tmp_path)
+    assert (tmp_path / "logs/stdout.log").read_bytes().endswith(b"\nnext\n")
+
+
+def test_redaction_holds_across_writes_caps_and_the_kept_end(tmp_path):
+    capture = Capture.open(tmp_path, "t", cap_bytes=3000, redact=lambda text: text.replace("hunter2", "***"))
+    program = """if True:
+        import os
+        for i in range(20_000):
+            os.write(1, b"%d hun" % i)
+            os.write(1, b"ter2\\xff\\n")
+    """
+    run(capture, program)
+    capture.close()
+    kept = (tmp_path / "logs/stdout.log").read_bytes()
+    assert b"hun" not in everything(tmp_path) and b"ter2" not in everything(tmp_path)
+    assert kept.startswith(b"0 ***\xff\n1 ***\xff\n") and kept.endswith(b"\n19999 ***\xff\n")
+    assert b"bytes not kept ...]\n" in kept
+
+
+def test_redaction_that_changes_nothing_gives_the_same_file(tmp_path):
+    capture = Capture.open(tmp_path, "t", cap_bytes=3000, redact=lambda text: text)
+    run(capture, "for i in range(5_000): print(f'line {i}')\nprint('end', end='')")
+    capture.close()
+    assert (tmp_path / "logs/stdout.log").read_text() == "".join(f"line {i}\n" for i in range(5_000)) + "end"
+
+
+def test_the_child_holds_none_of_the_workers_descriptors(tmp_path):
+    before = set(os.listdir("/proc/self/fd"))
+    capture = Capture.open(tmp_path, "t")
+    pid = os.fork()
+    if pid == 0:
+        capture.child_side()
+        ours = {name for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")}
+        os.write(1, " ".join(sorted(ours - before)).encode() + b"|\n")
+        os._exit(0)
+    capture.parent_side()
+    while capture.pump(1):
+        pass
+    os.waitpid(pid, 0)
+    assert capture.tail(1) == "|"
+    capture.close()
+    assert set(os.listdir("/proc/self/fd")) == before
