@@ -10,7 +10,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from benchhouse.schema.errors import BenchError
-    from benchhouse.schema.experiment import Context, Data, Deprecated, Experiment, Metric, Resources, experiment
+    from benchhouse.schema.experiment import Context, Data, Deprecated, Experiment, Metric, experiment
+    from benchhouse.schema.resources import Resources
 
 _HOMES = {
     "BenchError": "benchhouse.schema.errors",
@@ -19,7 +20,7 @@ _HOMES = {
     "Deprecated": "benchhouse.schema.experiment",
     "Experiment": "benchhouse.schema.experiment",
     "Metric": "benchhouse.schema.experiment",
-    "Resources": "benchhouse.schema.experiment",
+    "Resources": "benchhouse.schema.resources",
     "experiment": "benchhouse.schema.experiment",
 }
 

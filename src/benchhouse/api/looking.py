@@ -1,10 +1,12 @@
 """Look at results: query, points, compare, report, trace, verify. Everything reads the warehouse and the evidence."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.api import running
+from benchhouse.evidence.folder import read_metrics
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.report.lineage import make_cells
 from benchhouse.runs.ledger import Ledger
@@ -12,16 +14,33 @@ from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Result, Warehouse
 
+if TYPE_CHECKING:
+    from benchhouse.report.comparison import ComparisonTable
+    from benchhouse.report.lineage import Trace
+    from benchhouse.warehouse.ingest import Rebuilt
+
 
 def points(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
     """The points of runs with every metric: mean, spread, n, and the reference that `bench trace` takes."""
     with Warehouse.open(workspace) as warehouse:
         result = queries.points(warehouse, run_ids)
     rows = result.dicts()
+    order = _declared_order(workspace, rows)
     for row, cell in zip(rows, make_cells(result), strict=True):
         row["ref"] = cell.ref
         row["shaky"] = row["stat"] in shaky_quantiles(int(row["samples"] / row["n"])) if row["n"] else False
-    return rows
+        row["headline"] = row["stat"] in ("value", "mean")
+    return sorted(rows, key=lambda row: order.get(row["metric"], len(order)))
+
+
+def _declared_order(workspace: Workspace, rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Metrics in the order their experiment emitted them: its author put what matters first."""
+    for row in rows:
+        folder = workspace.trial(row["scenario"], row["trials"][0])
+        if folder.sealed:
+            names = [item.metric for item in read_metrics(folder).benchhouse.measurements]
+            return {name: at for at, name in enumerate(dict.fromkeys(names))}
+    return {}
 
 
 def query(workspace: Workspace, sql: str) -> Result:
@@ -47,6 +66,46 @@ def verify_folder(path: Path) -> list[Damage]:
     return verify(TrialFolder(path))
 
 
-def collected(workspace: Workspace, run_id: str) -> None:
-    """Make sure the warehouse has all that is sealed of a run."""
-    running.collect(workspace, run_id)
+def report(workspace: Workspace, run_ids: list[str]) -> Path:
+    """Write reports/<scenario>/ for these runs; returns the page."""
+    from benchhouse.report.data import gather, write_report
+
+    for run_id in run_ids:
+        running.collect(workspace, run_id)
+    return write_report(
+        workspace, gather(workspace, run_ids, rerun=lambda run_id, trial: _rerun(workspace, run_id, trial))
+    )
+
+
+def _rerun(workspace: Workspace, run_id: str, trial: str) -> str:
+    return running.rerun_line(workspace.trial(Ledger(workspace.run(run_id)).record.scenario, trial))
+
+
+def compare(workspace: Workspace, a: str, b: str, metrics: list[str], confidence: float) -> "ComparisonTable":
+    """B against A; each is a run, or points of a run: `RUN:key=value,...`."""
+    from benchhouse.report.comparison import compare_selected
+
+    with Warehouse.open(workspace) as warehouse:
+        return compare_selected(warehouse, a, b, metrics=metrics or None, confidence=confidence)
+
+
+def trace(workspace: Workspace, token: str) -> "Trace":
+    from benchhouse.report.lineage import trace as walk
+
+    return walk(workspace, token)
+
+
+def rebuild(workspace: Workspace, progress: Callable[[int, int, str], None]) -> "Rebuilt":
+    from benchhouse.warehouse.ingest import rebuild as again
+
+    return again(workspace, progress)
+
+
+def table_schemas() -> dict[str, list[dict[str, str]]]:
+    """The curated tables, column by column."""
+    from benchhouse.warehouse.tables import TABLES
+
+    return {
+        name: [{"name": item.name, "type": item.kind, "meaning": item.description} for item in table.columns]
+        for name, table in TABLES.items()
+    }

@@ -82,10 +82,14 @@ def _by_service(file: ScenarioFile, listed: Iterable[Listed]) -> Listed | str:
     listed = list(listed)
     names = serving(component, service, listed)
     if len(names) > 1:
-        raise BenchError(f"several experiments drive {component}/{service}: {', '.join(names)}", "name one: experiment: ...")
+        raise BenchError(
+            f"several experiments drive {component}/{service}: {', '.join(names)}", "name one: experiment: ..."
+        )
     if names:
         return resolve(names[0], file.scenario.version, listed)
-    return f"no installed experiment drives component '{component}' with service '{service}': it can be planned, not run"
+    return (
+        f"no installed experiment drives component '{component}' with service '{service}': it can be planned, not run"
+    )
 
 
 def _unknown(file: ScenarioFile) -> ExperimentRef:

@@ -14,7 +14,8 @@ from benchhouse.api import places
 from benchhouse.api.planning import Prepared, prepare_text
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence.folder import now, read_meta
-from benchhouse.runs.ledger import Event, Ledger, RunRecord, list_runs, new_run_id
+from benchhouse.runs.ledger import Event, Ledger, RunRecord, new_run_id
+from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress, sweep_partials
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -215,7 +216,9 @@ def find_run(workspace: Workspace, token: str) -> str:
         return named[-1]
     scenarios = {Ledger(workspace.run(run)).record.scenario for run in runs}
     guess = did_you_mean(token, [*scenarios, *runs])
-    raise BenchError(f"no run '{token}'", f"did you mean '{guess}'? see: bench status" if guess else "see: bench status")
+    raise BenchError(
+        f"no run '{token}'", f"did you mean '{guess}'? see: bench status" if guess else "see: bench status"
+    )
 
 
 def trial_folders(workspace: Workspace, run_id: str) -> list[Path]:
@@ -296,7 +299,9 @@ def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, A
         deadline = time.monotonic() + wait_s
         while ledger.owner() is not None:
             if time.monotonic() > deadline:
-                raise BenchError(f"process {owner} did not end within {wait_s:g} s", f"kill -9 {owner}, then stop again")
+                raise BenchError(
+                    f"process {owner} did not end within {wait_s:g} s", f"kill -9 {owner}, then stop again"
+                )
             time.sleep(0.05)
     swept = clean_up(workspace, ledger)
     return {"run_id": record.run_id, "stopped_pid": owner, "swept_processes": swept}
@@ -366,5 +371,3 @@ def _git(folder: Path) -> dict[str, Any]:
     except OSError:
         return {}
     return {"commit": head.stdout.strip(), "dirty": bool(state.stdout.strip())}
-
-

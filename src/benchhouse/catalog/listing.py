@@ -15,6 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from benchhouse.catalog.entries import Entry, entries
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
@@ -34,10 +36,10 @@ class Listed(Model):
     distribution_version: str
     description: str = ""
     component: str = "custom"
-    services: list[str] = []
-    metrics: list[dict[str, Any]] = []
-    resources: dict[str, Any] = {}
-    data: list[dict[str, Any]] = []
+    services: list[str] = Field(default_factory=list)
+    metrics: list[dict[str, Any]] = Field(default_factory=list)
+    resources: dict[str, Any] = Field(default_factory=dict)
+    data: list[dict[str, Any]] = Field(default_factory=list)
     deprecated: dict[str, Any] | None = None
     broken: str | None = None
 
@@ -86,7 +88,9 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
             "uninstall one of them, or ask for a version that only one of them has",
         )
     if matches[0].broken:
-        raise BenchError(f"experiment '{name}' can't be imported:\n{matches[0].broken}", "mend or reinstall its package")
+        raise BenchError(
+            f"experiment '{name}' can't be imported:\n{matches[0].broken}", "mend or reinstall its package"
+        )
     return matches[0]
 
 

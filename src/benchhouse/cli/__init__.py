@@ -64,7 +64,9 @@ def _first_line(verb: str) -> str:
 
 
 @click.command(cls=Verbs, help=f"Benchmarks whose every number walks back to raw bytes.\n\n{_EXAMPLES}")
-@click.option("-C", "folder", metavar="DIR", envvar="BENCH_WORKSPACE", help="Work in DIR instead of the current folder.")
+@click.option(
+    "-C", "folder", metavar="DIR", envvar="BENCH_WORKSPACE", help="Work in DIR instead of the current folder."
+)
 @click.version_option(__version__, message="benchhouse %(version)s")
 @click.pass_context
 def bench(ctx: click.Context, folder: str | None) -> None:

@@ -44,4 +44,3 @@ def workspace(ctx: click.Context) -> Workspace:
     from benchhouse.api import places
 
     return places.workspace(ctx.obj)
-

@@ -22,7 +22,9 @@ class RunProgress:
     def __enter__(self) -> "RunProgress":
         plan, total = self.plan, self.plan.trial_count
         experiment = f"{plan.experiment.name} {plan.experiment.version}"
-        show.note(f"run {self.run_id}: {plan.points} points, {total} trials of {experiment} on {plan.scenario.executor}")
+        show.note(
+            f"run {self.run_id}: {plan.points} points, {total} trials of {experiment} on {plan.scenario.executor}"
+        )
         if self.live:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -34,7 +36,9 @@ class RunProgress:
             self.task = self.bar.add_task(plan.scenario.scenario, total=total, figures="")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.bar:
             self.bar.stop()
 

@@ -1,5 +1,6 @@
 """Jobs on this machine: a warm worker host per interpreter, slots by declared resources."""
 
+import contextlib
 import json
 import os
 import selectors
@@ -104,7 +105,7 @@ class LocalExecutor:
     def _host(self, python: tuple[str, ...]) -> "_Host":
         if python not in self.hosts:
             self.hosts[python] = host = _Host(python)
-            self.selector.register(host.process.stdout, selectors.EVENT_READ, host)
+            self.selector.register(host.output, selectors.EVENT_READ, host)
         return self.hosts[python]
 
     def _listen(self, wait_s: float) -> None:
@@ -133,7 +134,7 @@ class LocalExecutor:
 
     def _lose(self, host: "_Host") -> None:
         """The host is gone, and with it its trials; the next job starts another one."""
-        self.selector.unregister(host.process.stdout)
+        self.selector.unregister(host.output)
         reason = host.close()
         self.hosts.pop(host.python, None)
         for job in [job for job in self.running.values() if job.python == host.python]:
@@ -152,8 +153,9 @@ class _Host:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
+        assert self.process.stdout
+        self.output: int = self.process.stdout.fileno()
 
     def send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin
@@ -165,18 +167,15 @@ class _Host:
 
     def read(self) -> tuple[list[dict[str, Any]], bool]:
         """Messages that have come, and whether the host is gone."""
-        assert self.process.stdout
-        chunk = os.read(self.process.stdout.fileno(), 1 << 16)
+        chunk = os.read(self.output, 1 << 16)
         *lines, self.buffer = (self.buffer + chunk).split(b"\n")
         return [json.loads(line) for line in lines if line], not chunk
 
     def close(self) -> str:
         """End the host (it ends what it runs); returns its last words."""
         assert self.process.stdin and self.process.stdout and self.process.stderr
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass
         try:
             self.process.wait(timeout=15)
         except subprocess.TimeoutExpired:

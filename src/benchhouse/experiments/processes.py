@@ -1,6 +1,7 @@
 """Run one program and say what it took: wall time, CPU time, peak memory; nothing between the clock and the program."""
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -15,7 +16,8 @@ from typing import Any
 # Python ignores these; a program must not inherit that.
 _RESTORED = [signal.SIGPIPE, signal.SIGXFSZ]
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
-_DETACH = '"$@" <&0 3>&- & echo $! >&3'  # <&0: a background job would otherwise lose its stdin
+# Waits until the shell is gone, which else might reap it; <&0: a background job would otherwise lose its stdin.
+_DETACH = '{ read _ <&4 && exec "$@" 3>&- 4<&-; } <&0 & echo $! >&3'
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +75,30 @@ def run_small(program: Program, timeout_s: float | None = None) -> Finished | No
     with _adopting_orphans() as adopting:
         if not adopting:
             return None
-        inlet, outlet = os.pipe()
-        try:
-            started = perf_counter_ns()
+        with contextlib.ExitStack() as stack:
+            answer, pid_out = _pipe(stack)
+            gate, go = _pipe(stack)
             shell = os.posix_spawn(
                 "/bin/sh",
                 ["sh", "-c", _DETACH, "sh", program.path, *program.argv[1:]],
                 program.environment,
-                file_actions=[*program.streams, (os.POSIX_SPAWN_DUP2, outlet, 3)],
+                file_actions=[
+                    *program.streams,
+                    (os.POSIX_SPAWN_DUP2, pid_out, 3),
+                    (os.POSIX_SPAWN_DUP2, gate, 4),
+                ],
                 setpgroup=0,
                 setsigdef=_RESTORED,
             )
             os.waitpid(shell, 0)
-            os.close(outlet)
-            outlet = -1
-            answer = os.read(inlet, 32)
-        finally:
-            os.close(inlet)
-            if outlet >= 0:
-                os.close(outlet)
-        return _await(int(answer), shell, started, timeout_s) if answer.strip() else None
+            os.set_blocking(answer, False)
+            try:
+                pid = int(os.read(answer, 32))
+            except BlockingIOError:  # the shell could not fork
+                return None
+            started = perf_counter_ns()
+            os.write(go, b"\n")
+            return _await(pid, shell, started, timeout_s)
 
 
 def own_peak_kib() -> int:
@@ -118,6 +124,16 @@ def _await(pid: int, group: int, started: int, timeout_s: float | None) -> Finis
     wall_ns = perf_counter_ns() - started
     exit_code = os.waitstatus_to_exitcode(status)
     return Finished(wall_ns, exit_code, timed_out, usage.ru_utime, usage.ru_stime, usage.ru_maxrss)
+
+
+def _pipe(stack: contextlib.ExitStack) -> tuple[int, int]:
+    """Both ends, numbered above what a shell's redirections can name, closed with the stack."""
+    ends = []
+    for low in os.pipe():
+        ends.append(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 10))
+        os.close(low)
+        stack.callback(os.close, ends[-1])
+    return ends[0], ends[1]
 
 
 def _ends_within(pid: int, timeout_s: float) -> bool:

@@ -182,13 +182,13 @@ def make_plan(
         parameters=base.parameters,
     )
     if next(plan.space.points(), None) is None:
-        raise ProblemsError([document.problem(("exclude",), "every point is excluded: nothing is left to run", key=True)])
+        raise ProblemsError(
+            [document.problem(("exclude",), "every point is excluded: nothing is left to run", key=True)]
+        )
     return plan
 
 
-def _route_service(
-    given: Mapping[str, Any], code: Experiment | None, base: Draft
-) -> tuple[dict[str, Any], str, str]:
+def _route_service(given: Mapping[str, Any], code: Experiment | None, base: Draft) -> tuple[dict[str, Any], str, str]:
     """Take `component` and `service` out of the workload; a service names the target's driver."""
     workload = dict(given)
     fields = fields_of(code.workload_model) if code else set()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchhouse.analysis.compare import Comparison, Pair, compare_many
+from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
 from benchhouse.analysis.ranking import holm
 from benchhouse.report.numbers import name_of, percent, plural, primary_stats, quantity
 from benchhouse.schema.digests import canonical_json
@@ -337,9 +337,9 @@ def _row(
         mean_a=result.mean_a,
         mean_b=result.mean_b,
         change=result.change,
-        change_interval=tuple(result.change_interval) if result.change_interval else None,
+        change_interval=_ends(result.change_interval),
         difference=result.difference,
-        difference_interval=tuple(result.difference_interval) if result.difference_interval else None,
+        difference_interval=_ends(result.difference_interval),
         hedges_g=result.hedges_g,
         cliffs_delta=result.cliffs_delta,
         p_value=result.p_value,
@@ -350,6 +350,10 @@ def _row(
         trials_a=list(x["trials"]),
         trials_b=list(y["trials"]),
     )
+
+
+def _ends(interval: Interval | None) -> tuple[float, float] | None:
+    return (interval.lo, interval.hi) if interval else None
 
 
 def _differences(
@@ -391,8 +395,8 @@ def _notes(
     if tested > 1:
         chance = (1.0 - confidence) * tested
         notes.append(
-            f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {chance:.2g} would look different by chance "
-            "alone; p_adjusted corrects for that."
+            f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {chance:.2g} would look different "
+            "by chance alone; p_adjusted corrects for that."
         )
     if any(row.verdict == "too few repetitions" for row in rows):
         notes.append("Some rows have one trial on a side; repetitions: 5 or more makes them comparable.")

@@ -35,6 +35,7 @@ __all__ = ["ReportData", "gather", "report_json", "write_report"]
 Row = Mapping[str, Any]
 Rerun = Callable[[str, str], str]
 _STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "n")
+_IDENTITY = ("run_id", "instance_digest", "metric", "stat")
 _ROLES = ("throughput", "latency")
 _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
@@ -145,7 +146,7 @@ def _points(
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["run_id"], row["instance_digest"]), []).append(row)
-    found = {(cell.key["run_id"], cell.key["instance_digest"], cell.key["metric"], cell.key["stat"], cell.unit): cell for cell in cells}  # fmt: skip
+    found = {(*(cell.key[name] for name in _IDENTITY), cell.unit): cell for cell in cells}
     names = {group[0]["point"]: set[str]() for group in groups.values()}
     for group in groups.values():
         names[group[0]["point"]].add(group[0]["target_name"])
@@ -163,7 +164,7 @@ def _points(
         )
         numbers = []
         for row in ordered:
-            cell = found.get((row["run_id"], row["instance_digest"], row["metric"], row["stat"], row["unit"]))
+            cell = found.get((*(row[name] for name in _IDENTITY), row["unit"]))
             if cell:
                 numbers.append(_number(row, cell, row["stat"] in leading[row["metric"]] and bool(row["direction"])))
         words = [first["target_name"]] if told_by_target or not first["point"] else []
@@ -175,7 +176,7 @@ def _points(
                 run_id=first["run_id"],
                 target_name=first["target_name"],
                 target=json.loads(first["target"]),
-                axes=_short_names(json.loads(first["axes"])),
+                axes=_short_names(json.loads(first["axes"]), first["point"]),
                 parameters=json.loads(first["parameters"]),
                 instance_digest=first["instance_digest"],
                 benchmark_case_id=first["benchmark_case_id"],
@@ -190,10 +191,11 @@ def _stat_place(stat: str) -> int:
     return _STATS.index(stat) if stat in _STATS else len(_STATS)
 
 
-def _short_names(axes: dict[str, Any]) -> dict[str, Any]:
-    """`target.index` as `index`, where that stays clear."""
+def _short_names(axes: dict[str, Any], label: str) -> dict[str, Any]:
+    """`target.index` as `index`, where that stays clear, in the order in which the label names them."""
     short = [name.rpartition(".")[2] for name in axes]
-    return dict(zip(short, axes.values(), strict=True)) if len(set(short)) == len(short) else axes
+    named = dict(zip(short, axes.values(), strict=True)) if len(set(short)) == len(short) else axes
+    return dict(sorted(named.items(), key=lambda item: f" {label}".find(f" {item[0]}=")))
 
 
 def _number(row: Row, cell: Cell, primary: bool) -> Number:

@@ -7,13 +7,19 @@ from importlib import resources
 from typing import Any
 
 from benchhouse.report.content import Environment, FailureFacts, Number, Point, Ranking, ReportData, RunFacts, Standing
-from benchhouse.report.numbers import THIN, number, percent, plural, quantity, spread_text
-from benchhouse.report.payload import payload
+from benchhouse.report.numbers import THIN, number, percent, plural, spread_text
+from benchhouse.report.payload import axis_values, payload, varying_axes
 from benchhouse.report.tags import Markup, embedded_json, join, tag
 
 CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _SCRIPTS = ("plot.js", "charts.js", "table.js")
 _SHORT = 12
+_MARKS = "Mark: mean over trials. Whisker: 95% interval of the mean. Faint dots: single trials."
+_SILENT = "The charts and the table of points need JavaScript; report.md beside this file holds the same numbers."
+_HOW_NUMBERS_READ = (
+    "Mean over trials ± standard deviation, and n, the number of trials. A click on a number shows where it comes from."
+)
+_MOST_FAILURES = 20
 
 
 def render(data: ReportData) -> str:
@@ -97,7 +103,7 @@ def _top(data: ReportData) -> Markup:
 
 
 def _compared(data: ReportData) -> str:
-    axes = payload(data)["axes"]
+    axes = varying_axes([axis_values(point, several_runs=len(data.runs) > 1) for point in data.points])
     along = " × ".join(f"{axis['title']} ({len(axis['values'])})" for axis in axes)
     return plural(len(data.points), "point") + (f": {along}" if along else "")
 
@@ -126,12 +132,12 @@ def _charts(data: ReportData) -> Markup:
     )
     sweep = tag(
         "figure",
-        tag("figcaption", "Value along the axis", tag("small", "Mark: mean over trials. Whisker: 95% interval of the mean. Faint dots: single trials.")),
+        tag("figcaption", "Value along the axis", tag("small", _MARKS)),
         tag("div", id="sweep-legend", class_="legend"),
         tag("div", id="sweep", class_="plot"),
         tag("p", id="sweep-note", class_="note"),
         class_="wide",
-    )  # fmt: skip
+    )
     drift = tag(
         "figure",
         tag("figcaption", "Drift", tag("small", "The same metric, trial by trial, in order of execution.")),
@@ -147,8 +153,11 @@ def _charts(data: ReportData) -> Markup:
         tag("div", id="scatter", class_="plot"),
         tag("p", id="scatter-note", class_="note"),
     )
-    silent = tag("noscript", tag("p", "The charts and the table of points need JavaScript; report.md beside this file holds the same numbers."))  # fmt: skip
-    return join(silent, controls, tag("div", sweep, scatter if several else None, drift, class_="charts"))
+    return join(
+        tag("noscript", tag("p", _SILENT)),
+        controls,
+        tag("div", sweep, scatter if several else None, drift, class_="charts"),
+    )
 
 
 def _comparison(data: ReportData) -> Markup:
@@ -159,7 +168,11 @@ def _comparison(data: ReportData) -> Markup:
         class_="small soft",
     )
     first, *rest = [_ranking(data, ranking) for ranking in data.rankings]
-    return join(intro, first, *rest)
+    folded = [
+        tag("details", tag("summary", tag("b", ranking.name), f": {ranking.sentence}"), table)
+        for ranking, table in zip(data.rankings[1:], rest, strict=True)
+    ]
+    return join(intro, first, *folded)
 
 
 def _ranking(data: ReportData, ranking: Ranking) -> Markup:
@@ -192,17 +205,18 @@ def _ranking(data: ReportData, ranking: Ranking) -> Markup:
 def _standing(point: Point, ranking: Ranking, standing: Standing) -> Markup:
     found = point.number(ranking.column)
     assert found
+    # The mark stands beside the name, where a narrow screen still shows it.
     mark = tag("span", standing.mark, class_=f"place {standing.mark}") if standing.mark else None
     change = percent(standing.change) if standing.change is not None else "–"
     interval = "–" if standing.low is None else f"{percent(standing.low)} to {percent(standing.high)}"
     return tag(
         "tr",
         tag("td", str(standing.place), class_="n"),
-        tag("th", point.label, scope="row"),
+        tag("th", point.label, " " if mark else None, mark, scope="row"),
         tag("td", _number(found), class_="n"),
         tag("td", change, class_="n"),
         tag("td", interval, class_="n"),
-        tag("td", mark, " " if mark else None, "" if standing.mark == "best" else standing.verdict),
+        tag("td", standing.verdict),
     )
 
 
@@ -211,7 +225,8 @@ def _number(found: Number) -> Markup:
     value = found.cell.value
     title = f"{value!r} {found.cell.unit}; trace {found.cell.ref}" + (f"; {found.shaky}" if found.shaky else "")
     approx = tag("span", "~", class_="shaky") if found.shaky else None
-    button = tag("button", approx, number(value, found.stdev), type="button", class_="num", data_ref=found.cell.ref, title=title)  # fmt: skip
+    shown = number(value, found.stdev)
+    button = tag("button", approx, shown, type="button", class_="num", data_ref=found.cell.ref, title=title)
     spread = spread_text(value, found.stdev)
     around = tag("span", f" ±{THIN}{spread}", class_="pm") if spread else None
     return join(button, around, tag("span", f"n{THIN}{found.cell.n}", class_="count"))
@@ -219,29 +234,29 @@ def _number(found: Number) -> Markup:
 
 def _points(data: ReportData) -> Markup:
     some = any(found.shaky for point in data.points for found in point.numbers)
-    explain = "Mean over trials ± standard deviation, and n, the number of trials. A click on a number shows where it comes from."
     doubt = " ~ marks a percentile from too few samples." if some else ""
+    search = tag("input", type="search", id="filter", placeholder="words, or axis=value")
     bar = tag(
         "div",
-        tag("label", "Filter", tag("input", type="search", id="filter", placeholder="words, or axis=value"), class_="grow"),
+        tag("label", "Filter", search, class_="grow"),
         _check("all-stats", "all statistics"),
         tag("span", id="page-note", role="status"),
         tag("button", "Back", type="button", class_="plain", id="page-back"),
         tag("button", "Next", type="button", class_="plain", id="page-on"),
         class_="bar",
-    )  # fmt: skip
+    )
     area = tag("div", id="points", class_="scroll", tabindex=0, role="region", aria_label="Points and their numbers")
-    return join(tag("p", explain + doubt, class_="small soft"), bar, area)
+    return join(tag("p", _HOW_NUMBERS_READ + doubt, class_="small soft"), bar, area)
 
 
 def _failures(data: ReportData) -> Markup:
     if not data.failures:
         return tag("p", "Every trial succeeded." if data.trials else "No trial was run.", class_="soft")
-    shown = [_failure(failure) for failure in data.failures[:20]]
+    shown = [_failure(failure) for failure in data.failures[:_MOST_FAILURES]]
     rest = [
-        tag("tr", tag("td", tag("code", f.trial_id)), tag("td", f.outcome), tag("td", f.code), tag("td", tag("code", f.rerun)))
-        for f in data.failures[20:]
-    ]  # fmt: skip
+        tag("tr", *(tag("td", text) for text in (item.trial_id, item.outcome, item.code, tag("code", item.rerun))))
+        for item in data.failures[_MOST_FAILURES:]
+    ]
     more = None
     if rest:
         table = tag("div", tag("table", tag("tbody", *rest)), class_="scroll")
@@ -268,9 +283,14 @@ def _warnings(data: ReportData) -> Markup:
     if not data.warnings:
         return tag("p", "No warnings.", class_="soft")
     rows = [
-        tag("tr", tag("td", tag("code", group.code)), tag("td", f"{group.count:,}", class_="n"), tag("td", " / ".join(group.messages), class_="wrap"))
+        tag(
+            "tr",
+            tag("td", tag("code", group.code)),
+            tag("td", f"{group.count:,}", class_="n"),
+            tag("td", " / ".join(group.messages), class_="wrap"),
+        )
         for group in data.warnings
-    ]  # fmt: skip
+    ]
     head = tag("tr", tag("th", "warning"), tag("th", "trials", class_="n"), tag("th", "what it says"))
     return tag("div", tag("table", tag("thead", head), tag("tbody", *rows)), class_="scroll")
 
@@ -283,7 +303,8 @@ def _configuration(data: ReportData) -> Markup | None:
 
 
 def _environments(data: ReportData) -> Markup:
-    return tag("div", *(_environment(item, several=len(data.environments) > 1) for item in data.environments), class_="columns")  # fmt: skip
+    several = len(data.environments) > 1
+    return tag("div", *(_environment(item, several=several) for item in data.environments), class_="columns")
 
 
 def _environment(item: Environment, *, several: bool) -> Markup:
@@ -361,4 +382,5 @@ def _run(run: RunFacts) -> Markup:
 def _footer(data: ReportData) -> Markup:
     largest = max((found.cell.n for point in data.points for found in point.numbers), default=0)
     words = f"Up to {plural(largest, 'trial')} behind each number. " if largest else ""
-    return tag("footer", f"{words}Written by Benchhouse; this file needs no network. report.json beside it holds every number in full.")  # fmt: skip
+    closing = "Written by Benchhouse; this file needs no network. report.json beside it holds every number in full."
+    return tag("footer", words + closing)

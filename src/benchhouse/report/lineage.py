@@ -78,7 +78,9 @@ def make_cells(result: Result, column: str = "mean") -> list[Cell]:
     for row in rows:
         if row[column] is None:
             continue
-        names = _KEY if keys[tuple(row[name] for name in _KEY)] == 1 else (*_KEY, "unit")  # a metric whose unit changed between trials
+        names = (
+            _KEY if keys[tuple(row[name] for name in _KEY)] == 1 else (*_KEY, "unit")
+        )  # a metric whose unit changed between trials
         picked = {name: row[name] for name in names}
         cells.append(
             Cell(

@@ -67,7 +67,8 @@ def _headline(data: ReportData) -> list[str]:
     lines = [f"**{plain(line)}**" if not at else plain(line) for at, line in enumerate(data.headline)]
     outcomes = ", ".join(f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in data.outcomes().items())
     facts = [
-        f"{plain(run.experiment)} {plain(run.version)}, run {code(run.run_id)}, {plain(run.executor)}/{plain(run.runtime)}"
+        f"{plain(run.experiment)} {plain(run.version)}, run {code(run.run_id)}, "
+        f"{plain(run.executor)}/{plain(run.runtime)}"
         for run in data.runs
     ]
     return [*lines, "; ".join([*facts, f"{plural(len(data.points), 'point')}", f"trials: {outcomes or 'none'}"]) + "."]
@@ -80,18 +81,14 @@ def _ranking(data: ReportData, ranking: Ranking) -> str:
         assert found
         interval = "" if standing.low is None else f" ({percent(standing.low)} to {percent(standing.high)})"
         change = percent(standing.change) + interval if standing.change is not None else ""
-        verdict = " ".join(filter(None, [f"**{standing.mark}**" if standing.mark else "", _unless_best(standing.mark, standing.verdict)]))  # fmt: skip
-        rows.append([str(standing.place), plain(data.points[standing.point].label), value_text(found), change, verdict])
+        label = plain(data.points[standing.point].label) + (f" **{standing.mark}**" if standing.mark else "")
+        rows.append([str(standing.place), label, value_text(found), change, standing.verdict])
     better = f"{ranking.direction} is better"
     left_out = ranking.ranked - len(ranking.standings)
     note = f"\n\n{plural(left_out, 'point')} between not shown." if left_out else ""
     unit = "" if ranking.unit == "1" else f", {plain(ranking.unit)}"
     heads = ["place", "point", f"{plain(ranking.name)}{unit}", "against the best (95% interval)", "verdict"]
     return f"## {plain(ranking.name)} ({better})\n\n{table(heads, rows, (0, 2, 3))}{note}"
-
-
-def _unless_best(mark: str | None, verdict: str) -> str:
-    return "" if mark == "best" else verdict
 
 
 def value_text(found: Number) -> str:
@@ -113,7 +110,8 @@ def _points(data: ReportData) -> str:
         ref = next((item.cell.ref for item in found if item), "")
         rows.append([plain(point.label), *(value_text(item) if item else "–" for item in found), code(ref)])
     doubts = sorted({item.shaky for point in data.points for item in point.numbers if item.shaky})
-    notes = [f"{plural(len(data.points) - _MOST_POINTS, 'point')} more in report.json."] if len(data.points) > _MOST_POINTS else []  # fmt: skip
+    left_out = len(data.points) - _MOST_POINTS
+    notes = [f"{plural(left_out, 'point')} more in report.json."] if left_out > 0 else []
     notes += [f"\\~ {plain(doubt)}." for doubt in doubts[:5]]
     body = table(heads, rows, range(1, len(heads) - 1))
     return "\n\n".join(["## Points", "Mean over trials ± standard deviation; n is the number of trials.", body, *notes])
@@ -126,7 +124,8 @@ def _failures(data: ReportData) -> str:
     for failure in data.failures[:_MOST_FAILURES]:
         words = [failure.outcome.replace("_", " "), failure.code, failure.point]
         lines = [f"- **{plain(' · '.join(filter(None, words)))}** {plain(failure.message)}"]
-        lines += [f"  - {name}: {code(text)}" for name, text in (("trial", failure.trial_id), ("folder", failure.folder), ("run again", failure.rerun)) if text]  # fmt: skip
+        facts = {"trial": failure.trial_id, "folder": failure.folder, "run again": failure.rerun}
+        lines += [f"  - {name}: {code(text)}" for name, text in facts.items() if text]
         parts.append("\n".join(lines))
         if failure.log_tail.strip():
             parts.append("\n".join("  " + line for line in block(failure.log_tail).splitlines()))
@@ -168,7 +167,8 @@ def _environment(item: Environment) -> str:
 def _lineage(data: ReportData) -> str:
     lines = [f"- plan digest {code(run.plan_digest)} of run {code(run.run_id)}" for run in data.runs]
     lines += [
-        f"- query {code(query.name)}, spec digest {code(query.digest())}, {plain(query.engine)} {plain(query.engine_version)}"
+        f"- query {code(query.name)}, spec digest {code(query.digest())}, "
+        f"{plain(query.engine)} {plain(query.engine_version)}"
         for query in data.queries
     ]
     explain = "`bench trace REF` runs a number's query again and names the sealed folders behind it."
@@ -192,13 +192,15 @@ def comparison_markdown(compared: "ComparisonTable") -> str:
                 quantity(row.mean_a, plain(row.unit)),
                 quantity(row.mean_b, plain(row.unit)),
                 change_text(row),
-                "–" if row.hedges_g is None else f"{row.hedges_g:+.2f}",
+                "–" if row.hedges_g is None else f"{row.hedges_g:+.2f}".replace("-", "\u2212"),
                 f"{row.n_a}, {row.n_b}",
                 row.verdict,
             ]
             for row in compared.rows
         ]
-        heads = ["point", "metric", f"mean {plain(compared.a)}", f"mean {plain(compared.b)}", "change (95% interval)", "Hedges' g", "n", "verdict"]  # fmt: skip
+        change = f"change ({compared.confidence * 100:g}% interval)"
+        means = [f"mean {plain(side)}" for side in (compared.a, compared.b)]
+        heads = ["point", "metric", *means, change, "Hedges' g", "n", "verdict"]
         parts.append(table(heads, rows, (2, 3, 4, 5)))
     for side, labels in ((compared.a, compared.only_a), (compared.b, compared.only_b)):
         if labels:

@@ -82,6 +82,8 @@ def percent(fraction: float | None, *, signed: bool = True) -> str:
         return "0%"
     value = fraction * 100.0
     digits = ".1f" if abs(value) >= 0.1 else ".2g"
+    if -100.0 < value < -99.9:
+        digits = ".3f"  # "-100%" would say that nothing is left
     return f"{value:{'+' if signed else ''}{digits}}%".replace("-", "\u2212")
 
 

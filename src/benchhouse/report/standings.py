@@ -25,9 +25,8 @@ def rank_points(points: Sequence[Point], column: Number) -> Ranking | None:
     ranked = rank({at: number.values for at, number in numbers.items()}, column.direction)
     if not ranked:
         return None
-    shown = (
-        ranked if len(ranked) <= SHOWN + 3 else [row for row in ranked[:SHOWN]] + [r for r in ranked[SHOWN:] if r.mark]
-    )
+    few = len(ranked) <= SHOWN + 3
+    shown = ranked if few else [row for at, row in enumerate(ranked) if at < SHOWN or row.mark]
     best = numbers[ranked[0].name]
     pairs = [Pair(best.values, numbers[row.name].values, column.direction) for row in shown[1:]]
     compared = dict(zip([row.name for row in shown[1:]], compare_many(pairs, seed=SEED), strict=True))
@@ -78,6 +77,11 @@ def _sentence(points: Sequence[Point], best: Number, ranked: Sequence[Ranked], c
             f"{leader} has the {extreme} {metric}, {worth}, of {len(ranked):,} points; with one trial a point, "
             "how sure that is cannot be said."
         )
+    equal = [points[int(row.name)].label for row in ranked if row.place == 1]
+    if 1 < len(equal) < len(ranked):
+        more = f" and {len(equal) - 2} more" if len(equal) > 2 else ""
+        joined = ", ".join(equal[:2]) if more else " and ".join(equal)
+        return f"{len(equal)} of {len(ranked):,} points share the best {metric}, {worth}: {joined}{more}."
     if len(tied) == len(others):
         return f"No evidence of a difference in {metric} between the {len(ranked):,} points; the best mean is {worth}."
     if tied or untested:
@@ -141,7 +145,7 @@ def make_headline(
 ) -> list[str]:
     """What a reader in a hurry needs: the verdicts, then the trouble."""
     by_target = target_sentences(points, columns)
-    lines = [ranking.sentence for ranking in rankings[:3]] + by_target[:3]
+    lines = [ranking.sentence for ranking in rankings[:3]] + by_target[:1]
     if not points:
         lines.append("No trial produced a number.")
     elif not rankings:

@@ -68,12 +68,16 @@ class Ledger:
         self._lock: int | None = None
 
     @classmethod
-    def create(cls, workspace: Workspace, record: RunRecord, scenario_text: str, benchmark_text: str | None) -> "Ledger":
+    def create(
+        cls, workspace: Workspace, record: RunRecord, scenario_text: str, benchmark_text: str | None
+    ) -> "Ledger":
         folder = workspace.run(record.run_id)
         try:
             folder.worker_logs.mkdir(parents=True)
         except OSError as error:
-            raise BenchError(f"can't create {folder.path}: {error.strerror}", "choose a writable folder: bench -C DIR ...") from error
+            raise BenchError(
+                f"can't create {folder.path}: {error.strerror}", "choose a writable folder: bench -C DIR ..."
+            ) from error
         write_text(folder.scenario, scenario_text)
         if benchmark_text is not None:
             write_text(folder.benchmark, benchmark_text)

@@ -1,7 +1,6 @@
 """Carry a run to its end: feed jobs, follow them, retry what the infrastructure broke, keep everything that is done."""
 
 import contextlib
-import os
 import shutil
 import time
 from collections import deque
@@ -322,5 +321,5 @@ def sweep_partials(workspace: Workspace, scenario: str, run_id: str) -> list[Pat
                 shutil.rmtree(path)
                 removed.append(path)
     with contextlib.suppress(OSError):
-        os.rmdir(folder)
+        folder.rmdir()
     return removed

@@ -1,7 +1,6 @@
 """An isolated virtual environment per set of requirements, made once and cached by the digest of what is in it."""
 
 import fcntl
-import os
 import shutil
 import subprocess
 import sys
@@ -77,4 +76,4 @@ def _tree_stamp(path: Path) -> str:
     """Changes when a local package does."""
     files = sorted(item for item in path.rglob("*.py")) if path.is_dir() else [path]
     files += [item for item in [path / "pyproject.toml"] if item.exists()]
-    return digest([[str(item), os.stat(item).st_mtime_ns, os.stat(item).st_size] for item in files])
+    return digest([[str(item), item.stat().st_mtime_ns, item.stat().st_size] for item in files])

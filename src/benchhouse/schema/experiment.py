@@ -63,7 +63,9 @@ class Context(Protocol):
     repetition: int
     workdir: Path  # empty, temporary, removed afterwards; also the current folder
     artifacts: Path  # what is written here becomes part of the evidence
-    cache: Cache
+
+    @property
+    def cache(self) -> Cache: ...
 
     def emit(self, name: str, value: float, unit: str | None = None, *, window: str = "") -> None:
         """Record one value of a declared metric; several values of one name become a distribution."""

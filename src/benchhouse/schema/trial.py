@@ -108,7 +108,7 @@ class Failure(Model):
     log_tail: str = ""
 
 
-class Warning(Model):  # noqa: A001 - the domain's word
+class Warning(Model):
     """A named doubt about a trial's numbers."""
 
     code: str

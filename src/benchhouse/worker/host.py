@@ -25,7 +25,8 @@ _GRACE_S = 3.0
 def serve() -> int:
     processes.become_subreaper()
     os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
-    node.packages(), node.hardware(), node.lock_digest(), node.drivers()
+    for warm in (node.packages, node.hardware, node.lock_digest, node.drivers):
+        warm()
     gc.collect()
     gc.freeze()
     wakeup, bell = os.pipe()
@@ -83,7 +84,7 @@ def _become_worker(order: dict[str, Any], host: int) -> None:
         os.dup2(log, 2)
         os.environ[TAG] = order["id"]
         code = run_trial(Path(order["folder"]))
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - it is printed to the job's log, and the process ends
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError, ValueError):

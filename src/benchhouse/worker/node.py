@@ -59,12 +59,9 @@ def lock_digest() -> str:
 
 def _gpus() -> list[str]:
     folder = Path("/proc/driver/nvidia/gpus")
-    found = []
-    for path in sorted(folder.glob("*/information")) if folder.is_dir() else []:
-        for line in (_read(str(path)) or "").splitlines():
-            if line.startswith("Model:"):
-                found.append(line.partition(":")[2].strip())
-    return found
+    paths = sorted(folder.glob("*/information")) if folder.is_dir() else []
+    lines = [line for path in paths for line in (_read(str(path)) or "").splitlines()]
+    return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
 
 
 def _cpu_info() -> dict[str, str]:

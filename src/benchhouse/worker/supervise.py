@@ -1,4 +1,4 @@
-"""One trial from trial.json to a sealed folder: fork the experiment, hold it to its limits, clean up, write evidence."""
+"""One trial, from trial.json to a sealed folder: fork the experiment, hold it to its limits, clean up, write."""
 
 import contextlib
 import os
@@ -153,14 +153,13 @@ def _become_experiment(
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdin = os.fdopen(0, closefd=False)
         sys.stdout, sys.stderr = (
-            os.fdopen(number, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)
-            for number in (1, 2)
+            os.fdopen(number, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False) for number in (1, 2)
         )
         cage.enter()
         os.chdir(workdir)
         run_experiment(spec, folder, workdir, result)
         code = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - it is printed to the trial's log, and the process ends
         import traceback
 
         traceback.print_exc()

@@ -81,7 +81,7 @@ function drawLines({ host, metric, axis, brush, points, values }) {
   const crowd = points.length > 150, marks = [], keys = [...lines.keys()];
   for (const key of keys) {
     const line = lines.get(key).sort((a, b) => a.axes[axis.name] - b.axes[axis.name]);
-    const colour = brush.colour(line[0].axes[state.colour]), shape = brush.shape(line[0].axes[state.colour]);
+    const colour = brush.colour(line[0].axes[state.colour]);
     const shift = crowd ? 0 : (keys.indexOf(key) - (keys.length - 1) / 2) * Math.min(3, 18 / keys.length);
     const placed = line.filter((point) => y.fits(point.numbers[state.metric].value)).map((point) => {
       const number = point.numbers[state.metric];
@@ -92,10 +92,10 @@ function drawLines({ host, metric, axis, brush, points, values }) {
     for (const mark of placed) {
       const { low, high } = mark.number;
       if (!crowd && low !== null && y.fits(low) && y.fits(high)) whisker(svg, [y.map(low), y.map(high)], true, mark.x, colour);
-      make(svg, "path", { d: shape(mark.x, mark.y, crowd ? 2.5 : 4.2), fill: colour });
     }
     marks.push(...placed);
   }
+  stamp(svg, marks, brush, crowd ? 2.5 : 4.2);
   return marks;
 }
 
@@ -152,15 +152,12 @@ function drawScatter() {
   const front = paretoFront(marks, mx, my);
   if (front.length > 1) make(svg, "path", { d: front.map((mark, at) => `${at ? "L" : "M"}${mark.x} ${mark.y}`).join(""), fill: "none", stroke: "var(--faint)", "stroke-dasharray": "5 4", "stroke-width": 1.3 });
   for (const mark of front) mark.extra += "; on the trade-off front";
-  const size = marks.length > 400 ? 2.6 : 4.6;
-  for (const mark of marks) {
+  for (const mark of marks.length <= 150 ? marks : []) {
     const { low, high } = mark.number, colour = brush.colour(mark.point.axes[state.colour]), side = mark.point.numbers[state.sx];
-    if (marks.length <= 150) {
-      if (low !== null && y.fits(low)) whisker(svg, [y.map(low), y.map(high)], true, mark.x, colour);
-      if (side.low !== null) whisker(svg, [x.map(side.low), x.map(side.high)], false, mark.y, colour);
-    }
-    make(svg, "path", { d: brush.shape(mark.point.axes[state.colour])(mark.x, mark.y, size), fill: colour });
+    if (low !== null && y.fits(low)) whisker(svg, [y.map(low), y.map(high)], true, mark.x, colour);
+    if (side.low !== null) whisker(svg, [x.map(side.low), x.map(side.high)], false, mark.y, colour);
   }
+  stamp(svg, marks, brush, marks.length > 400 ? 2.6 : 4.6);
   document.getElementById("scatter-note").textContent = front.length ? `Dashed: the ${front.length} points that no other point beats on both.` : "";
   listen(figure, svg, marks, tell, open);
 }
@@ -196,10 +193,12 @@ function drawDrift() {
   const svg = frame(host, { width, height, left, x, y, xLabel: "trial, in order of execution", yLabel, label: `${metric.label} per trial in order of execution` });
   if (state.relative) make(svg, "line", { class: "zero", x1: left, x2: width - 14, y1: y.map(0), y2: y.map(0) });
   const marks = rows.filter((row) => y.fits(row.shown)).map((row) => ({ ...row, x: x.map(row.order), y: y.map(row.shown) }));
-  for (const mark of marks) make(svg, "path", { d: brush.shape(mark.point.axes[state.colour])(mark.x, mark.y, marks.length > 300 ? 2 : 3.2), fill: brush.colour(mark.point.axes[state.colour]), opacity: 0.8 });
+  stamp(svg, marks, brush, marks.length > 300 ? 2 : 3.2, 0.8);
   const window = Math.max(5, Math.round(rows.length / 12));
   if (state.relative && rows.length >= 10) {
+    const every = Math.ceil(marks.length / 150);
     const path = marks.map((mark, at) => {
+      if (at % every && at < marks.length - 1) return "";
       const near = marks.slice(Math.max(0, at - window), at + window + 1).map((other) => other.shown).sort((a, b) => a - b);
       return `${at ? "L" : "M"}${mark.x.toFixed(1)} ${y.map(near[near.length >> 1]).toFixed(1)}`;
     });

@@ -71,7 +71,7 @@ function startTable() {
   const turn = (by) => () => { table.page += by; drawTable(); };
   document.getElementById("page-back").addEventListener("click", turn(-1));
   document.getElementById("page-on").addEventListener("click", turn(1));
-  window.addEventListener("beforeprint", () => { table.size = PRINTED; drawTable(); });
+  window.addEventListener("beforeprint", () => { table.size = PRINTED; drawTable(); document.querySelectorAll("details").forEach((part) => { part.open = true; }); });
   window.addEventListener("afterprint", () => { table.size = PAGE; drawTable(); });
   drawTable();
 }

@@ -1,0 +1,129 @@
+"""What there is: experiments, benchmarks, targets, schemas."""
+
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from benchhouse.api import places
+from benchhouse.catalog.benchmarks import list_benchmarks
+from benchhouse.catalog.listing import Listed, list_experiments, resolve
+from benchhouse.catalog.loading import load
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+
+
+def experiments() -> list[Listed]:
+    return list_experiments(places.cache())
+
+
+def benchmarks(workspace: Workspace) -> list[dict[str, Any]]:
+    """Registered benchmarks, and which scenario files of the workspace use each."""
+    users = _users(workspace)
+    return [
+        {
+            "benchmark": item.benchmark.benchmark,
+            "experiment": item.benchmark.experiment,
+            "version": item.benchmark.version,
+            "origin": item.origin,
+            "file": item.document.path,
+            "description": item.benchmark.description,
+            "used_by": users.get(item.benchmark.benchmark, []),
+        }
+        for item in list_benchmarks(workspace.benchmarks)
+    ]
+
+
+def _users(workspace: Workspace) -> dict[str, list[str]]:
+    """Benchmark -> names of the scenarios, in the workspace's own folders, that say `uses:` it."""
+    from benchhouse.schema.yamltext import load_yaml
+
+    found: dict[str, list[str]] = {}
+    for folder in (workspace.root, workspace.root / "scenarios", workspace.root / "examples"):
+        for path in sorted(folder.glob("*.yaml")):
+            try:
+                data = load_yaml(path).data
+            except BenchError:
+                continue  # not a scenario of ours, or a broken one: `bench validate` tells
+            if isinstance(data, dict) and "uses" in data and "scenario" in data:
+                found.setdefault(str(data["uses"]), []).append(str(data["scenario"]))
+    return found
+
+
+def targets(workspace: Workspace) -> list[dict[str, Any]]:
+    """Targets that have trials in the warehouse."""
+    from benchhouse.warehouse.query import Warehouse
+
+    sql = (
+        "SELECT target_name AS target, experiment, count(*) AS trials, max(run_id) AS last_run "
+        "FROM trial_fact GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    with Warehouse.open(workspace) as warehouse:
+        return warehouse.query(sql).dicts()
+
+
+def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]:
+    """Everything about one experiment, or about the experiment behind a registered benchmark."""
+    registered = next(
+        (item for item in list_benchmarks(workspace.benchmarks) if item.benchmark.benchmark == name), None
+    )
+    listed = experiments()
+    if registered and not any(item.name == name for item in listed):
+        name, version = registered.benchmark.experiment, version or registered.benchmark.version
+    found = resolve(name, version, listed)
+    code = load(found.ref())
+    return {
+        **found.model_dump(),
+        "benchmark": registered.benchmark.model_dump(mode="json", exclude_defaults=True) if registered else None,
+        "target": _fields(code.target_model),
+        "workload": _fields(code.workload_model),
+    }
+
+
+def _fields(model: type[BaseModel] | None) -> list[dict[str, Any]]:
+    if model is None:
+        return []
+    return [
+        {
+            "name": name,
+            "type": _type_text(field.annotation),
+            "required": field.is_required(),
+            "default": None if field.is_required() else field.get_default(call_default_factory=True),
+            "description": field.description or "",
+        }
+        for name, field in model.model_fields.items()
+    ]
+
+
+def _type_text(annotation: Any) -> str:
+    """A type as people write it; validators and constraints left out."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_text(parts[0])
+    if origin is Literal:
+        return " | ".join(str(part) for part in parts)
+    if origin in (Union, UnionType):
+        return " | ".join(_type_text(part) for part in parts)
+    if annotation in (None, NoneType):
+        return "none"
+    name = getattr(origin or annotation, "__name__", str(annotation))
+    return f"{name}[{', '.join(_type_text(part) for part in parts)}]" if parts else name
+
+
+def json_schema(noun: str) -> dict[str, Any]:
+    """JSON Schema of one of our file formats."""
+    from benchhouse.evidence.manifest import Manifest
+    from benchhouse.schema.measurement import MetricsFile
+    from benchhouse.schema.scenario import Benchmark, Scenario
+    from benchhouse.schema.trial import Meta, TrialSpec
+
+    models: dict[str, type[BaseModel]] = {
+        "scenario": Scenario,
+        "benchmark": Benchmark,
+        "trial": TrialSpec,
+        "metrics": MetricsFile,
+        "meta": Meta,
+        "manifest": Manifest,
+    }
+    schema = models[noun].model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,23 @@
+"""Put a run's sealed trials into the warehouse; safe to repeat."""
+
+import click
+
+from benchhouse.cli import options, show
+
+
+@click.command(help=__doc__)
+@options.run_argument()
+@options.json_option
+@click.pass_context
+def command(ctx: click.Context, run: str, as_json: bool) -> None:
+    from benchhouse.api import running
+
+    workspace = options.workspace(ctx)
+    collected = running.collect(workspace, running.find_run(workspace, run))
+    if as_json:
+        show.as_json(collected)
+        return
+    click.echo(f"run {collected['run_id']}: {collected['trials']} trials, {collected['rows']} rows")
+    for line in collected["skipped"]:
+        show.note(f"skipped: {line}")
+    show.note(f"next:  bench report {collected['run_id']}")

@@ -1,0 +1,77 @@
+"""Show what a scenario would run: points, trials, time, cost, digest."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchhouse.cli import options, show
+from benchhouse.schema.errors import BenchError
+
+
+@click.command(help=__doc__)
+@options.scenario_argument(required=False)
+@click.option("-c", "--config", type=click.Path(path_type=Path), help="The same as SCENARIO.")
+@click.option("--dry-run", is_flag=True, help="Print the exact jobs of the first trials.")
+@click.option("--points", default=20, show_default=True, type=click.IntRange(min=0), help="How many points to list.")
+@options.json_option
+@click.pass_context
+def command(
+    ctx: click.Context, scenario: Path | None, config: Path | None, dry_run: bool, points: int, as_json: bool
+) -> None:
+    from benchhouse.api import planning, running
+
+    path = scenario or config
+    if path is None:
+        raise BenchError("give a scenario file", "bench plan SCENARIO.yaml")
+    workspace = options.workspace(ctx)
+    prepared = planning.prepare(workspace, path)
+    if dry_run:
+        click.echo(running.render(workspace, prepared))
+        return
+    described = planning.describe_plan(workspace, prepared, points)
+    if as_json:
+        show.as_json(described)
+        return
+    _print(described)
+    show.note(f"next:  bench run {path}")
+
+
+def _print(plan: dict[str, Any]) -> None:
+    from benchhouse.schema.quantities import show_seconds
+
+    estimate = plan["estimate"]
+    time = show_seconds(estimate["seconds"]) if estimate["seconds"] is not None else "unknown"
+    cost = f", cost {show.number(estimate['cost'])}" if estimate["cost"] is not None else ""
+    repeated = f"{plan['points']} points x {plan['repetitions']} repetitions"
+    warmups = f" + {plan['warmup']} warm-ups each" if plan["warmup"] else ""
+    facts = [
+        ("scenario", plan["scenario"]),
+        ("experiment", f"{plan['experiment']} {plan['version']} ({plan['distribution'] or 'not installed'})"),
+        ("trials", f"{plan['trials']} = {repeated}{warmups}, {plan['order']}, seed {plan['seed']}"),
+        ("where", f"{plan['executor']}; {plan['runtime']}"),
+        ("resources", _pairs(plan["resources"])),
+        ("limits", _pairs(plan["limits"]) or "none"),
+        ("time", f"{time}{cost} ({estimate['basis']})"),
+        ("plan digest", plan["plan_digest"]),
+    ]
+    for name, value in facts:
+        click.echo(f"{name:<12} {value}")
+    if plan["first_points"] and plan["first_points"][0]:
+        click.echo()
+        columns = list(plan["first_points"][0])
+        rows = [[_short(point[column]) for column in columns] for point in plan["first_points"]]
+        show.table(columns, rows)
+        more = plan["points"] - len(rows)
+        if more:
+            show.note(f"... and {more} more points (--points N shows more)")
+    for line in plan["notes"]:
+        show.note(f"note: {line}")
+
+
+def _pairs(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items())
+
+
+def _short(value: Any) -> str:
+    return str(value.get("name", value)) if isinstance(value, dict) else str(value)

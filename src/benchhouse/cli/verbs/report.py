@@ -1,0 +1,23 @@
+"""Write a report of runs: one HTML file that opens offline, and Markdown."""
+
+import click
+
+from benchhouse.cli import options, show
+
+
+@click.command(help=__doc__)
+@click.argument("runs", nargs=-1, shell_complete=options.complete_run)
+@options.json_option
+@click.pass_context
+def command(ctx: click.Context, runs: tuple[str, ...], as_json: bool) -> None:
+    from benchhouse.api import looking, running
+
+    workspace = options.workspace(ctx)
+    page = looking.report(workspace, [running.find_run(workspace, run) for run in runs or ("@last",)])
+    if as_json:
+        show.as_json(
+            {"html": str(page), "markdown": str(page.parent / "report.md"), "json": str(page.parent / "report.json")}
+        )
+        return
+    click.echo(page)
+    show.note(f"also {page.parent / 'report.md'}; each number's reference walks back:  bench trace REF")

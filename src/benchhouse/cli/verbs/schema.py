@@ -1,0 +1,13 @@
+"""Print a JSON Schema: scenario, benchmark, trial, metrics, meta or manifest."""
+
+import click
+
+from benchhouse.cli import show
+
+
+@click.command(help=__doc__)
+@click.argument("noun", type=click.Choice(["scenario", "benchmark", "trial", "metrics", "meta", "manifest"]))
+def command(noun: str) -> None:
+    from benchhouse.api import catalogue
+
+    show.as_json(catalogue.json_schema(noun))

@@ -1,0 +1,80 @@
+"""Show runs and how far they are."""
+
+import time
+
+import click
+
+from benchhouse.cli import options, show
+from benchhouse.schema.errors import Exit
+
+
+@click.command(help=__doc__)
+@options.run_argument(default=None, required=False)
+@click.option("--watch", is_flag=True, help="Refresh until the run has ended.")
+@options.json_option
+@click.pass_context
+def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> int:
+    from benchhouse.api import running
+
+    workspace = options.workspace(ctx)
+    if run is None and not watch:
+        rows = [running.status(workspace, name) for name in reversed(running.list_runs(workspace)[-20:])]
+        if as_json:
+            show.as_json(rows)
+        elif not rows:
+            show.note("no runs here yet; start one:  bench run SCENARIO.yaml")
+        else:
+            columns = ("run", "scenario", "state", "done", "outcomes")
+            show.table(
+                columns,
+                [
+                    (row["run_id"], row["scenario"], row["state"], f"{row['done']}/{row['trials']}",
+                     show.outcomes(row["outcomes"]))
+                    for row in rows
+                ],
+            )  # fmt: skip
+        return Exit.GOOD
+    run_id = running.find_run(workspace, run or "@last")
+    state = running.status(workspace, run_id)
+    if as_json:
+        show.as_json(state)
+    elif watch and show.console().is_terminal:
+        from rich.live import Live
+        from rich.text import Text
+
+        with Live(console=show.console(), refresh_per_second=4, transient=True) as live:
+            while state["state"] == "running":
+                live.update(Text("\n".join(_lines(state))))
+                time.sleep(0.5)
+                state = running.status(workspace, run_id)
+    elif watch:
+        while state["state"] == "running":
+            click.echo(f"{state['done']}/{state['trials']} {show.outcomes(state['outcomes'])}")
+            time.sleep(2)
+            state = running.status(workspace, run_id)
+    if not as_json:
+        click.echo("\n".join(_lines(state)))
+        show.note(f"next:  {state['next']}")
+    bad = set(state["outcomes"]) - {"succeeded"}
+    return Exit.TRIAL_FAILED if bad else Exit.GOOD
+
+
+def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
+    from benchhouse.schema.quantities import show_seconds
+
+    left = state["estimated_left_s"]
+    lines = [
+        f"run        {state['run_id']}  ({state['scenario']}, {state['experiment']}, {state['executor']})",
+        f"state      {state['state']}" + (f", process {state['owner_pid']}" if state["owner_pid"] else ""),
+        f"trials     {state['done']} of {state['trials']}: {show.outcomes(state['outcomes'])}",
+    ]
+    if state["retries"]:
+        lines.append(f"retries    {state['retries']}")
+    if state["running"]:
+        lines.append(f"running    {', '.join(name[:8] for name in state['running'][:8])}")
+    if left is not None:
+        lines.append(f"left       about {show_seconds(left)}")
+    lines += [
+        f"failed     {item['trial_id'][:8]} {item['outcome']}: {item['reason']}" for item in state["failures"][:5]
+    ]
+    return lines

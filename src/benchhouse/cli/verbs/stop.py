@@ -1,0 +1,24 @@
+"""End a run and everything it started; what is finished is kept."""
+
+import click
+
+from benchhouse.cli import options, show
+
+
+@click.command(help=__doc__)
+@options.run_argument()
+@options.json_option
+@click.pass_context
+def command(ctx: click.Context, run: str, as_json: bool) -> None:
+    from benchhouse.api import running
+
+    workspace = options.workspace(ctx)
+    stopped = running.stop(workspace, running.find_run(workspace, run))
+    if as_json:
+        show.as_json(stopped)
+        return
+    if stopped["stopped_pid"]:
+        click.echo(f"run {stopped['run_id']} stopped (process {stopped['stopped_pid']})")
+    else:
+        click.echo(f"run {stopped['run_id']} was not running; {stopped['swept_processes']} left processes ended")
+    show.note(f"carry on:  bench run --resume {stopped['run_id']}")

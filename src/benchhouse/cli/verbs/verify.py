@@ -1,0 +1,30 @@
+"""Re-hash the evidence of a run: one flipped byte is found and named."""
+
+from pathlib import Path
+
+import click
+
+from benchhouse.cli import options, show
+from benchhouse.schema.errors import Exit
+
+
+@click.command(help=f"{__doc__}\n\nRUN is a run, or the path of one trial folder.")
+@options.run_argument()
+@options.json_option
+@click.pass_context
+def command(ctx: click.Context, run: str, as_json: bool) -> int:
+    from benchhouse.api import looking, running
+
+    workspace = options.workspace(ctx)
+    if Path(run).is_dir():
+        checked, damage = 1, looking.verify_folder(Path(run))
+    else:
+        checked, damage = looking.verify_run(workspace, running.find_run(workspace, run))
+    if as_json:
+        show.as_json({"checked": checked, "damage": [item.model_dump() for item in damage]})
+    else:
+        for item in damage:
+            click.echo(f"{item.trial}/{item.file}: {item.kind}" + (f" ({item.detail})" if item.detail else ""))
+        verdict = f"{len(damage)} damaged" if damage else "all as sealed"
+        click.echo(f"{checked} trials checked: {verdict}")
+    return Exit.TRIAL_FAILED if damage else Exit.GOOD

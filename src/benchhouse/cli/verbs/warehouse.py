@@ -1,0 +1,41 @@
+"""Look after the curated tables: rebuild, schema."""
+
+from dataclasses import asdict
+
+import click
+
+from benchhouse.cli import options, show
+
+
+@click.group(help=__doc__)
+def command() -> None:
+    pass
+
+
+@command.command(help="Make all tables anew from the evidence; the bytes come out equal.")
+@options.json_option
+@click.pass_context
+def rebuild(ctx: click.Context, as_json: bool) -> None:
+    from benchhouse.api import looking
+
+    rebuilt = looking.rebuild(options.workspace(ctx), lambda done, total, run: show.note(f"{done}/{total} {run}"))
+    if as_json:
+        show.as_json(asdict(rebuilt))
+        return
+    click.echo(f"{rebuilt.runs} runs, {rebuilt.trials} trials, {rebuilt.rows} rows")
+    for line in rebuilt.skipped:
+        show.note(f"skipped: {line}")
+
+
+@command.command(help="The tables, column by column.")
+@options.json_option
+def schema(as_json: bool) -> None:
+    from benchhouse.api import looking
+
+    tables = looking.table_schemas()
+    if as_json:
+        show.as_json(tables)
+        return
+    for name, columns in tables.items():
+        click.echo(name)
+        show.table(("column", "type", "meaning"), [(item["name"], item["type"], item["meaning"]) for item in columns])

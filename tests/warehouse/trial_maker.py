@@ -1,0 +1,167 @@
+"""Real sealed trial folders, made with the same functions that the worker uses."""
+
+from datetime import UTC, datetime, timedelta
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from benchhouse.evidence.folder import seal, write_metrics_csv, write_model, write_text
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
+from benchhouse.schema.resources import Limits, Resources
+from benchhouse.schema.trial import Attempt, ExperimentRef, Failure, Instance, Meta, TrialSpec, Warning, trial_id
+from benchhouse.warehouse.ingest import collect
+
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def make_trial(
+    workspace: Workspace,
+    run_id: str = "run-a",
+    repetition: int = 1,
+    *,
+    ef: int = 16,
+    target: str = "hnsw",
+    value: float = 100.0,
+    outcome: str = "succeeded",
+    warmup: bool = False,
+    scenario: str = "demo",
+    minute: int = 0,
+    sealed: bool = True,
+    samples: bool = False,
+) -> Path:
+    """Write one trial folder; returns where it lies."""
+    ref = ExperimentRef(
+        name="vector.search", version="1.0", object="x:y", distribution="benchhouse", distribution_version="0.1.0"
+    )
+    instance = Instance(
+        experiment=ref.name, version=ref.version, target={"name": target}, parameters={"ef": ef, "k": 10}
+    )
+    name = trial_id(run_id, instance.digest(), repetition, warmup)
+    final = workspace.trial(scenario, name).path
+    folder = workspace.partial(scenario, name, 1)
+    folder.path.mkdir(parents=True)
+    started = START + timedelta(minutes=minute, seconds=repetition)
+    times = {"started": started.isoformat(timespec="milliseconds")}
+    times["ended"] = (started + timedelta(seconds=2)).isoformat(timespec="milliseconds")
+    spec = TrialSpec(
+        trial_id=name,
+        run_id=run_id,
+        scenario=scenario,
+        plan_digest="p" * 64,
+        instance_digest=instance.digest(),
+        benchmark_case_id=instance.case_id(),
+        workload_spec_digest=instance.workload_digest(),
+        experiment=ref,
+        component="vector",
+        service="faiss",
+        target=instance.target,
+        parameters=instance.parameters,
+        axes=["target.name", "ef"],
+        repetition=repetition,
+        warmup=warmup,
+        seed=2**63 + repetition,
+        resources=Resources(),
+        limits=Limits(),
+        executor="local",
+        runtime="process",
+        cache="/tmp/cache",
+        final=str(final),
+    )
+    failed = outcome != "succeeded"
+    meta = Meta(
+        trial_id=name,
+        run_id=run_id,
+        scenario=scenario,
+        outcome=outcome,
+        failure=Failure(code="boom", message="it broke") if failed else None,
+        warnings=[Warning(code="small-n", message="few samples")],
+        attempts=[Attempt(attempt=1, outcome=outcome)],
+        **times,
+        duration_s=2.0,
+        timestamp=times["started"],
+        host="node1",
+        git_commit="c" * 40,
+        git_dirty=False,
+        seed=spec.seed,
+        experiment=ref,
+        package_lock_digest="l" * 64,
+        packages={"benchhouse": "0.1.0"},
+        python="3.11",
+        hardware={},
+        drivers={},
+        limits={},
+        usage={"cpu_s": 1.5, "peak_memory_bytes": 1 << 20},
+    )
+    measurements = [] if failed else measure(value)
+    extras = Extras(
+        run_id=run_id,
+        instance_digest=spec.instance_digest,
+        repetition=repetition,
+        warmup=warmup,
+        outcome=outcome,
+        experiment=ref.name,
+        version=ref.version,
+        measurements=measurements,
+    )
+    metrics = MetricsFile(
+        trial_id=name,
+        timestamp=times["started"],
+        component=spec.component,
+        service=spec.service,
+        config=spec.parameters,
+        throughput=Throughput(value=None if failed else value, unit="1/s"),
+        latency_ms={},
+        resource={},
+        errors={},
+        notes="",
+        benchhouse=extras,
+    )
+    write_model(folder.spec, spec)
+    write_model(folder.meta, meta)
+    write_model(folder.metrics, metrics)
+    write_metrics_csv(folder.metrics_csv, spec, measurements)
+    if samples:
+        lines = [f"{at},latency,{at / 10}" for at in range(20)] + ["20,other,1"]
+        write_text(folder.samples, "\n".join(["index,metric,value", *lines]) + "\n")
+    return seal(folder, spec, outcome) if sealed else folder.path
+
+
+def measure(value: float) -> list[Measurement]:
+    return [
+        Measurement(metric="qps", stat="value", value=value, unit="1/s", direction="higher"),
+        Measurement(metric="latency", stat="p50", value=1000 / value, unit="ms", direction="lower", n=20),
+        Measurement(metric="latency", stat="p99", value=3000 / value, unit="ms", direction="lower", n=20),
+        Measurement(metric="qps", stat="value", value=value / 2, unit="1/s", direction="higher", window="first second"),
+    ]
+
+
+def make_run(workspace: Workspace, run_id: str = "run-a", repetitions: int = 3, **options: object) -> list[Path]:
+    """Two targets, two values of ef, and a warm-up."""
+    folders = [make_trial(workspace, run_id, 1, warmup=True, value=1.0, **options)]
+    for target in ("flat", "hnsw"):
+        for ef in (16, 64):
+            for at in range(1, repetitions + 1):
+                value = 100.1 + 7.3 * at + ef + len(target)
+                folders.append(make_trial(workspace, run_id, at, target=target, ef=ef, value=value, **options))
+    return folders
+
+
+def lake_bytes(workspace: Workspace) -> dict[str, bytes]:
+    return {
+        path.relative_to(workspace.warehouse).as_posix(): path.read_bytes()
+        for path in sorted(workspace.warehouse.glob("*/*.parquet"))
+    }
+
+
+def flip_byte(path: Path, at: int = -2) -> None:
+    """Change one bit, keeping the size."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def collect_growing(root: Path, run_id: str, folders: list[Path], barrier: Barrier) -> None:
+    """Collect the first folder, the first two, ...; stands here so that a process of its own can import it."""
+    barrier.wait()
+    for at in range(len(folders)):
+        collect(Workspace(root), run_id, folders[: at + 1])
