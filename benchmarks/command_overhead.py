@@ -6,8 +6,6 @@
 (b) What is reported: mean wall time of real programs, within 2% of hyperfine's (median over the rounds).
 
     python benchmarks/command_overhead.py [--rounds 11] [--json]     exit code 1 when missed, 2 without hyperfine
-
-For now the experiment is called directly, in a process of its own, with the leanest possible context.
 """
 
 import argparse
@@ -25,13 +23,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-FEW, MANY = 10, 1000
+FEW, MANY = 10, 3000  # many: start-up varies by tens of milliseconds
+ALTERNATIONS = 5  # of the real programs, within a round
 MOST_OVERHEAD = 1.2
 MOST_DISAGREEMENT = 0.02
 INTERPRETER = os.path.realpath(sys.executable)  # not a version manager's shim
-REAL = {"python3 -S -c pass": ([INTERPRETER, "-S", "-c", "pass"], 50), "sleep 0.05": (["sleep", "0.05"], 20)}
+REAL = {"python3 -S -c pass": ([INTERPRETER, "-S", "-c", "pass"], 20), "sleep 0.05": (["sleep", "0.05"], 10)}
 Tool = Callable[[list[str], int, Path], float]
 
 
@@ -46,10 +45,19 @@ def hyperfine(argv: list[str], executions: int, folder: Path) -> float:
 
 
 def benchhouse(argv: list[str], executions: int, folder: Path) -> float:
-    """Mean wall time, in ms."""
-    call = [sys.executable, __file__, "--direct", json.dumps({"argv": argv, "executions": executions})]
-    done = subprocess.run(call, check=True, stdout=subprocess.PIPE, cwd=folder)
-    return float(done.stdout)
+    """Mean wall time, in ms, of one trial by `bench run`: planned, run, sealed and collected as every trial is."""
+    scenario = {
+        "scenario": "overhead",
+        "experiment": "command",
+        "target": {"argv": argv},
+        "workload": {"executions": executions, "warmup": 0},
+    }
+    path = folder / "scenario.yaml"
+    path.write_text(json.dumps(scenario))
+    call = [sys.executable, "-m", "benchhouse", "-C", str(folder), "run", "--new", "--json", str(path)]
+    done = subprocess.run(call, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    points = json.loads(done.stdout)["points"]
+    return float(next(row["mean"] for row in points if (row["metric"], row["stat"]) == ("wall_ms", "mean")))
 
 
 TOOLS: dict[str, Tool] = {"hyperfine": hyperfine, "benchhouse": benchhouse}
@@ -59,10 +67,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--rounds", type=int, default=11, help="alternating rounds, at least 5")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--direct", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.direct:
-        return run_directly(**json.loads(options.direct))
     if not shutil.which("hyperfine"):
         print("hyperfine is not installed: apt install hyperfine", file=sys.stderr)
         return 2
@@ -86,8 +91,12 @@ def measure(rounds: int) -> dict[str, Any]:
                 costs[tool, "cpu"].append(cpu_us)
                 costs[tool, "wall"].append(wall_us)
             for label, (argv, executions) in REAL.items():
+                parts: dict[str, list[float]] = defaultdict(list)
+                for _ in range(ALTERNATIONS):
+                    for tool in order:
+                        parts[tool].append(TOOLS[tool](argv, executions, folder))
                 for tool in order:
-                    means[tool, label].append(TOOLS[tool](argv, executions, folder))
+                    means[tool, label].append(statistics.fmean(parts[tool]))
             print(f"round {number + 1} of {rounds}", file=sys.stderr)
     overhead = {kind: compare(costs, kind, "us") for kind in ("cpu", "wall")}
     agreement = {label: compare(means, label, "ms") for label in REAL}
@@ -97,7 +106,7 @@ def measure(rounds: int) -> dict[str, Any]:
     limits = {"overhead_ratio": MOST_OVERHEAD, "disagreement": MOST_DISAGREEMENT}
     return {
         "rounds": rounds,
-        "executions": {"slope": [FEW, MANY], **{label: count for label, (_, count) in REAL.items()}},
+        "executions": {"slope": [FEW, MANY], **{label: count * ALTERNATIONS for label, (_, count) in REAL.items()}},
         "overhead_per_execution": overhead,
         "mean_wall": agreement,
         "limits": limits,
@@ -141,42 +150,6 @@ def table(figures: dict[str, Any]) -> str:
     return "\n".join(
         [*lines, f"limits: ratio 1.2 for the first two, 2% for the others: {'met' if figures['met'] else 'MISSED'}"]
     )
-
-
-def run_directly(argv: list[str], executions: int) -> int:
-    """Call the experiment in this process and print the mean wall time."""
-    from benchhouse.experiments.command import command
-
-    with tempfile.TemporaryDirectory() as name:
-        os.chdir(name)
-        ctx = LeanContext(Path(name))
-        command.call({"argv": argv}, {"executions": executions, "warmup": 0}, ctx)
-    print(statistics.fmean(ctx.values["wall_ms"]))
-    return 0
-
-
-class LeanContext:
-    """Just enough of a context to run the experiment."""
-
-    seed, trial_id, repetition = 0, "trial", 1
-    cache: Any = None
-
-    def __init__(self, folder: Path) -> None:
-        self.workdir = self.artifacts = folder
-        self.values: dict[str, list[float]] = defaultdict(list)
-
-    def emit(self, name: str, value: float, unit: str | None = None, *, window: str = "") -> None:
-        self.values[name].append(value)
-
-    def metadata(self, **items: Any) -> None: ...
-
-    def warn(self, code: str, message: str) -> None: ...
-
-    def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
-        raise SystemExit(f"{code}: {message}")
-
-    def driver(self, name: str) -> Any:
-        raise NotImplementedError(name)
 
 
 if __name__ == "__main__":

@@ -31,23 +31,12 @@ from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.rows import TrialRows, read_folder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "warehouse"))
-from trial_maker import make_run
+from trial_maker import make_run  # type: ignore[import-not-found]
 
 BAR_S = 1.0
 RUN_A, RUN_B = "zz-compared-a", "zz-compared-b"
 
-_OPEN = (
-    "import sys; from pathlib import Path; from benchhouse.schema.layout import Workspace; w = Workspace(Path.cwd());"
-)
-_COMPARE = (
-    _OPEN + "from benchhouse.warehouse.query import Warehouse; from benchhouse.warehouse.queries import points;"
-    "from benchhouse.analysis import compare;"
-    "h = Warehouse.open(w); r = points(h, [h.resolve_run(t) for t in sys.argv[1:]]); assert r.rows; print(len(r.rows))"
-)
-_TRACE = _OPEN + "from benchhouse.report.lineage import trace; t = trace(w, sys.argv[1]); assert t.ok, t; print(t.ok)"
-
-# Once the verbs are there this is: VERBS = {"compare": ["-m", "benchhouse", "compare"], "trace": [..., "trace"]}
-VERBS: dict[str, list[str]] = {"compare": ["-c", _COMPARE], "trace": ["-c", _TRACE]}
+VERBS = {verb: ["-m", "benchhouse", verb] for verb in ("compare", "trace")}
 
 
 def main() -> int:
@@ -80,6 +69,7 @@ def main() -> int:
 
 def fill(workspace: Workspace, trials: int, runs: int) -> list[Cell]:
     """Fill the warehouse and publish a report over the two real runs; returns the report's cells."""
+    open_catalog(workspace).close()
     real = {run: make_run(workspace, run, minute=9_000 + at) for at, run in enumerate((RUN_A, RUN_B))}
     for run, folders in real.items():
         collect(workspace, run, folders)
@@ -111,9 +101,11 @@ def measure(workspace: Workspace, call: Sequence[str], repeat: int) -> list[floa
     seconds = []
     for _ in range(repeat + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(
-            [sys.executable, *call], cwd=workspace.root, env=environment, check=True, stdout=subprocess.DEVNULL
+        done = subprocess.run(
+            [sys.executable, *call], cwd=workspace.root, env=environment, capture_output=True, text=True
         )
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(call)} exited with {done.returncode}\n{done.stdout}{done.stderr}")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     return seconds[1:]

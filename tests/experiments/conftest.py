@@ -39,14 +39,18 @@ class RecordingContext:
         self.experiment = experiment
         self.values: dict[str, list[float]] = defaultdict(list)
         self.units: dict[str, str | None] = {}
+        self.directions: dict[str, str | None] = {}
         self.facts: dict[str, Any] = {}
         self.warnings: dict[str, str] = {}
 
-    def emit(self, name: str, value: float, unit: str | None = None, *, window: str = "") -> None:
+    def emit(
+        self, name: str, value: float, unit: str | None = None, *, direction: str | None = None, window: str = ""
+    ) -> None:
         if self.experiment.strict_metrics:
             assert self.experiment.metric(name), f"{name} is not declared"
         self.values[name].append(float(value))
         self.units[name] = unit
+        self.directions[name] = direction
 
     def metadata(self, **items: Any) -> None:
         self.facts |= items

@@ -193,7 +193,7 @@ def test_printed_numbers_become_metrics(play, take, expected):
     ctx = play(command, {"shell": line}, {"executions": 2, "metrics": [metric]})
     assert ctx.values["loss"] == expected * 2
     assert ctx.units["loss"] == "nat"
-    assert ctx.facts["output_metrics"] == [{"name": "loss", "unit": "nat", "direction": "lower"}]
+    assert ctx.directions["loss"] == "lower"
     assert (ctx.artifacts / "last.stdout").read_text().startswith("loss=1.5")
 
 

@@ -13,7 +13,7 @@ from benchhouse.report.content import (
     TrialFacts,
     WarningGroup,
 )
-from benchhouse.report.numbers import mean_interval, primary_stats, shaky
+from benchhouse.report.numbers import mean_interval, shaky
 from benchhouse.report.standings import make_headline, make_rankings
 from benchhouse.schema.query import Cell, QueryInput, QuerySpec, cell_ref
 
@@ -180,7 +180,7 @@ def sweep(repetitions=5, seed=1, failures=1):
                 package_lock_digest="b1" * 32,
                 git_commit="89ae838f00112233445566778899aabbccddeeff",
                 git_dirty=True,
-                limits={"memory": {"asked": "2 GiB", "mechanism": "cgroup v2"}, "wall_time": {"asked": "120 s"}},
+                limits={"memory": "2 GiB, held by cgroup v2", "wall": "120 s, held by worker timer"},
                 other={"GPU driver": "none"},
             )
         ],

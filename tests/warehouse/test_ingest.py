@@ -8,6 +8,7 @@ import pytest
 from trial_maker import collect_growing, flip_byte, lake_bytes, make_run, make_trial
 
 from benchhouse.schema.digests import digest, file_digest
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
 from benchhouse.warehouse.queries import points
@@ -190,6 +191,45 @@ def test_a_damaged_table_file_is_made_again_before_it_is_read(workspace, harm):
         assert warehouse.query("SELECT count(*) FROM measurement_fact").rows == [(52,)]
         assert name in warehouse.notes[0]
     assert lake_bytes(workspace) == before
+
+
+def test_a_damaged_table_file_without_evidence_is_an_error_that_names_it(workspace):
+    collect(workspace, "run-a", make_run(workspace))
+    shutil.rmtree(workspace.results)
+    path = next(workspace.warehouse.glob("trial_fact/*"))
+    flip_byte(path, at=100)
+    with Warehouse.open(workspace) as warehouse, pytest.raises(BenchError, match=path.name):
+        warehouse.query("SELECT * FROM trial_fact")
+
+
+def test_what_a_repair_had_to_leave_out_is_noted(workspace):
+    folders = make_run(workspace)
+    collect(workspace, "run-a", folders)
+    shutil.rmtree(folders[3])
+    flip_byte(next(workspace.warehouse.glob("trial_fact/*")), at=100)
+    with Warehouse.open(workspace) as warehouse:
+        assert warehouse.query("SELECT count(*) FROM trial_fact").rows == [(12,)]
+        assert folders[3].name in warehouse.notes[1]
+
+
+def test_readers_are_not_disturbed_by_a_collector(workspace):
+    open_catalog(workspace).close()
+    folders = make_run(workspace)
+    collect(workspace, "run-a", folders[:1])
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(2)
+    worker = context.Process(target=collect_growing, args=(workspace.root, "run-a", folders, barrier))
+    worker.start()
+    barrier.wait()
+    seen = []
+    with Warehouse.open(workspace) as warehouse:
+        while worker.is_alive():
+            seen.append(
+                warehouse.query("SELECT count(*) FROM trial_fact JOIN measurement_fact USING (trial_id)").rows[0][0]
+            )
+        assert warehouse.notes == []
+    assert seen == sorted(seen)
+    assert worker.exitcode == 0
 
 
 def test_a_file_of_an_older_schema_is_made_again_from_evidence(workspace):

@@ -1,16 +1,16 @@
 """What there is: experiments, benchmarks, targets, schemas."""
 
+from dataclasses import asdict
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from benchhouse.api import places
-from benchhouse.catalog.benchmarks import list_benchmarks
 from benchhouse.catalog.listing import Listed, list_experiments, resolve
-from benchhouse.catalog.loading import load
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 
 def experiments() -> list[Listed]:
@@ -18,9 +18,12 @@ def experiments() -> list[Listed]:
 
 
 def benchmarks(workspace: Workspace) -> list[dict[str, Any]]:
-    """Registered benchmarks, and which scenario files of the workspace use each."""
+    """Registered benchmarks, which scenario files of the workspace use each, and files that can't be read."""
+    from benchhouse.catalog.benchmarks import list_benchmarks
+
     users = _users(workspace)
-    return [
+    good, broken = list_benchmarks(workspace.benchmarks)
+    rows = [
         {
             "benchmark": item.benchmark.benchmark,
             "experiment": item.benchmark.experiment,
@@ -29,8 +32,13 @@ def benchmarks(workspace: Workspace) -> list[dict[str, Any]]:
             "file": item.document.path,
             "description": item.benchmark.description,
             "used_by": users.get(item.benchmark.benchmark, []),
+            "broken": None,
         }
-        for item in list_benchmarks(workspace.benchmarks)
+        for item in good
+    ]
+    unread: dict[str, Any] = {"benchmark": "", "experiment": "", "version": None, "description": "", "used_by": []}
+    return rows + [
+        unread | {"origin": item.origin, "file": item.place, "broken": item.error.message} for item in broken
     ]
 
 
@@ -64,23 +72,25 @@ def targets(workspace: Workspace) -> list[dict[str, Any]]:
 
 def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]:
     """Everything about one experiment, or about the experiment behind a registered benchmark."""
-    registered = next(
-        (item for item in list_benchmarks(workspace.benchmarks) if item.benchmark.benchmark == name), None
-    )
+    from benchhouse.catalog.benchmarks import list_benchmarks
+    from benchhouse.catalog.loading import load
+
+    good, _ = list_benchmarks(workspace.benchmarks)
+    registered = next((item for item in good if item.benchmark.benchmark == name), None)
     listed = experiments()
     if registered and not any(item.name == name for item in listed):
         name, version = registered.benchmark.experiment, version or registered.benchmark.version
     found = resolve(name, version, listed)
     code = load(found.ref())
     return {
-        **found.model_dump(),
+        **asdict(found),
         "benchmark": registered.benchmark.model_dump(mode="json", exclude_defaults=True) if registered else None,
         "target": _fields(code.target_model),
         "workload": _fields(code.workload_model),
     }
 
 
-def _fields(model: type[BaseModel] | None) -> list[dict[str, Any]]:
+def _fields(model: "type[BaseModel] | None") -> list[dict[str, Any]]:
     if model is None:
         return []
     return [

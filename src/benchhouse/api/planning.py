@@ -1,22 +1,22 @@
 """From a scenario file to a reviewed plan: validate, plan, estimate."""
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from benchhouse.api import places
 from benchhouse.catalog.benchmarks import Registered, find_benchmark
-from benchhouse.catalog.entries import plug
+from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
 from benchhouse.catalog.loading import load
-from benchhouse.plan import Plan, ScenarioFile, load_scenario, make_plan, parse_scenario
+from benchhouse.plan import Plan, ScenarioFile, expand_benchmark, load_scenario, make_plan, parse_scenario
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.problems import ProblemsError
+from benchhouse.schema.problems import Problem, ProblemsError
 from benchhouse.schema.trial import ExperimentRef
 
 
@@ -40,38 +40,74 @@ def prepare_text(workspace: Workspace, text: str, path: str) -> Prepared:
 
 
 def _prepare(workspace: Workspace, file: ScenarioFile) -> Prepared:
-    scenario, document, notes = file.scenario, file.document, list[str]()
-    listed = list_experiments(places.cache())
-    registered: Registered | None = None
+    notes: list[str] = []
+    problems = _missing_plugs(file)
     try:
-        if scenario.uses:
-            where = "uses"
-            registered = find_benchmark(scenario.uses, workspace.benchmarks)
-            found = resolve(registered.benchmark.experiment, registered.benchmark.version, listed)
-        elif scenario.experiment:
-            where = "experiment"
-            found = resolve(scenario.experiment, scenario.version, listed)
-        else:
-            where = "workload"
-            guessed = _by_service(file, listed)
-            if isinstance(guessed, str):
-                notes.append(guessed)
-                return Prepared(file, make_plan(file, None, _unknown(file)), None, notes)
-            found = guessed
-        code = _load(found)
-    except ProblemsError:
-        raise
-    except BenchError as error:
-        raise ProblemsError([document.problem((where,), error.message, expected=error.hint)]) from error
-    if found.deprecated:
+        registered, found, code = _what_to_run(workspace, file, notes)
+    except ProblemsError as error:
+        raise ProblemsError([*problems, *error.problems]) from error
+    if problems:
+        raise ProblemsError(problems)
+    if found and found.deprecated:
         instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
         notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
-    plan = make_plan(file, code, found.ref(), registered.benchmark if registered else None)
-    plug("runtimes", scenario.runtime.kind)
+    plan = make_plan(file, code, found.ref() if found else _unknown(file), registered)
     return Prepared(file, plan, registered, notes)
 
 
-def _by_service(file: ScenarioFile, listed: Iterable[Listed]) -> Listed | str:
+def _missing_plugs(file: ScenarioFile) -> list[Problem]:
+    scenario, problems = file.scenario, list[Problem]()
+    for group, name, loc in (
+        ("executors", scenario.executor, ("executor",)),
+        ("runtimes", scenario.runtime.kind, ("runtime", "kind")),
+    ):
+        try:
+            find_plug(group, name)
+        except BenchError as error:
+            problems.append(file.document.problem(loc, error.message, error.hint))
+    return problems
+
+
+def _what_to_run(
+    workspace: Workspace, file: ScenarioFile, notes: list[str]
+) -> tuple[Registered | None, Listed | None, Experiment | None]:
+    """The benchmark, if the scenario uses one, and the experiment; None where it can only be planned."""
+    scenario, document = file.scenario, file.document
+    listed = list_experiments(places.cache())
+    where = "uses" if scenario.uses else "experiment" if scenario.experiment else "workload"
+    registered: Registered | None = None
+    try:
+        if scenario.uses:
+            registered = find_benchmark(scenario.uses, workspace.benchmarks)
+            registered = replace(registered, benchmark=expand_benchmark(registered.document, os.environ))
+            found = resolve(registered.benchmark.experiment, _version(file, registered), listed)
+        elif scenario.experiment:
+            found = resolve(scenario.experiment, scenario.version, listed)
+        else:
+            served = _by_service(file, listed, notes)
+            if served is None:
+                return None, None, None
+            found = served
+        return registered, found, _load(found)
+    except ProblemsError:
+        raise
+    except BenchError as error:
+        hint = error.hint
+        if scenario.runtime.kind != "process":
+            hint = f"{hint}; it is planned in this environment: install its package here too, not only in the runtime"
+        raise ProblemsError([document.problem((where,), error.message, expected=hint)]) from error
+
+
+def _version(file: ScenarioFile, registered: Registered) -> str | None:
+    """The benchmark's version of the experiment; a scenario may choose where the benchmark leaves it open."""
+    fixed, asked = registered.benchmark.version, file.scenario.version
+    if fixed and asked and fixed != asked:
+        message = f"the benchmark '{registered.benchmark.benchmark}' is frozen to version '{fixed}'"
+        raise ProblemsError([file.document.problem(("version",), message, "leave `version` out")])
+    return fixed or asked
+
+
+def _by_service(file: ScenarioFile, listed: Sequence[Listed], notes: list[str]) -> Listed | None:
     """The experiment for `workload: {component, service}`; a note when none that drives it is installed."""
     workload, document = file.scenario.workload, file.document
     component, service = workload.get("component"), workload.get("service")
@@ -79,7 +115,6 @@ def _by_service(file: ScenarioFile, listed: Iterable[Listed]) -> Listed | str:
         message = "this scenario does not say what to run"
         expected = "experiment: NAME, or uses: BENCHMARK, or workload: {component: ..., service: ...}"
         raise ProblemsError([document.problem((), message, expected=expected)])
-    listed = list(listed)
     names = serving(component, service, listed)
     if len(names) > 1:
         raise BenchError(
@@ -87,9 +122,8 @@ def _by_service(file: ScenarioFile, listed: Iterable[Listed]) -> Listed | str:
         )
     if names:
         return resolve(names[0], file.scenario.version, listed)
-    return (
-        f"no installed experiment drives component '{component}' with service '{service}': it can be planned, not run"
-    )
+    notes.append(f"no installed experiment drives {component}/{service}: this scenario can be planned, not run")
+    return None
 
 
 def _unknown(file: ScenarioFile) -> ExperimentRef:
@@ -99,11 +133,12 @@ def _unknown(file: ScenarioFile) -> ExperimentRef:
 
 
 def _load(found: Listed) -> Experiment:
+    """It could be imported when it was described; that it now can't is worth a plain word all the same."""
     try:
         return load(found.ref())
     except BenchError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BenchError(f"experiment '{found.name}' can't be imported: {type(error).__name__}: {error}") from error
 
 
@@ -147,7 +182,7 @@ def describe_plan(workspace: Workspace, prepared: Prepared, points: int = 20) ->
     """All that `bench plan` shows, as plain data."""
     plan, scenario = prepared.plan, prepared.plan.scenario
     guess = estimate(workspace, plan, scenario.parallel)
-    shown = list(islice((point for _, point in plan.space.points()), points))
+    shown = list(islice(plan.space.points(), points))
     return {
         "scenario": scenario.scenario,
         "experiment": plan.experiment.name,

@@ -1,6 +1,8 @@
 """Run, resume, follow and stop: a prepared scenario goes in, sealed and collected trials come out."""
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,10 +15,10 @@ from typing import Any
 from benchhouse.api import places
 from benchhouse.api.planning import Prepared, prepare_text
 from benchhouse.catalog.entries import plug
-from benchhouse.evidence.folder import now, read_meta
+from benchhouse.evidence.folder import now, read_meta, write_text
 from benchhouse.runs.ledger import Event, Ledger, RunRecord, new_run_id
 from benchhouse.runs.ledger import list_runs as list_runs
-from benchhouse.runs.orchestrate import Orchestrator, Progress, sweep_partials
+from benchhouse.runs.orchestrate import Orchestrator, Progress, leftovers
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.problems import did_you_mean
@@ -45,13 +47,17 @@ class RunSummary:
         return Exit.GOOD if good else Exit.TRIAL_FAILED
 
 
-def open_run(workspace: Workspace, prepared: Prepared, path: Path, fresh: bool, say: Say) -> Ledger:
+def open_run(
+    workspace: Workspace, prepared: Prepared, path: Path, fresh: bool, say: Say, *, finished_too: bool = False
+) -> Ledger:
     """The unfinished run of the same plan, if there is one and `fresh` is not asked; else a new run."""
     if prepared.plan.code is None:
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
-    unfinished = None if fresh else _unfinished(workspace, prepared)
+    unfinished = None if fresh else _last_of_plan(workspace, prepared, finished_too)
     if unfinished:
         say(f"resuming run {unfinished.folder.run_id} (bench run --new starts afresh)")
+        if unfinished.owner() is None:  # what the plan does not cover, such as the budget, may have been edited
+            write_text(unfinished.folder.scenario, prepared.file.document.text)
         return unfinished
     return create_run(workspace, prepared, path)
 
@@ -90,12 +96,12 @@ def resume_run(workspace: Workspace, token: str) -> tuple[Ledger, Prepared]:
     return ledger, prepared
 
 
-def _unfinished(workspace: Workspace, prepared: Prepared) -> Ledger | None:
+def _last_of_plan(workspace: Workspace, prepared: Prepared, finished_too: bool) -> Ledger | None:
     for run_id in reversed(list_runs(workspace)):
         ledger = Ledger(workspace.run(run_id))
         record = ledger.record
         if record.scenario == prepared.plan.scenario.scenario and record.plan_digest == prepared.plan.digest:
-            finished = any(event.event == "finished" for event in ledger.events())
+            finished = not finished_too and any(event.event == "finished" for event in ledger.events())
             return None if finished else ledger
     return None
 
@@ -134,7 +140,7 @@ def execute(
         if executor is not None:
             executor.close()
         ledger.release()
-    complete = sum(outcomes.values()) == plan.trial_count
+    complete = sum(outcomes.values()) - outcomes.get("lost", 0) == plan.trial_count
     return RunSummary(
         ledger.folder.run_id, scenario.scenario, outcomes, time.monotonic() - started, complete, orchestrator.stopped
     )
@@ -293,35 +299,44 @@ def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, A
     """End a run's orchestrator and everything it started; what a killed one left behind is swept."""
     ledger = Ledger(workspace.run(run_id))
     record = ledger.record
-    owner = ledger.owner()
-    if owner:
-        os.kill(owner, signal.SIGINT)
-        deadline = time.monotonic() + wait_s
-        while ledger.owner() is not None:
-            if time.monotonic() > deadline:
-                raise BenchError(
-                    f"process {owner} did not end within {wait_s:g} s", f"kill -9 {owner}, then stop again"
-                )
-            time.sleep(0.05)
-    swept = clean_up(workspace, ledger)
-    return {"run_id": record.run_id, "stopped_pid": owner, "swept_processes": swept}
+    deadline = time.monotonic() + wait_s
+    stopped: int | None = None
+    while (owner := ledger.owner()) is not None:
+        if owner and owner != stopped:  # 0: it has only just begun, and will say who it is
+            os.kill(owner, signal.SIGINT)
+            stopped = owner
+        if time.monotonic() > deadline:
+            raise BenchError(f"process {owner} did not end within {wait_s:g} s", f"kill -9 {owner}, then stop again")
+        time.sleep(0.05)
+    ledger.own()
+    try:
+        swept = clean_up(workspace, ledger)
+    finally:
+        ledger.release()
+    return {"run_id": record.run_id, "stopped_pid": stopped, "swept_processes": swept}
 
 
 def clean_up(workspace: Workspace, ledger: Ledger) -> int:
-    """Sweep what a killed orchestrator or worker of this run left: processes, cgroups, unfinished folders."""
-    from benchhouse.worker import limits, processes
-    from benchhouse.worker.supervise import CAGES, TAG
+    """Sweep what killed orchestrators and workers left: processes, cgroups, scratch and unfinished folders.
 
-    scenario = ledger.record.scenario
-    folder = workspace.results / scenario / ".partial"
-    killed = 0
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        left = processes.tagged_processes(TAG, path.name.rpartition(".")[0])
-        killed += len(left)
-        processes.kill_tree(left, grace_s=0.0)
-    limits.sweep_cages(CAGES)
-    sweep_partials(workspace, scenario, ledger.folder.run_id)
-    return killed
+    Call it as the run's owner. Returns how many processes were ended.
+    """
+    from benchhouse.worker.limits import sweep_cages
+    from benchhouse.worker.owned import left_processes, sweep_scratch
+    from benchhouse.worker.processes import kill_tree, tagged_processes
+    from benchhouse.worker.supervise import LEFTOVERS, TAG
+
+    partials = leftovers(workspace, ledger.record.scenario, ledger.folder.run_id)
+    trials = (path.name.rpartition(".")[0] for path in partials)
+    left = {*left_processes(), *(pid for trial in trials for pid in tagged_processes(TAG, trial))}
+    kill_tree(left, grace_s=0.0)
+    sweep_cages(LEFTOVERS)
+    sweep_scratch(LEFTOVERS)
+    for path in partials:
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):  # not there, or in use
+        (workspace.results / ledger.record.scenario / ".partial").rmdir()
+    return len(left)
 
 
 def start_in_background(workspace: Workspace, ledger: Ledger) -> int:
@@ -335,6 +350,11 @@ def start_in_background(workspace: Workspace, ledger: Ledger) -> int:
             stderr=words,
             start_new_session=True,
         )
+    deadline = time.monotonic() + 10
+    while process.poll() is None and ledger.owner() != process.pid and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if process.returncode == Exit.BAD_INPUT:  # it could not even begin
+        raise BenchError("\n".join(log.read_text(errors="replace").strip().splitlines()[-3:]), f"see {log}")
     return process.pid
 
 

@@ -1,7 +1,9 @@
 """First files: an experiment package, a scenario, a workspace. Nothing that exists is overwritten."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
@@ -21,7 +23,7 @@ requires-python = ">=3.11"
 dependencies = ["benchhouse"]
 
 [project.entry-points."benchhouse.experiments"]
-"{name}" = "{module}:{function}"
+"{name}" = "{module}:run"
 
 [tool.hatch.build.targets.wheel]
 packages = ["src/{module}"]
@@ -30,6 +32,7 @@ packages = ["src/{module}"]
 _MODULE = '''\
 """The experiment {name}."""
 
+import random
 import time
 
 from pydantic import BaseModel, Field
@@ -37,13 +40,13 @@ from pydantic import BaseModel, Field
 from benchhouse import Context, Metric, Resources, experiment
 
 
-class {title}Target(BaseModel, extra="forbid"):
+class Target(BaseModel, extra="forbid"):
     """What is compared."""
 
     name: str = Field("baseline", description="Name of the target.")
 
 
-class {title}Workload(BaseModel, extra="forbid"):
+class Workload(BaseModel, extra="forbid"):
     """The frozen problem."""
 
     size: int = Field(10_000, gt=0, description="How many numbers to sort.")
@@ -58,11 +61,10 @@ class {title}Workload(BaseModel, extra="forbid"):
     ],
     resources=Resources(cpus=1),
 )
-def {function}(target: {title}Target, workload: {title}Workload, ctx: Context) -> None:
+def run(target: Target, workload: Workload, ctx: Context) -> None:
     """Replace this sentence by what the experiment measures."""
-    import random
-
-    numbers = [random.Random(ctx.seed).random() for _ in range(workload.size)]
+    source = random.Random(ctx.seed)
+    numbers = [source.random() for _ in range(workload.size)]
     durations = []
     for _ in range(20):
         started = time.perf_counter()
@@ -146,8 +148,6 @@ def experiment(name: str, into: Path) -> Path:
         "dist": folder.name,
         "slug": slug,
         "module": f"bench_{slug}",
-        "function": slug,
-        "title": "".join(part.title() for part in slug.split("_")),
     }
     files = {
         "pyproject.toml": _PYPROJECT,
@@ -169,16 +169,25 @@ def scenario(name: str, chosen: str, folder: Path) -> Path:
         raise BenchError(f"{name!r} can't name a scenario", "letters, digits and . _ - only")
     shown = catalogue.show(Workspace(folder.absolute()), chosen, None)
     path = folder / f"{name}.yaml"
-    target, workload = "target:\n  name: baseline\n", "  {}"
     if chosen == "command":
         target = 'targets:\n  - {name: short, argv: [sleep, "0.01"]}\n  - {name: longer, argv: [sleep, "0.02"]}\n'
         workload = "  executions: 10"
-    elif shown["workload"]:
-        lines = [f"  # {item['name']}: {item['default']}    {item['description']}" for item in shown["workload"]]
-        required = [f"  {item['name']}: FILL_IN" for item in shown["workload"] if item["required"]]
-        workload = "\n".join([*required, *lines, *([] if required else ["  {}"])])
+    else:
+        target = "target:\n" + (_to_fill_in(shown["target"]) if shown["target"] else "  name: baseline") + "\n"
+        workload = _to_fill_in(shown["workload"])
     _write(path, _SCENARIO.format(name=name, experiment=chosen, path=path, target=target, workload=workload))
     return path
+
+
+def _to_fill_in(inputs: list[dict[str, Any]]) -> str:
+    """What must be given is to be filled in; the rest stands there as comments, with its defaults."""
+    active = {item["name"] for item in inputs if item["required"]} or {item["name"] for item in inputs[:1]}
+    lines = []
+    for item in inputs:
+        value = "FILL_IN" if item["required"] else json.dumps(item["default"], default=str)
+        about = f"{item['type']}. {item['description']}" if item["required"] else item["description"]
+        lines.append(f"  {'' if item['name'] in active else '# '}{item['name']}: {value}    # {about}")
+    return "\n".join(lines) or "  {}"
 
 
 def workspace(place: Workspace) -> list[Path]:

@@ -1,11 +1,15 @@
-"""Registered benchmarks: YAML files of a workspace's `benchmarks/` folder and of installed packages."""
+"""Registered benchmarks: YAML files of a workspace's `benchmarks/` folder and of installed packages.
 
+A benchmark names an experiment and has no `uses:` of its own, so benchmarks can't refer to each other in a circle.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from benchhouse.catalog.entries import entries, load_object
+from benchhouse.catalog.entries import Entry, entries, load_object
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.problems import ProblemsError, did_you_mean, from_pydantic
 from benchhouse.schema.scenario import Benchmark
@@ -21,6 +25,15 @@ class Registered:
     origin: str  # "workspace" or the distribution
 
 
+@dataclass(frozen=True)
+class Broken:
+    """A file or package that should register benchmarks and does not."""
+
+    place: str
+    error: BenchError
+    origin: str
+
+
 def load_benchmark(path: Path) -> tuple[Benchmark, Document]:
     document = load_yaml(path)
     try:
@@ -29,29 +42,49 @@ def load_benchmark(path: Path) -> tuple[Benchmark, Document]:
         raise ProblemsError(from_pydantic(error, document, Benchmark)) from error
 
 
-def list_benchmarks(folder: Path) -> list[Registered]:
-    """All registered benchmarks: those of `folder` first, then those of installed packages."""
-    found = [_register(path, "workspace") for path in sorted(folder.glob("*.yaml"))]
-    for entry in entries("benchmarks"):
-        module = load_object(entry.object.partition(":")[0])
-        home = Path(module.__path__[0] if hasattr(module, "__path__") else Path(module.__file__).parent)
-        found += [_register(path, entry.distribution) for path in sorted(home.glob("*.yaml"))]
-    return found
+def list_benchmarks(folder: Path) -> tuple[list[Registered], list[Broken]]:
+    """All benchmarks, those of `folder` first; what can't be read spoils none of the others."""
+    good: list[Registered] = []
+    broken: list[Broken] = []
+    for place, origin in _places(folder):
+        try:
+            paths = sorted((_folder_of(place) if isinstance(place, Entry) else place).glob("*.yaml"))
+        except BenchError as error:
+            broken.append(Broken(place.object if isinstance(place, Entry) else str(place), error, origin))
+            continue
+        for path in paths:
+            try:
+                good.append(Registered(*load_benchmark(path), origin))
+            except BenchError as error:
+                broken.append(Broken(str(path), error, origin))
+    return good, broken
 
 
 def find_benchmark(name: str, folder: Path) -> Registered:
-    registered = list_benchmarks(folder)
+    registered, broken = list_benchmarks(folder)
     matches = [item for item in registered if item.benchmark.benchmark == name]
-    if not matches:
-        guess = did_you_mean(name, [item.benchmark.benchmark for item in registered])
-        hint = f"did you mean '{guess}'? " if guess else ""
-        raise BenchError(f"no benchmark named '{name}' is registered", f"{hint}see: bench list benchmarks")
     if len(matches) > 1:
         places = " and ".join(item.document.path for item in matches)
         raise BenchError(f"the benchmark '{name}' is registered twice: {places}", "rename one of them")
-    return matches[0]
+    if matches:
+        return matches[0]
+    if broken:
+        raise broken[0].error  # it may be the one
+    guess = did_you_mean(name, [item.benchmark.benchmark for item in registered])
+    hint = f"did you mean '{guess}'? " if guess else ""
+    raise BenchError(f"no benchmark named '{name}' is registered", f"{hint}see: bench list benchmarks")
 
 
-def _register(path: Path, origin: str) -> Registered:
-    benchmark, document = load_benchmark(path)
-    return Registered(benchmark, document, origin)
+def _places(folder: Path) -> Iterator[tuple[Path | Entry, str]]:
+    yield folder, "workspace"
+    for entry in entries("benchmarks"):
+        yield entry, entry.distribution
+
+
+def _folder_of(entry: Entry) -> Path:
+    try:
+        module = load_object(entry.object.partition(":")[0])
+    except Exception as error:  # a stranger's module may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        raise BenchError(f"the benchmarks of {entry.distribution} can't be imported: {reason}") from error
+    return Path(module.__path__[0] if hasattr(module, "__path__") else Path(module.__file__).parent)

@@ -1,9 +1,10 @@
 """What is installed, described without importing it each time.
 
 Describing an experiment means importing its module, which may be slow, broken or hang. So it happens in a
-forked process, once per version of the module's file, and the description is cached.
+forked process, and the description is cached until a file that it came from changes.
 """
 
+import functools
 import json
 import os
 import re
@@ -12,22 +13,29 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
+from benchhouse import __version__
 from benchhouse.catalog.entries import Entry, entries
+from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.model import Model
 from benchhouse.schema.problems import did_you_mean
-from benchhouse.schema.trial import ExperimentRef
+
+if TYPE_CHECKING:
+    from benchhouse.schema.experiment import Experiment
+    from benchhouse.schema.trial import ExperimentRef
 
 IMPORT_TIMEOUT_S = 30.0
 
 
-class Listed(Model):
-    """One installed experiment, or an entry point that could not be imported (`broken` says why)."""
+@dataclass(frozen=True)
+class Listed:
+    """One installed experiment, or an entry point that could not be imported (`broken` says why).
+
+    Not a pydantic model: only our own cache is read into it, and `bench list` is done before pydantic is imported.
+    """
 
     name: str
     version: str
@@ -36,14 +44,16 @@ class Listed(Model):
     distribution_version: str
     description: str = ""
     component: str = "custom"
-    services: list[str] = Field(default_factory=list)
-    metrics: list[dict[str, Any]] = Field(default_factory=list)
-    resources: dict[str, Any] = Field(default_factory=dict)
-    data: list[dict[str, Any]] = Field(default_factory=list)
+    services: list[str] = field(default_factory=list)
+    metrics: list[dict[str, Any]] = field(default_factory=list)
+    resources: dict[str, Any] = field(default_factory=dict)
+    data: list[dict[str, Any]] = field(default_factory=list)
     deprecated: dict[str, Any] | None = None
     broken: str | None = None
 
-    def ref(self) -> ExperimentRef:
+    def ref(self) -> "ExperimentRef":
+        from benchhouse.schema.trial import ExperimentRef
+
         return ExperimentRef(
             name=self.name,
             version=self.version,
@@ -53,16 +63,18 @@ class Listed(Model):
         )
 
 
-def list_experiments(cache: Path) -> list[Listed]:
+def list_experiments(folder: Path) -> list[Listed]:
     """All installed experiments, deprecated and broken ones included, sorted by name and version."""
-    known = _read_cache(cache / "experiments.json")
+    path = folder / f"experiments-{digest([__version__, sys.prefix])[:12]}.json"
+    known = _read_cache(path)
+    _stamp.cache_clear()
     keys = {entry: _key(entry) for entry in entries("experiments")}
-    missing = [entry for entry, key in keys.items() if key not in known]
+    missing = [entry for entry, key in keys.items() if key not in known or _changed(known[key]["files"])]
     if missing:
-        described = _describe_apart(missing)
-        known |= {keys[entry]: items for entry, items in described.items()}
-        _write_cache(cache / "experiments.json", {key: known[key] for key in keys.values()})
-    listed = [Listed.model_validate(item) for key in keys.values() for item in known[key]]
+        known |= {keys[entry]: record for entry, record in _describe_apart(missing).items()}
+        # An import that raises may succeed tomorrow and is cheap to try; one that hangs is not.
+        _write_cache(path, {key: known[key] for key in keys.values() if not known[key].get("retry")})
+    listed = [Listed(**item) for key in keys.values() for item in known[key]["items"]]
     return sorted(listed, key=lambda item: (item.name, version_key(item.version), item.distribution))
 
 
@@ -88,8 +100,11 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
             "uninstall one of them, or ask for a version that only one of them has",
         )
     if matches[0].broken:
+        owner = f"{matches[0].distribution} {matches[0].distribution_version}"
+        others = sorted({item.version for item in listed if item.name == name and not item.broken})
+        other = f", or ask for version {' or '.join(others)}" if others else ""
         raise BenchError(
-            f"experiment '{name}' can't be imported:\n{matches[0].broken}", "mend or reinstall its package"
+            f"experiment '{name}' can't be used: {matches[0].broken}", f"mend or reinstall its package, {owner}{other}"
         )
     return matches[0]
 
@@ -100,41 +115,42 @@ def serving(component: str, service: str, listed: Iterable[Listed]) -> list[str]
 
 
 def version_key(version: str) -> tuple[tuple[int, int | str], ...]:
-    """An order for versions of any scheme: numbers by value, words by alphabet."""
+    """An order for versions of any scheme: numbers by value, words by alphabet, `1.0rc1` before `1.0`."""
     parts = re.findall(r"\d+|[A-Za-z]+", version)
-    return tuple((1, int(part)) if part.isdigit() else (0, part) for part in parts)
+    rank = {"dev": -1, "post": 2}
+    ranked = [(3, int(part)) if part.isdigit() else (rank.get(part, 0), part) for part in parts]
+    return (*ranked, (1, ""))
 
 
-def _describe(entry: Entry) -> list[dict[str, Any]]:
+def _describe(entry: Entry) -> dict[str, Any]:
+    """What the cache keeps: the experiments behind one entry point, and the files that say so."""
     from benchhouse.catalog.loading import load_entry
 
-    base = {
-        "object": entry.object,
-        "distribution": entry.distribution,
-        "distribution_version": entry.distribution_version,
-    }
     try:
         found = load_entry(entry)
     except BaseException as error:  # noqa: BLE001 - a stranger's module may raise anything, SystemExit too
-        return [_broken(entry, f"{type(error).__name__}: {error}")]
-    return [
-        base
-        | {
-            "name": item.name,
-            "version": item.version,
-            "description": item.description,
-            "component": item.component,
-            "services": list(item.services),
-            "metrics": [metric.model_dump() for metric in item.metrics],
-            "resources": item.resources.model_dump(),
-            "data": [data.model_dump() for data in item.data],
-            "deprecated": item.deprecated.model_dump() if item.deprecated else None,
-        }
-        for item in found
-    ] or [_broken(entry, "it holds no experiment")]
+        return {"items": [_broken(entry, f"{type(error).__name__}: {error}")], "files": {}, "retry": True}
+    items = [_describe_one(entry, item) for item in found] or [_broken(entry, "it holds no experiment")]
+    return {"items": items, "files": _files_of(entry.object.partition(":")[0])}
 
 
-def _broken(entry: Entry, reason: str) -> dict[str, Any]:
+def _describe_one(entry: Entry, item: "Experiment") -> dict[str, Any]:
+    described = _broken(entry, None) | {"name": item.name, "version": item.version, "description": item.description}
+    try:
+        _ = item.workload_model, item.target_model
+    except Exception as error:  # noqa: BLE001 - a stranger's annotations may raise anything
+        return described | {"broken": f"its inputs can't be understood: {type(error).__name__}: {error}"[:2000]}
+    return described | {
+        "component": item.component,
+        "services": list(item.services),
+        "metrics": [metric.model_dump() for metric in item.metrics],
+        "resources": item.resources.model_dump(),
+        "data": [data.model_dump() for data in item.data],
+        "deprecated": item.deprecated.model_dump() if item.deprecated else None,
+    }
+
+
+def _broken(entry: Entry, reason: str | None) -> dict[str, Any]:
     name, _, version = entry.name.partition("@")
     return {
         "name": name,
@@ -142,13 +158,13 @@ def _broken(entry: Entry, reason: str) -> dict[str, Any]:
         "object": entry.object,
         "distribution": entry.distribution,
         "distribution_version": entry.distribution_version,
-        "broken": reason[:2000],
+        "broken": reason[:2000] if reason else None,
     }
 
 
-def _describe_apart(missing: Sequence[Entry]) -> dict[Entry, list[dict[str, Any]]]:
+def _describe_apart(missing: Sequence[Entry]) -> dict[Entry, dict[str, Any]]:
     """Describe in a forked process; one that dies or hangs costs only the entry it was at."""
-    described: dict[Entry, list[dict[str, Any]]] = {}
+    described: dict[Entry, dict[str, Any]] = {}
     todo = list(missing)
     while todo:
         lines, reason = _fork_and_describe(todo)
@@ -156,30 +172,34 @@ def _describe_apart(missing: Sequence[Entry]) -> dict[Entry, list[dict[str, Any]
             described[entry] = json.loads(line)
         todo = todo[len(lines) :]
         if todo:
-            described[todo[0]] = [_broken(todo[0], reason)]
+            described[todo[0]] = {"items": [_broken(todo[0], reason)], "files": {}}
             todo = todo[1:]
     return described
 
 
 def _fork_and_describe(todo: Sequence[Entry]) -> tuple[list[bytes], str]:
+    """One line for each entry that could be described, and why there are no more of them."""
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid == 0:
-        silence = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(silence, descriptor)
-        for entry in todo:
-            os.write(writer, json.dumps(_describe(entry)).encode() + b"\n")
-        os._exit(0)
+        try:
+            silence = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(silence, descriptor)
+            sys.stdout = sys.stderr = open(silence, "w", closefd=False)  # noqa: SIM115 - they need not be 1 and 2
+            for entry in todo:
+                os.write(writer, json.dumps(_describe(entry)).encode() + b"\n")
+        finally:  # never back into the caller's code, which the parent is running
+            os._exit(0)
     os.close(writer)
     buffer, reason = b"", "its import ended the process"
     deadline = time.monotonic() + IMPORT_TIMEOUT_S
     while True:
         ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
-            reason = f"its import did not finish within {IMPORT_TIMEOUT_S:.0f} s"
+            reason = f"its import did not finish within {IMPORT_TIMEOUT_S:g} s"
             os.kill(pid, signal.SIGKILL)
             break
         chunk = os.read(reader, 1 << 16)
@@ -190,25 +210,45 @@ def _fork_and_describe(todo: Sequence[Entry]) -> tuple[list[bytes], str]:
     os.close(reader)
     os.waitpid(pid, 0)
     complete, _, _ = buffer.rpartition(b"\n")
-    return complete.split(b"\n") if complete else [], reason
+    again = "; it is not tried again before its file changes or the cache is removed"
+    return complete.split(b"\n") if complete else [], reason + again
+
+
+def _files_of(module: str) -> dict[str, str]:
+    """The loaded files of the module's own package, with their stamps: editing any of them may change what it says."""
+    top = module.partition(".")[0]
+    loaded = [item for name, item in sys.modules.items() if name == top or name.startswith(f"{top}.")]
+    paths = {path for item in loaded if isinstance(path := getattr(item, "__file__", None), str)}
+    return {path: _stamp(path) for path in sorted(paths)}
+
+
+def _changed(files: dict[str, str]) -> bool:
+    return any(_stamp(path) != stamp for path, stamp in files.items())
+
+
+@functools.cache
+def _stamp(path: str) -> str:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - thousands of these: a Path would double the time
+    except OSError:
+        return ""
+    return f"{status.st_mtime_ns}:{status.st_size}"
 
 
 def _key(entry: Entry) -> str:
     """Changes whenever the description may: another version, interpreter or module file."""
-    stamp = ""
-    if path := _module_file(entry.object.partition(":")[0]):
-        status = path.stat()
-        stamp = f"{path}:{status.st_mtime_ns}:{status.st_size}"
+    path = _module_file(entry.object.partition(":")[0])
+    stamp = f"{path}:{_stamp(path)}" if path else ""
     return f"{entry.distribution}=={entry.distribution_version}|{entry.name}={entry.object}|{sys.executable}|{stamp}"
 
 
-def _module_file(module: str) -> Path | None:
+def _module_file(module: str) -> str | None:
     """The file of a module, found by looking: importing a package just to find its file would defeat the cache."""
     relative = module.replace(".", "/")
     for folder in sys.path:
-        for candidate in (f"{relative}.py", f"{relative}/__init__.py"):
-            path = Path(folder or ".", candidate)
-            if path.is_file():
+        for candidate in (f"{relative}/__init__.py", f"{relative}.py"):
+            path = f"{folder or '.'}/{candidate}"
+            if _stamp(path):
                 return path
     return None
 
@@ -216,9 +256,9 @@ def _module_file(module: str) -> Path | None:
 def _read_cache(path: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(path.read_bytes())
-        return loaded if isinstance(loaded, dict) else {}
     except (OSError, ValueError):
         return {}
+    return loaded if isinstance(loaded, dict) else {}
 
 
 def _write_cache(path: Path, content: dict[str, Any]) -> None:

@@ -31,11 +31,11 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         import importlib
 
-        for stem in (cmd_name, f"{cmd_name}_"):
-            if cmd_name.isidentifier() and (_VERBS / f"{stem}.py").is_file():
-                found: click.Command = importlib.import_module(f"benchhouse.cli.verbs.{stem}").command
-                return found
-        return None
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        stem = cmd_name if (_VERBS / f"{cmd_name}.py").is_file() else f"{cmd_name}_"
+        found: click.Command = importlib.import_module(f"benchhouse.cli.verbs.{stem}").command
+        return found
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
@@ -76,7 +76,7 @@ def bench(ctx: click.Context, folder: str | None) -> None:
 def main() -> None:
     """Run the command line; every error of ours is printed once, here, and becomes the exit code."""
     try:
-        code = bench.main(standalone_mode=False, auto_envvar_prefix="BENCH")
+        code = bench.main(prog_name="bench", standalone_mode=False, auto_envvar_prefix="BENCH")
         sys.stdout.flush()
     except click.exceptions.Abort:
         sys.exit(Exit.INTERRUPTED)

@@ -25,10 +25,9 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def complete_experiment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from benchhouse.api import places
-    from benchhouse.catalog.listing import list_experiments
+    from benchhouse.api import catalogue
 
-    listed = list_experiments(places.cache())
+    listed = catalogue.experiments()
     return [CompletionItem(item.name, help=item.description) for item in listed if item.name.startswith(incomplete)]
 
 

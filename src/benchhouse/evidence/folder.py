@@ -24,18 +24,23 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename."""
+def write_text(path: Path, text: str, *, sync: bool = True) -> None:
+    """Write a file whole or not at all: temporary name, fsync, rename. `seal` syncs what was written without."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
-def write_model(path: Path, model: Model) -> None:
-    write_text(path, model.model_dump_json(indent=2, by_alias=True) + "\n")
+def write_model(path: Path, model: Model, *, sync: bool = True) -> None:
+    write_text(path, model.model_dump_json(indent=2, by_alias=True) + "\n", sync=sync)
 
 
 def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measurement]) -> None:
@@ -47,7 +52,37 @@ def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measur
             [spec.trial_id, spec.run_id, row.metric, row.stat, repr(row.value), row.unit, row.direction or "",
              row.n, row.scope, row.window]
         )  # fmt: skip
-    write_text(path, text.getvalue())
+    write_text(path, text.getvalue(), sync=False)
+
+
+def tidy(folder: Path) -> list[str]:
+    """Make a folder fit to be sealed; returns what was taken out or renamed.
+
+    Links, pipes, sockets and devices go: they hold no evidence, and a pipe would be read for ever. A name that is no
+    UTF-8 can't stand in a manifest. What its owner may not read is made readable.
+    """
+    changed: list[str] = []
+    waiting = [folder]
+    while waiting:
+        for entry in list(os.scandir(waiting.pop())):
+            path = Path(entry.path)
+            is_folder, is_file = entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
+            shown = path.relative_to(folder).as_posix().encode("utf-8", "backslashreplace").decode()
+            if not is_folder and not is_file:
+                path.unlink()
+                changed.append(f"{shown} (not a plain file, removed)")
+                continue
+            name = entry.name.encode("utf-8", "backslashreplace").decode()
+            if name != entry.name:
+                path = path.rename(path.with_name(name))
+                changed.append(f"{shown} (renamed: its name was no UTF-8)")
+            wanted = 0o700 if is_folder else 0o400
+            mode = path.stat().st_mode & 0o777
+            if mode & wanted != wanted:
+                path.chmod(mode | wanted)
+            if is_folder:
+                waiting.append(path)
+    return changed
 
 
 def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:

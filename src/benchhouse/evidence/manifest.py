@@ -1,5 +1,6 @@
 """manifest.json: the sha256 and size of every file of a trial folder; written last, it seals the folder."""
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -36,14 +37,13 @@ class Manifest(Model):
 
 
 def list_files(folder: Path) -> list[str]:
-    """Relative paths of all regular files below `folder` except the manifest, sorted; links are not followed."""
-    found = []
-    for path in folder.rglob("*"):
-        if path.is_file() and not path.is_symlink():
-            relative = path.relative_to(folder).as_posix()
-            if relative != "manifest.json":
-                found.append(relative)
-    return sorted(found)
+    """Relative paths of all that is below `folder` but folders and the manifest, sorted; links are not followed."""
+    found: list[str] = []
+    for parent, folders, files in os.walk(folder):
+        inside = Path(parent).relative_to(folder)
+        links = [name for name in folders if Path(parent, name).is_symlink()]
+        found += [(inside / name).as_posix() for name in (*files, *links)]
+    return sorted(name for name in found if name != "manifest.json")
 
 
 def describe(folder: Path) -> dict[str, FileEntry]:

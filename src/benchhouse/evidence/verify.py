@@ -1,6 +1,8 @@
 """Re-hash evidence: one changed, missing or added byte anywhere in a sealed folder is found and named."""
 
 import hashlib
+import stat
+from pathlib import Path
 from typing import Literal
 
 from pydantic import ValidationError
@@ -47,8 +49,19 @@ def verify(folder: TrialFolder, expected_manifest: str | None = None) -> list[Da
     for name, entry in manifest.files.items():
         if name not in present:
             damage.append(Damage(trial=trial, file=name, kind="missing"))
-        elif (found := file_digest(folder.path / name)) != entry.sha256:
+            continue
+        try:
+            found = _digest(folder.path / name)
+        except OSError as error:
+            damage.append(Damage(trial=trial, file=name, kind="unreadable", detail=error.strerror or ""))
+            continue
+        if found != entry.sha256:
             detail = f"sha256 {found[:12]}, sealed as {entry.sha256[:12]}"
             damage.append(Damage(trial=trial, file=name, kind="changed", detail=detail))
     damage += [Damage(trial=trial, file=name, kind="added") for name in sorted(present - set(manifest.files))]
     return damage
+
+
+def _digest(path: Path) -> str:
+    """The file's digest; a link or a pipe in its place has none, whatever stands behind it."""
+    return file_digest(path) if stat.S_ISREG(path.lstat().st_mode) else "(no file)"

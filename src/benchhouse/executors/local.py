@@ -6,6 +6,7 @@ import os
 import selectors
 import shlex
 import subprocess
+import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.owner import OWNER, identity
 from benchhouse.schema.protocols import Job, JobId, JobState
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.resources import Resources
@@ -59,8 +61,8 @@ class LocalExecutor:
         return [job.id for job in jobs]
 
     def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
+        self._fill()  # not after listening: first the caller hears what ended, and may decide that nothing more starts
         self._listen(wait_s)
-        self._fill()
         known = {job: self.states[job] for job in ids}
         for job, state in known.items():
             if state.phase == "done":
@@ -75,7 +77,11 @@ class LocalExecutor:
         for job in [job for job in self.running.values() if job.id in wanted]:
             self.hosts[job.python].send({"stop": job.id})
         deadline = time.monotonic() + 30
-        while wanted & set(self.running) and time.monotonic() < deadline:
+        while wanted & set(self.running):
+            if time.monotonic() > deadline:  # a host that does not answer goes, and all its trials with it
+                for host in {self.hosts[job.python] for job in self.running.values() if job.id in wanted}:
+                    self._lose(host)
+                return
             self._listen(0.2)
 
     def close(self) -> None:
@@ -148,11 +154,13 @@ class _Host:
     def __init__(self, python: tuple[str, ...]) -> None:
         self.python = python
         self.buffer = b""
+        self.words = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would stop the host once it is full
         self.process = subprocess.Popen(
             [*python, "-m", "benchhouse.worker", "--host"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self.words,
+            env=os.environ | {OWNER: identity()},
         )
         assert self.process.stdout
         self.output: int = self.process.stdout.fileno()
@@ -173,7 +181,7 @@ class _Host:
 
     def close(self) -> str:
         """End the host (it ends what it runs); returns its last words."""
-        assert self.process.stdin and self.process.stdout and self.process.stderr
+        assert self.process.stdin and self.process.stdout
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         try:
@@ -181,9 +189,10 @@ class _Host:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        words = self.process.stderr.read().decode("utf-8", "replace").strip()
+        self.words.seek(0)
+        words = self.words.read().decode("utf-8", "replace").strip()
         self.process.stdout.close()
-        self.process.stderr.close()
+        self.words.close()
         return f": {words.splitlines()[-1]}" if words else ""
 
 

@@ -87,7 +87,7 @@ class PrintedValues:
                 self.facts[key] = value
 
     def report(self, executions: int, ctx: Context) -> None:
-        units = {metric.name: metric.unit for metric in self.metrics}
+        declared = {metric.name: metric for metric in self.metrics}
         for metric in self.metrics:
             if self.missed[metric.name] == executions:
                 ctx.fail(
@@ -109,11 +109,10 @@ class PrintedValues:
             )
         for name, values in self.values.items():
             for value in values:
-                ctx.emit(name, value, units.get(name, "1"))
-        if self.metrics:
-            ctx.metadata(
-                output_metrics=[metric.model_dump(include={"name", "unit", "direction"}) for metric in self.metrics]
-            )
+                if known := declared.get(name):
+                    ctx.emit(name, value, known.unit, direction=known.direction)
+                else:
+                    ctx.emit(name, value)
         if self.facts:
             ctx.metadata(output=self.facts)
 

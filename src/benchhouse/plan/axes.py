@@ -1,64 +1,57 @@
 """From a scenario's workload, targets and axes to a Space: which keys vary, over what, and where each value stands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from benchhouse.plan.space import Block, Space
+from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
-from benchhouse.schema.problems import Problem, did_you_mean
-from benchhouse.schema.scenario import AxisBlock, Range, Scenario, axis_values
-from benchhouse.schema.yamltext import Document
+from benchhouse.schema.problems import Problem, did_you_mean, from_pydantic, shorten
+from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_values
+from benchhouse.schema.yamltext import Document, Loc
 
-Loc = tuple[str | int, ...]
 TARGETS = "target"  # the axis whose values are whole targets
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value stands: a scenario and the benchmark it uses are two files."""
+
+    document: Document
+    loc: Loc
+
+    def at(self, *parts: str | int) -> "Place":
+        return Place(self.document, (*self.loc, *parts))
+
+    def problem(self, message: str, expected: str = "", suggestion: str = "", key: bool = False) -> Problem:
+        return self.document.problem(self.loc, message, expected, suggestion, key=key)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The places of an axis: of its key, and of its value in each row of its block."""
+
+    key: Place
+    values: list[Place]
+    block: int
 
 
 @dataclass
 class Draft:
-    """A scenario taken apart: what is fixed, what varies, and where in the file each of it stands."""
+    """A scenario taken apart: what is fixed, what varies, and where in its files each of it stands."""
 
     experiment: Experiment | None
-    document: Document
     target: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
+    fixed: dict[str, Place] = field(default_factory=dict)  # by full name, see `qualify`
+    axes: dict[str, Axis] = field(default_factory=dict)
     blocks: list[Block] = field(default_factory=list)
-    places: dict[str, list[Loc]] = field(default_factory=dict)  # axis -> the place of each of its values
+    rules: list[Mapping[int, frozenset[int]]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-
-    def add(self, keys: tuple[str, ...], rows: list[tuple[Any, ...]], places: Mapping[str, list[Loc]]) -> None:
-        for key in keys:
-            if key in self.places:
-                self.problems.append(self.document.problem(places[key][0], f"'{key}' varies twice", key=True))
-        self.blocks.append(Block(keys, tuple(rows)))
-        self.places.update(places)
-
-    def space(self, exclude: list[dict[str, Any]]) -> Space:
-        known = {key for block in self.blocks for key in block.keys}
-        rules = []
-        for index, rule in enumerate(exclude):
-            named = {self.qualify(key): _as_tuple(value) for key, value in rule.items()}
-            for key in rule:
-                if self.qualify(key) not in known:
-                    message = f"'{key}' does not vary, so nothing can be excluded by it"
-                    guess = did_you_mean(key, known) or ""
-                    expected = f"one of {', '.join(sorted(known))}" if known else "an axis"
-                    self.problems.append(
-                        self.document.problem(("exclude", index, key), message, expected, guess, key=True)
-                    )
-            rules.append(named)
-        return Space(tuple(self.blocks), tuple(rules))
-
-    def qualify(self, key: str) -> str:
-        """The full name of an axis: `target.x` for a field of the target, plain `x` for a workload parameter."""
-        if key.startswith("target."):
-            return key
-        bare = key.removeprefix("workload.")
-        if bare == key and bare in fields_of(self.target_model) and bare not in fields_of(self.workload_model):
-            return f"target.{bare}"
-        return bare
+    spoilt: set[str] = field(default_factory=set)  # given, but in a way that left nothing to check
 
     @property
     def target_model(self) -> type[BaseModel] | None:
@@ -68,109 +61,193 @@ class Draft:
     def workload_model(self) -> type[BaseModel] | None:
         return self.experiment.workload_model if self.experiment else None
 
+    @property
+    def space(self) -> Space:
+        return Space(tuple(self.blocks), tuple(self.rules))
 
-def draft(scenario: Scenario, workload: Mapping[str, Any], axes: list[AxisBlock], base: Draft) -> Draft:
-    """Fill `base` with the scenario's targets, fixed values and axes, in the order of the file."""
-    _targets(scenario, base)
-    for key, value in workload.items():
-        name = base.qualify(key)
-        _place(base, name, value, ("workload", key))
-    for index, block in enumerate(axes):
-        _block(base, block, ("axes", index))
-    for block_keys in (block.keys for block in base.blocks):
-        for key in block_keys:
-            fixed = base.target if key.startswith("target.") else base.parameters
-            if key.removeprefix("target.") in fixed:
-                place = base.places[key][0][:-1]
-                base.problems.append(base.document.problem(place, f"'{key}' is both fixed and varied", key=True))
-    return base
+    def qualify(self, key: str) -> str:
+        """The full name of a key: `target.x` for a field of the target, plain `x` for a workload parameter."""
+        if key.startswith("target."):
+            return key
+        bare = key.removeprefix("workload.")
+        if bare == key and bare in fields_of(self.target_model) and bare not in fields_of(self.workload_model):
+            return f"target.{bare}"
+        return bare
 
+    def add_targets(self, scenario: Scenario, home: Place) -> None:
+        if scenario.targets:
+            whole = [_named(target) for target in scenario.targets]
+            places = [home.at("targets", index) for index in range(len(whole))]
+            self._add_block({TARGETS: home.at("targets")}, [(target,) for target in whole], {TARGETS: places})
+        elif isinstance(scenario.target, str):
+            self._fix("target.name", scenario.target, home.at("target"))
+        else:
+            for key, value in (scenario.target or {}).items():
+                self._place(f"target.{key}", value, home.at("target", key))
 
-def _targets(scenario: Scenario, base: Draft) -> None:
-    if scenario.targets:
-        whole = [_named(target) for target in scenario.targets]
-        places: list[Loc] = [("targets", index) for index in range(len(whole))]
-        base.add((TARGETS,), [(target,) for target in whole], {TARGETS: places})
-    elif scenario.target is not None:
-        for key, value in _named(scenario.target).items():
-            loc: Loc = ("target", key) if isinstance(scenario.target, dict) else ("target",)
-            _place(base, f"target.{key}", value, loc)
+    def add(self, defined: Defined, workload: Mapping[str, Any], home: Place) -> None:
+        """The workload and the axes of a scenario or benchmark, in the order of the file."""
+        for key, value in workload.items():
+            self._place(self.qualify(key), value, home.at("workload", key))
+        for index, block in enumerate(defined.axes):
+            self._add_axes(block, home.at("axes", index))
 
+    def add_rules(self, exclude: Iterable[Mapping[str, Any]], home: Place) -> None:
+        """Turn `exclude` into rows of blocks; a rule that can't apply is a mistake, not a silent nothing."""
+        for index, rule in enumerate(exclude):
+            place = home.at("exclude", index)
+            if not rule:
+                self.problems.append(place.problem("an empty rule would exclude everything", "AXIS: VALUE"))
+            gone: dict[int, frozenset[int]] = {}
+            for key, value in rule.items():
+                found = self._rows(key, value, place.at(key))
+                if found:
+                    block, rows = found
+                    gone[block] = gone.get(block, rows) & rows
+            if gone:
+                self.rules.append(gone)
 
-def _place(base: Draft, name: str, value: Any, loc: Loc) -> None:
-    """Put one key of the workload or target where it belongs: an axis or a fixed value."""
-    inner = name.removeprefix("target.")
-    model = base.target_model if name.startswith("target.") else base.workload_model
-    if isinstance(value, list) and not accepts_list(model, inner):
-        if not value:
-            base.problems.append(base.document.problem(loc, f"the axis '{inner}' is empty", "at least one value"))
+    def _rows(self, key: str, value: Any, place: Place) -> tuple[int, frozenset[int]] | None:
+        """The block that `key` varies in, and the rows of it that have (one of) the value."""
+        name = self.qualify(key)
+        inner = name.removeprefix("target.") if name != TARGETS else "name"
+        whole = name not in self.axes and TARGETS in self.axes and name.startswith("target.")
+        axis = self.axes.get(TARGETS if whole else name)
+        if axis is None:
+            expected = f"one of {', '.join(sorted(self.axes))}" if self.axes else "an axis"
+            message = f"'{key}' does not vary, so nothing can be excluded by it"
+            self.problems.append(place.problem(message, expected, did_you_mean(key, self.axes) or "", key=True))
+            return None
+        block = self.blocks[axis.block]
+        column = [row[block.keys.index(TARGETS if whole else name)] for row in block.rows]
+        if whole or (name == TARGETS and not isinstance(value, dict)):
+            column = [target.get(inner) for target in column]
+        values = [canonical_json(item) for item in column]
+        is_any_of = isinstance(value, list) and canonical_json(value) not in values
+        rows: set[int] = set()
+        for number, item in enumerate(value if is_any_of else [value]):
+            wanted = canonical_json(item)
+            matching = {row for row, found in enumerate(values) if found == wanted}
+            if not matching:
+                shown = shorten(", ".join(dict.fromkeys(text.decode() for text in values[:20])))
+                message = f"'{key}' never is {shorten(wanted.decode())}, so this rule excludes nothing"
+                where = place.at(number) if is_any_of else place
+                self.problems.append(where.problem(message, f"one of {shown}"))
+            rows |= matching
+        return axis.block, frozenset(rows)
+
+    def check_clashes(self) -> None:
+        """A key is fixed or varied, and by one place only."""
+        for name, axis in self.axes.items():
+            if name in self.fixed:
+                self.problems.append(axis.key.problem(f"'{name}' is both fixed and varied", key=True))
+        whole = self.axes.get(TARGETS)
+        if whole is None:
             return
-        base.add((name,), [(item,) for item in value], {name: [(*loc, index) for index in range(len(value))]})
-    elif isinstance(value, dict) and set(value) == {"range"}:
-        try:
-            values = Range.model_validate(value["range"]).values()
-        except ValidationError as error:
-            message = "; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors())
-            expected = "{from: 1, to: 64, factor: 2} or with step or count instead of factor"
-            base.problems.append(base.document.problem((*loc, "range"), message, expected))
+        for (target,), place in zip(self.blocks[whole.block].rows, whole.values, strict=True):
+            for key in target:
+                if f"target.{key}" in self.axes:
+                    message = f"'{key}' is set by this target and varied by an axis"
+                    self.problems.append(place.at(key).problem(message, key=True))
+
+    def _place(self, name: str, value: Any, place: Place) -> None:
+        """Put one key of the workload or target where it belongs: an axis or a fixed value."""
+        inner = name.removeprefix("target.")
+        model = self.target_model if name.startswith("target.") else self.workload_model
+        if isinstance(value, list) and not accepts_list(model, inner):
+            if not value:
+                self.problems.append(place.problem(f"the axis '{inner}' is empty", "at least one value"))
+                self.spoilt.add(name)
+                return
+            values = [place.at(index) for index in range(len(value))]
+            self._add_block({name: place}, [(item,) for item in value], {name: values})
+        elif isinstance(value, dict) and set(value) == {"range"}:
+            try:
+                numbers = Ranged.model_validate(value).range.values()
+            except ValidationError as error:
+                view = place.document.assemble(place.loc, value, {"range": place.at("range").loc})
+                self.problems += from_pydantic(error, view, Ranged)
+                self.spoilt.add(name)
+                return
+            self._add_block({name: place}, [(item,) for item in numbers], {name: [place.at("range")] * len(numbers)})
+        else:
+            self._fix(name, value, place)
+
+    def _fix(self, name: str, value: Any, place: Place) -> None:
+        if name in self.fixed:
+            self.problems.append(place.problem(f"'{name}' is given twice", key=True))
+        self.fixed[name] = place
+        if name.startswith("target."):
+            self.target[name.removeprefix("target.")] = value
+        else:
+            self.parameters[name] = value
+
+    def _add_axes(self, block: AxisBlock, place: Place) -> None:
+        if block.points:
+            names = list(block.points[0])
+            rows = [tuple(point[name] for name in names) for point in block.points]
+            spots = {name: [place.at("points", index, name) for index in range(len(rows))] for name in names}
+            self._add_block({name: spots[name][0] for name in names}, rows, spots)
+        elif block.zip:
+            columns = {key: axis_values(given) for key, given in block.zip.items()}
+            keys = {key: place.at("zip", key) for key in columns}
+            spots = {key: _spots(keys[key], given) for key, given in block.zip.items()}
+            self._add_block(keys, list(zip(*columns.values(), strict=True)), spots)
+        else:
+            for key, given in (block.grid or {}).items():
+                where = place.at("grid", key)
+                self._add_block({key: where}, [(item,) for item in axis_values(given)], {key: _spots(where, given)})
+
+    def _add_block(
+        self, keys: Mapping[str, Place], rows: list[tuple[Any, ...]], values: Mapping[str, list[Place]]
+    ) -> None:
+        names = {key: self.qualify(key) for key in keys}
+        twice = [key for key, name in names.items() if name in self.axes]
+        self.problems += [keys[key].problem(f"'{names[key]}' varies twice", key=True) for key in twice]
+        if twice:
             return
-        base.add((name,), [(item,) for item in values], {name: [(*loc, "range")] * len(values)})
-    elif name.startswith("target."):
-        base.target[inner] = value
-    else:
-        base.parameters[inner] = value
+        for key, name in names.items():
+            self.axes[name] = Axis(keys[key], values[key], len(self.blocks))
+        self.blocks.append(Block(tuple(names.values()), tuple(rows)))
 
 
-def _block(base: Draft, block: AxisBlock, loc: Loc) -> None:
-    if block.points:
-        keys = tuple(base.qualify(key) for key in block.points[0])
-        rows = [tuple(point.values()) for point in _aligned(block.points)]
-        places: dict[str, list[Loc]] = {
-            base.qualify(key): [(*loc, "points", index, key) for index in range(len(rows))] for key in block.points[0]
-        }
-        base.add(keys, rows, places)
-        return
-    form, columns = ("grid", block.grid) if block.grid else ("zip", block.zip or {})
-    values = {key: axis_values(given) for key, given in columns.items()}
-    spots = {key: _spots((*loc, form, key), columns[key], len(values[key])) for key in columns}
-    if form == "zip":
-        keys = tuple(base.qualify(key) for key in values)
-        rows = list(zip(*values.values(), strict=True))
-        base.add(keys, rows, {base.qualify(key): spots[key] for key in values})
-        return
-    for key, column in values.items():
-        base.add((base.qualify(key),), [(item,) for item in column], {base.qualify(key): spots[key]})
+def put_together(
+    target: Mapping[str, Any], parameters: Mapping[str, Any], point: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Target and workload at one point of the space."""
+    whole, workload = dict(target), dict(parameters)
+    for key, value in point.items():
+        if key == TARGETS:
+            whole |= value
+        elif key.startswith("target."):
+            whole[key.removeprefix("target.")] = value
+        else:
+            workload[key] = value
+    return whole, workload
 
 
-def _spots(loc: Loc, given: Any, count: int) -> list[Loc]:
-    return [loc] * count if isinstance(given, Range) else [(*loc, index) for index in range(count)]
-
-
-def _aligned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: point[key] for key in points[0]} for point in points]
+def _spots(place: Place, given: Any) -> list[Place]:
+    count = len(axis_values(given))
+    return [place.at(index) for index in range(count)] if isinstance(given, list) else [place] * count
 
 
 def _named(target: dict[str, Any] | str) -> dict[str, Any]:
     return {"name": target} if isinstance(target, str) else dict(target)
 
 
-def _as_tuple(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, list) else (value,)
-
-
-def fields_of(model: type[BaseModel] | None) -> set[str]:
-    return set(model.model_fields) if model else set()
+def fields_of(model: type[BaseModel] | None) -> dict[str, Any]:
+    """The model's fields by the key that a file gives them."""
+    return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
 
 
 def accepts_list(model: type[BaseModel] | None, name: str) -> bool:
     """Whether a list is a plain value of that field rather than an axis over it."""
-    if model is None or name not in model.model_fields:
-        return False
 
     def top(hint: Any) -> bool:
         origin = get_origin(hint)
-        if origin in (list, tuple, set, frozenset) or hint in (list, tuple, set):
+        if origin in (list, tuple, set, frozenset) or hint in (list, tuple, set, frozenset):
             return True
         return origin is not dict and any(top(part) for part in get_args(hint) if origin is not None)
 
-    return top(model.model_fields[name].annotation)
+    found = fields_of(model).get(name)
+    return found is not None and top(found.annotation)

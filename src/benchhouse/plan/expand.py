@@ -1,23 +1,25 @@
 """Plan: a scenario expanded to bound instances and ordered trials, lazily, with a digest over all of it."""
 
 import hashlib
+from array import array
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from benchhouse.plan.axes import TARGETS, Draft, Loc, draft, fields_of
+from benchhouse.catalog.benchmarks import Registered
+from benchhouse.plan.axes import TARGETS, Draft, Place, fields_of, put_together
+from benchhouse.plan.checking import check_values, normal, reasons
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.plan.space import Shuffle, Space
 from benchhouse.schema.digests import canonical_json
-from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
-from benchhouse.schema.problems import Problem, ProblemsError, from_pydantic
+from benchhouse.schema.problems import ProblemsError, shorten
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Benchmark, Scenario
-from benchhouse.schema.trial import ExperimentRef, Instance
+from benchhouse.schema.trial import ExperimentRef, Instance, instance_digest
 
 
 @dataclass(frozen=True)
@@ -45,37 +47,44 @@ class Plan:
     space: Space
     target: Mapping[str, Any]
     parameters: Mapping[str, Any]
+    home: Place  # the top of the scenario file
 
     def instances(self) -> Iterator[Instance]:
-        for _, point in self.space.points():
-            yield self.bind(point)
+        return map(self.bind, self.space.points())
 
     def bind(self, point: Mapping[str, Any]) -> Instance:
         """The instance of one point: inputs validated, defaults filled in, so that equal processes are equal."""
-        target, parameters = dict(self.target), dict(self.parameters)
-        for key, value in point.items():
-            if key == TARGETS:
-                target |= value
-            elif key.startswith("target."):
-                target[key.removeprefix("target.")] = value
-            else:
-                parameters[key] = value
-        if self.code:
-            try:
-                target = _normal(self.code.target_model, target)
-                parameters = _normal(self.code.workload_model, parameters)
-            except ValidationError as error:
-                reasons = "; ".join(
-                    f"{'.'.join(map(str, item['loc']))}: {item['msg']}".lstrip(": ") for item in error.errors()
-                )
-                values = ", ".join(f"{key}={value}" for key, value in point.items())
-                raise BenchError(
-                    f"{self.scenario.scenario}: the point {values} does not fit {self.experiment.name}: {reasons}",
-                    "exclude this combination, or change its values",
-                ) from error
+        target, parameters = self._inputs(point)
         return Instance(
             experiment=self.experiment.name, version=self.experiment.version, target=target, parameters=parameters
         )
+
+    def digests(self) -> Iterator[str]:
+        """The digest of each instance; for counting, a third faster than binding it."""
+        name, version = canonical_json(self.experiment.name), canonical_json(self.experiment.version)
+        fixed = canonical_json(self._fixed_target) if self._fixed_target else b""
+        for point in self.space.points():
+            target, parameters = self._inputs(point)
+            yield instance_digest(name, version, fixed or canonical_json(target), canonical_json(parameters))
+
+    def _inputs(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        target, parameters = put_together(self.target, self.parameters, point)
+        if self.code is None:
+            return target, parameters
+        try:
+            target = self._fixed_target or normal(self.code.target_model, target)
+            return target, normal(self.code.workload_model, parameters)
+        except ValidationError as error:
+            message = f"the point {_shown(point)} does not fit {self.experiment.name}: {reasons(error)}"
+            expected = "values that fit each other: exclude this combination, or change it"
+            raise ProblemsError([self.home.at("workload").problem(message, expected, key=True)]) from error
+
+    @cached_property
+    def _fixed_target(self) -> dict[str, Any] | None:
+        """The target where it is the same at every point: validated once, not a million times."""
+        if self.code is None or any(key.startswith("target") for key in self.space.keys):
+            return None
+        return normal(self.code.target_model, dict(self.target))
 
     def trials(self) -> Iterator[PlannedTrial]:
         """All trials in the order they are to run; warm-ups come before what they warm."""
@@ -117,11 +126,23 @@ class Plan:
             "seed": scenario.seed,
             "limits": self.limits.model_dump(),
         }
-        running, count = hashlib.sha256(canonical_json(frame)), 0
-        for instance in self.instances():
-            running.update(instance.digest().encode())
-            count += 1
-        return count, running.hexdigest()
+        running, heads = hashlib.sha256(canonical_json(frame)), array("Q")
+        for digest in self.digests():
+            running.update(digest.encode())
+            heads.append(int(digest[:16], 16))
+        if _repeats(heads):
+            self._refuse_repeated()
+        return len(heads), running.hexdigest()
+
+    def _refuse_repeated(self) -> None:
+        """Two points that are one process would be counted as two independent ones."""
+        seen: dict[str, Mapping[str, Any]] = {}
+        for point in self.space.points():
+            earlier = seen.setdefault(self.bind(point).digest(), point)
+            if earlier is not point:
+                message = f"the points {_shown(earlier)} and {_shown(point)} are the same to {self.experiment.name}"
+                problem = self.home.at("workload").problem(message, "different points: exclude one of them", key=True)
+                raise ProblemsError([problem])
 
     @property
     def points(self) -> int:
@@ -152,67 +173,81 @@ class Plan:
 
 
 def make_plan(
-    file: ScenarioFile, code: Experiment | None, ref: ExperimentRef, benchmark: Benchmark | None = None
+    file: ScenarioFile, code: Experiment | None, ref: ExperimentRef, registered: Registered | None = None
 ) -> Plan:
     """Expand a scenario; every value of every axis is checked against the experiment's inputs first."""
-    scenario, document = file.scenario, file.document
-    base = Draft(code, document)
-    workload, component, service = _route_service(scenario.workload, code, base)
-    if benchmark:
-        workload = _add_benchmark(benchmark, workload, base)
-    axes = [*(benchmark.axes if benchmark else []), *scenario.axes]
-    draft(scenario, workload, axes, base)
-    space = base.space([*(benchmark.exclude if benchmark else []), *scenario.exclude])
-    if not base.problems:
-        _check_values(base, space)
-    if base.problems:
-        raise ProblemsError(base.problems)
-    plan = Plan(
+    scenario, home, draft = file.scenario, Place(file.document, ()), Draft(code)
+    benchmark = registered.benchmark if registered else None
+    given = {**(benchmark.workload if benchmark else {}), **scenario.workload}
+    component, service = _component_and_service(given, code)
+    draft.add_targets(scenario, home)
+    if registered:
+        there = Place(registered.document, ())
+        _refuse_frozen(registered.benchmark, scenario, draft, home)
+        if draft.problems:
+            raise ProblemsError(draft.problems)
+        draft.add(registered.benchmark, _own(registered.benchmark.workload, code), there)
+    draft.add(scenario, _own(scenario.workload, code), home)
+    if registered:
+        draft.add_rules(registered.benchmark.exclude, there)
+    draft.add_rules(scenario.exclude, home)
+    draft.check_clashes()
+    if "service" in given and "driver" in fields_of(draft.target_model) and "target.driver" not in draft.axes:
+        draft.target.setdefault("driver", service)
+    check_values(draft, home)
+    if draft.problems:
+        raise ProblemsError(draft.problems)
+    if next(draft.space.points(), None) is None:
+        message = "every point is excluded: nothing is left to run"
+        raise ProblemsError([home.at("exclude").problem(message, key=True)])
+    declared = code.resources if code else Resources()
+    return Plan(
         scenario=scenario,
         experiment=ref,
         code=code,
         component=component,
         service=service,
-        resources=scenario.resources
-        or (benchmark.resources if benchmark else None)
-        or (code.resources if code else Resources()),
+        resources=scenario.resources or (benchmark.resources if benchmark else None) or declared,
         limits=_merge_limits(benchmark, scenario),
-        space=space,
-        target=base.target,
-        parameters=base.parameters,
+        space=draft.space,
+        target=draft.target,
+        parameters=draft.parameters,
+        home=home,
     )
-    if next(plan.space.points(), None) is None:
-        raise ProblemsError(
-            [document.problem(("exclude",), "every point is excluded: nothing is left to run", key=True)]
-        )
-    return plan
 
 
-def _route_service(given: Mapping[str, Any], code: Experiment | None, base: Draft) -> tuple[dict[str, Any], str, str]:
-    """Take `component` and `service` out of the workload; a service names the target's driver."""
-    workload = dict(given)
-    fields = fields_of(code.workload_model) if code else set()
+def _component_and_service(workload: Mapping[str, Any], code: Experiment | None) -> tuple[str, str]:
+    """What metrics.json calls them: as the workload says, else as the experiment declares."""
     component = str(workload.get("component", code.component if code else "custom"))
-    service = str(workload.get("service", ""))
-    if code:
-        for key in ("component", "service"):
-            if key not in fields:
-                workload.pop(key, None)
-        if service and "driver" in fields_of(code.target_model):
-            base.target.setdefault("driver", service)
-    if not service and code:
-        service = code.services[0] if len(code.services) == 1 else code.name
-    return workload, component, service
+    default = (code.services[0] if len(code.services) == 1 else code.name) if code else ""
+    return component, str(workload.get("service", default))
 
 
-def _add_benchmark(benchmark: Benchmark, workload: dict[str, Any], base: Draft) -> dict[str, Any]:
+def _own(workload: Mapping[str, Any], code: Experiment | None) -> dict[str, Any]:
+    """The workload without `component` and `service`, unless the experiment takes them as parameters."""
+    kept = fields_of(code.workload_model) if code else workload
+    return {key: value for key, value in workload.items() if key not in ("component", "service") or key in kept}
+
+
+def _refuse_frozen(benchmark: Benchmark, scenario: Scenario, draft: Draft, home: Place) -> None:
     """A benchmark's workload is frozen: a scenario may fill what it leaves open, not change what it fixes."""
-    for key in workload:
-        if key in benchmark.workload:
+    frozen = {draft.qualify(key) for key in benchmark.workload}
+    for block in benchmark.axes:
+        frozen |= {draft.qualify(key) for key in block.keys}
+    expected = "a scenario fills only what the benchmark leaves open; register another benchmark to change it"
+    for place, key in _given_keys(scenario, home):
+        if draft.qualify(key) in frozen:
             message = f"'{key}' is fixed by the benchmark '{benchmark.benchmark}'"
-            expected = "a scenario fills only what the benchmark leaves open; register another benchmark to change it"
-            base.problems.append(base.document.problem(("workload", key), message, expected, key=True))
-    return {**benchmark.workload, **workload}
+            draft.problems.append(place.problem(message, expected, key=True))
+
+
+def _given_keys(scenario: Scenario, home: Place) -> Iterator[tuple[Place, str]]:
+    for key in scenario.workload:
+        yield home.at("workload", key), key
+    for index, block in enumerate(scenario.axes):
+        for key in block.keys:
+            parts = ("points", 0) if block.points else ("zip",) if block.zip else ("grid",)
+            yield home.at("axes", index, *parts, key), key
 
 
 def _merge_limits(benchmark: Benchmark | None, scenario: Scenario) -> Limits:
@@ -222,64 +257,16 @@ def _merge_limits(benchmark: Benchmark | None, scenario: Scenario) -> Limits:
     return Limits.model_validate(benchmark.limits.model_dump() | given)
 
 
-def _check_values(base: Draft, space: Space) -> None:
-    """Check the fixed values and, one at a time, every value of every axis, so that all mistakes show at once."""
-    if base.experiment is None:
-        return
-    first: dict[str, Any] = {}
-    for block in space.blocks:
-        first.update(zip(block.keys, block.rows[0], strict=True))
-    _check_point(base, first, dict.fromkeys(first, 0), None)
-    for block in space.blocks:
-        for number, row in enumerate(block.rows[1:], start=1):
-            rows = dict.fromkeys(first, 0) | dict.fromkeys(block.keys, number)
-            _check_point(base, first | dict(zip(block.keys, row, strict=True)), rows, set(block.keys))
+def _repeats(heads: "array[int]") -> bool:
+    """Whether a number occurs twice; in eight bytes a point, as a set of a million takes 60 MB."""
+    if len(heads) <= 10_000:
+        return len(set(heads)) < len(heads)
+    import numpy as np
+
+    numbers = np.frombuffer(heads, dtype=np.uint64)
+    numbers.sort()
+    return bool((numbers[1:] == numbers[:-1]).any())
 
 
-def _check_point(base: Draft, point: Mapping[str, Any], rows: Mapping[str, int], only: set[str] | None) -> None:
-    """Report what is wrong at one point; `only` keeps to mistakes of the keys that this point changed."""
-    assert base.experiment is not None
-    target, parameters = dict(base.target), dict(base.parameters)
-    places: dict[str, Loc] = {key: base.places[key][rows[key]] for key in point}
-    target_places: dict[str, Loc] = {key: ("target", key) for key in target}
-    workload_places: dict[str, Loc] = {key: ("workload", key) for key in parameters}
-    target_home: Loc = ("target",)
-    for key, value in point.items():
-        if key == TARGETS:
-            target |= value
-            target_home = places[key]
-            target_places |= {inner: (*places[key], inner) for inner in value}
-        elif key.startswith("target."):
-            target[key.removeprefix("target.")] = value
-            target_places[key.removeprefix("target.")] = places[key]
-        else:
-            parameters[key] = value
-            workload_places[key] = places[key]
-    wanted_target = only is None or any(key == TARGETS or key.startswith("target.") for key in only)
-    if base.target_model and wanted_target:
-        base.problems += _misfits(base, base.target_model, target, target_home, target_places, only)
-    if base.workload_model and (only is None or any(not key.startswith("target") for key in only)):
-        base.problems += _misfits(base, base.workload_model, parameters, ("workload",), workload_places, only)
-
-
-def _misfits(
-    base: Draft,
-    model: type[BaseModel],
-    data: dict[str, Any],
-    home: Loc,
-    places: Mapping[str, Loc],
-    only: set[str] | None,
-) -> list[Problem]:
-    try:
-        model.model_validate(data)
-    except ValidationError as error:
-        found = from_pydantic(error, base.document.assemble(home, data, places), model)
-        if only is None:
-            return found
-        lines = {base.document.position(places[key.removeprefix("target.")]) for key in only - {TARGETS}}
-        return [item for item in found if (item.line, item.column) in lines or TARGETS in only]
-    return []
-
-
-def _normal(model: type[BaseModel] | None, data: dict[str, Any]) -> dict[str, Any]:
-    return model.model_validate(data).model_dump(mode="json") if model else data
+def _shown(point: Mapping[str, Any]) -> str:
+    return shorten(", ".join(f"{key}={value}" for key, value in point.items()))

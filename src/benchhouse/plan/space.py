@@ -1,9 +1,11 @@
 """The space of points: blocks that multiply, any point by its index, so that nothing need be held in memory."""
 
 import hashlib
+import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 
@@ -17,35 +19,49 @@ class Block:
 
 @dataclass(frozen=True)
 class Space:
-    """The product of the blocks, less the excluded points; the last block varies fastest."""
+    """The product of the blocks, less the excluded points; the last block varies fastest.
+
+    A rule of `exclude` maps the number of a block to rows of it: a point goes when all its rows are in the rule.
+    """
 
     blocks: tuple[Block, ...]
-    exclude: tuple[Mapping[str, tuple[Any, ...]], ...] = ()
+    exclude: tuple[Mapping[int, frozenset[int]], ...] = ()
 
     @property
     def raw_size(self) -> int:
         """Number of points before exclusions."""
         return math.prod(len(block.rows) for block in self.blocks)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         return tuple(key for block in self.blocks for key in block.keys)
 
     def point(self, index: int) -> dict[str, Any] | None:
         """The point at `index` of the raw product, or None where it is excluded."""
-        point: dict[str, Any] = {}
+        rows = []
         for block in reversed(self.blocks):
-            index, at = divmod(index, len(block.rows))
-            point.update(zip(block.keys, block.rows[at], strict=True))
-        if any(all(point[key] in allowed for key, allowed in rule.items()) for rule in self.exclude):
-            return None
-        return {key: point[key] for key in self.keys}
+            index, row = divmod(index, len(block.rows))
+            rows.append(row)
+        rows.reverse()
+        return None if self._excluded(rows) else self.at(rows)
 
-    def points(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        for index in range(self.raw_size):
-            point = self.point(index)
-            if point is not None:
-                yield index, point
+    def points(self) -> Iterator[dict[str, Any]]:
+        return map(self.at, self.rows())
+
+    def rows(self) -> Iterator[tuple[int, ...]]:
+        """For each point the number of its row in each block."""
+        every = itertools.product(*(range(len(block.rows)) for block in self.blocks))
+        return (rows for rows in every if not self._excluded(rows)) if self.exclude else every
+
+    def _excluded(self, rows: Sequence[int]) -> bool:
+        return any(all(rows[block] in gone for block, gone in rule.items()) for rule in self.exclude)
+
+    def at(self, rows: Sequence[int]) -> dict[str, Any]:
+        """The point with these rows."""
+        point: dict[str, Any] = {}
+        for block, row in zip(self.blocks, rows, strict=True):
+            point.update(zip(block.keys, block.rows[row], strict=True))
+        return point
 
 
 class Shuffle:

@@ -1,14 +1,13 @@
 """Compare the points of two runs, or of two selections of runs: matched, tested, and honest about what else changed."""
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
 from benchhouse.analysis.ranking import holm
+from benchhouse.report.matching import Matched, as_text, look_up, match, point_of, points_of
 from benchhouse.report.numbers import name_of, percent, plural, primary_stats, quantity
-from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
@@ -117,27 +116,12 @@ class ComparisonTable:
         return comparison_markdown(self)
 
 
-@dataclass
-class _Point:
-    """All rows of one instance of one run."""
-
-    label: str
-    target_name: str
-    experiment: str
-    digest: str
-    case: str
-    target: dict[str, Any]
-    axes: dict[str, Any]
-    parameters: dict[str, Any]
-    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
-
-
 def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
     """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
     kept = list(rows)
     for key, wanted in selector.filters.items():
-        present = {str(value) for row in kept for value in [_look_up(_point_of(row), key)] if value is not None}
-        kept = [row for row in kept if _text(_look_up(_point_of(row), key)) == wanted]
+        present = {str(value) for row in kept for value in [look_up(point_of(row), key)] if value is not None}
+        kept = [row for row in kept if as_text(look_up(point_of(row), key)) == wanted]
         if not kept:
             known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
             raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
@@ -162,11 +146,11 @@ def compare_runs(
     `selected` are the keys that the selectors fixed, which therefore don't tell points apart; `facts_*` are
     circumstances by name (experiment version, git commit, host, package lock digest).
     """
-    points_a, points_b = _points(a), _points(b)
+    points_a, points_b = points_of(a), points_of(b)
     if not points_a or not points_b:
         empty = name_a if not points_a else name_b
         raise BenchError(f"{empty} has no successful trial to compare", hint="See why: bench status, bench report")
-    pairs, only_a, only_b = _match(points_a, points_b, set(selected))
+    pairs, only_a, only_b = match(points_a, points_b, set(selected))
     asked, unmatched = _pairs_of_numbers(pairs, metrics, name_a, name_b)
     compared = compare_many([_pair(x, y) for _, x, y in asked], confidence=confidence, seed=seed)
     p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
@@ -191,103 +175,11 @@ def compare_runs(
     )
 
 
-def _points(rows: Iterable[Row]) -> list[_Point]:
-    found: dict[tuple[str, str], _Point] = {}
-    for row in rows:
-        key = (row["run_id"], row["instance_digest"])
-        point = found.setdefault(key, _point_of(row))
-        point.rows[row["metric"], row["stat"]] = row
-    return list(found.values())
-
-
-def _point_of(row: Row) -> _Point:
-    return _Point(
-        label=row["point"] or row["target_name"],
-        target_name=row["target_name"],
-        experiment=row["experiment"],
-        digest=row["instance_digest"],
-        case=row["benchmark_case_id"],
-        target=_json(row["target"]),
-        axes=_json(row["axes"]),
-        parameters=_json(row["parameters"]),
-    )
-
-
-def _json(value: Any) -> dict[str, Any]:
-    found = json.loads(value) if isinstance(value, str) else value
-    return dict(found) if isinstance(found, Mapping) else {"name": found}
-
-
-def _look_up(point: _Point, key: str) -> Any:
-    """An axis, `target` (the name), or a key of the target or the parameters, dotted where it is nested."""
-    if key in point.axes:
-        return point.axes[key]
-    bare = {name.rpartition(".")[2]: value for name, value in point.axes.items()}
-    if key in bare:
-        return bare[key]
-    if key == "target":
-        return point.target_name
-    for prefix, values in (("workload.", point.parameters), ("target.", point.target)):
-        found: Any = values
-        for part in key.removeprefix(prefix).split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        if found is not None:
-            return found
-    return None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else canonical_json(value).decode()
-
-
-def _without(values: Mapping[str, Any], selected: set[str]) -> dict[str, Any]:
-    bare = {key.removeprefix("target.").removeprefix("workload.") for key in selected}
-    return {key: value for key, value in values.items() if key not in selected and key.rpartition(".")[2] not in bare}
-
-
-def _match(
-    a: list[_Point], b: list[_Point], selected: set[str]
-) -> tuple[list[tuple[_Point, _Point]], list[_Point], list[_Point]]:
-    """Pair points, the surest way first; a way counts only where it names one point on each side."""
-
-    def axes(point: _Point) -> str:
-        return _text(_without(point.axes, selected))
-
-    def workload(point: _Point) -> tuple[str, str]:
-        return point.experiment, _text(_without(point.parameters, selected))
-
-    ways: list[Callable[[_Point], Any]] = [
-        lambda point: point.digest,
-        lambda point: (point.case, axes(point), point.target_name),
-        lambda point: (point.case, axes(point)),
-        lambda point: (workload(point), axes(point), point.target_name),
-        lambda point: (workload(point), axes(point)),
-    ]
-    pairs: list[tuple[_Point, _Point]] = []
-    rest_a, rest_b = list(a), list(b)
-    for way in ways:
-        sides = [_unique(rest, way) for rest in (rest_a, rest_b)]
-        shared = [key for key in sides[0] if key in sides[1]]
-        pairs += [(sides[0][key], sides[1][key]) for key in shared]
-        used = {id(side[key]) for side in sides for key in shared}
-        rest_a = [point for point in rest_a if id(point) not in used]
-        rest_b = [point for point in rest_b if id(point) not in used]
-    order = {id(point): at for at, point in enumerate(a)}
-    return sorted(pairs, key=lambda pair: order[id(pair[0])]), rest_a, rest_b
-
-
-def _unique(points: list[_Point], way: Callable[[_Point], Any]) -> dict[Any, _Point]:
-    groups: dict[Any, list[_Point]] = {}
-    for point in points:
-        groups.setdefault(way(point), []).append(point)
-    return {key: group[0] for key, group in groups.items() if len(group) == 1}
-
-
-Asked = tuple[tuple[_Point, _Point], Row, Row]
+Asked = tuple[Matched, Row, Row]
 
 
 def _pairs_of_numbers(
-    pairs: list[tuple[_Point, _Point]], metrics: Collection[str] | None, name_a: str, name_b: str
+    pairs: list[Matched], metrics: Collection[str] | None, name_a: str, name_b: str
 ) -> tuple[list[Asked], list[str]]:
     """The leading statistics that both sides have, and the names of those that only one has."""
     asked: list[Asked] = []
@@ -321,9 +213,7 @@ def _pair(x: Row, y: Row) -> Pair:
     return Pair(x["values"], y["values"], x["direction"])
 
 
-def _row(
-    pair: tuple[_Point, _Point], x: Row, y: Row, result: Comparison, adjusted: float | None, names: tuple[str, str]
-) -> PointRow:
+def _row(pair: Matched, x: Row, y: Row, result: Comparison, adjusted: float | None, names: tuple[str, str]) -> PointRow:
     a, b = pair
     label = a.label if a.label == b.label else f"{a.label} → {b.label}"
     return PointRow(
@@ -356,9 +246,7 @@ def _ends(interval: Interval | None) -> tuple[float, float] | None:
     return (interval.lo, interval.hi) if interval else None
 
 
-def _differences(
-    pairs: list[tuple[_Point, _Point]], facts_a: Mapping[str, str], facts_b: Mapping[str, str]
-) -> list[Difference]:
+def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapping[str, str]) -> list[Difference]:
     """What changed between the sides: the target, each parameter by name, each circumstance by name."""
     found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
 
@@ -371,20 +259,20 @@ def _differences(
     for a, b in pairs:
         if a.target != b.target:
             told = (
-                (a.target_name, b.target_name) if a.target_name != b.target_name else (_text(a.target), _text(b.target))
+                (a.target_name, b.target_name)
+                if a.target_name != b.target_name
+                else (as_text(a.target), as_text(b.target))
             )
             note("target", *told)
         for key in sorted(a.parameters.keys() | b.parameters.keys()):
-            note(f"parameter {key}", _text(a.parameters.get(key)), _text(b.parameters.get(key)))
+            note(f"parameter {key}", as_text(a.parameters.get(key)), as_text(b.parameters.get(key)))
         note("experiment", a.experiment, b.experiment)
     for name in [*facts_a, *(name for name in facts_b if name not in facts_a)]:
         note(name, facts_a.get(name) or "unknown", facts_b.get(name) or "unknown")
     return [Difference(name, ", ".join(list(x)[:4]), ", ".join(list(y)[:4])) for name, (x, y) in found.items()]
 
 
-def _notes(
-    rows: list[PointRow], pairs: list[tuple[_Point, _Point]], differences: list[Difference], confidence: float
-) -> list[str]:
+def _notes(rows: list[PointRow], pairs: list[Matched], differences: list[Difference], confidence: float) -> list[str]:
     notes = []
     if not pairs:
         notes.append("No point of one side matches a point of the other, so nothing is compared.")

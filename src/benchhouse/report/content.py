@@ -24,7 +24,7 @@ class Number(Model):
     minimum: float
     maximum: float
     values: list[float] = Field(description="One per trial, in the order of cell.trials.")
-    samples: int | None = Field(None, description="Samples behind a percentile, in the trial with the fewest.")
+    samples: int | None = Field(None, description="Samples behind the number in one trial, on average.")
     shaky: str = Field("", description="Why a percentile should not be trusted.")
 
     @property

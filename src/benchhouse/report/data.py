@@ -33,10 +33,11 @@ from benchhouse.warehouse.query import Warehouse
 __all__ = ["ReportData", "gather", "report_json", "write_report"]
 
 Row = Mapping[str, Any]
+Order = tuple[int, bool, int]
 Rerun = Callable[[str, str], str]
 _STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "n")
 _IDENTITY = ("run_id", "instance_digest", "metric", "stat")
-_ROLES = ("throughput", "latency")
+_ROLES = ("throughput", "latency", None)  # then what the machine used
 _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
 
@@ -126,9 +127,9 @@ def _meta(folder: TrialFolder) -> Meta | None:
         return None
 
 
-def _metric_order(folders: Iterable[TrialFolder]) -> dict[str, tuple[int, int]]:
-    """Throughput, then latency, then the order in which the experiment gave its metrics."""
-    order: dict[str, tuple[int, int]] = {}
+def _metric_order(folders: Iterable[TrialFolder]) -> dict[str, Order]:
+    """Throughput, latency, ratios such as recall, then the order in which the experiment gave its metrics."""
+    order: dict[str, Order] = {}
     for folder in folders:
         try:
             measurements = read_metrics(folder).benchhouse.measurements
@@ -136,12 +137,12 @@ def _metric_order(folders: Iterable[TrialFolder]) -> dict[str, tuple[int, int]]:
             continue
         for at, item in enumerate(measurements):
             role = _ROLES.index(item.role) if item.role in _ROLES else len(_ROLES)
-            order.setdefault(item.metric, (role, at))
+            order.setdefault(item.metric, (role, item.unit != "1", at))
     return order
 
 
 def _points(
-    rows: Sequence[Row], cells: Sequence[Cell], order: Mapping[str, tuple[int, int]], *, several_runs: bool
+    rows: Sequence[Row], cells: Sequence[Cell], order: Mapping[str, Order], *, several_runs: bool
 ) -> list[Point]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -151,7 +152,7 @@ def _points(
     for group in groups.values():
         names[group[0]["point"]].add(group[0]["target_name"])
     told_by_target = any(len(targets) > 1 for targets in names.values())
-    last = (len(_ROLES), len(order))
+    last = (len(_ROLES), True, len(order))
     points = []
     for group in groups.values():
         first = group[0]
@@ -167,8 +168,9 @@ def _points(
             cell = found.get((*(row[name] for name in _IDENTITY), row["unit"]))
             if cell:
                 numbers.append(_number(row, cell, row["stat"] in leading[row["metric"]] and bool(row["direction"])))
-        words = [first["target_name"]] if told_by_target or not first["point"] else []
-        words += [first["point"]] if first["point"] else []
+        axes, label = _axes(first)
+        words = [first["target_name"]] if told_by_target or not label else []
+        words += [label] if label else []
         words += [f"({first['run_id']})"] if several_runs else []
         points.append(
             Point(
@@ -176,7 +178,7 @@ def _points(
                 run_id=first["run_id"],
                 target_name=first["target_name"],
                 target=json.loads(first["target"]),
-                axes=_short_names(json.loads(first["axes"]), first["point"]),
+                axes=axes,
                 parameters=json.loads(first["parameters"]),
                 instance_digest=first["instance_digest"],
                 benchmark_case_id=first["benchmark_case_id"],
@@ -184,18 +186,33 @@ def _points(
                 numbers=numbers,
             )
         )
-    return points
+    runs = list(dict.fromkeys(point.run_id for point in points))
+    return sorted(points, key=lambda point: (runs.index(point.run_id), [_natural(v) for v in point.axes.values()]))
+
+
+def _natural(value: Any) -> tuple[int, float, str]:
+    """Numbers in order of size, before words in order of the alphabet."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (0, value, "") if number else (1, 0.0, str(value))
 
 
 def _stat_place(stat: str) -> int:
     return _STATS.index(stat) if stat in _STATS else len(_STATS)
 
 
-def _short_names(axes: dict[str, Any], label: str) -> dict[str, Any]:
-    """`target.index` as `index`, where that stays clear, in the order in which the label names them."""
+def _axes(row: Row) -> tuple[dict[str, Any], str]:
+    """The axes in the order in which the label names them, and the label.
+
+    `target.index` is called `index` where that stays clear, and a target's name speaks for itself: `hnsw ef=16`.
+    """
+    axes, label = json.loads(row["axes"]), f" {row['point']}"
     short = [name.rpartition(".")[2] for name in axes]
     named = dict(zip(short, axes.values(), strict=True)) if len(set(short)) == len(short) else axes
-    return dict(sorted(named.items(), key=lambda item: f" {label}".find(f" {item[0]}=")))
+    ordered = dict(sorted(named.items(), key=lambda item: label.find(f" {item[0]}=")))
+    if "target.name" in axes and "name" in ordered and "target" not in ordered:
+        ordered = {"target" if name == "name" else name: value for name, value in ordered.items()}
+        label = label.replace(f" name={row['target_name']}", f" {row['target_name']}", 1)
+    return ordered, label.strip()
 
 
 def _number(row: Row, cell: Cell, primary: bool) -> Number:
@@ -322,9 +339,9 @@ def _limits(limits: Mapping[str, Any]) -> dict[str, Any]:
         return dict(limits)
     told = {}
     for name, value in asked.items():
-        short = name.removesuffix("_bytes") if name.endswith("_bytes") else name.removesuffix("_s")
-        size = _size(value) if name.endswith("_bytes") else f"{value} s" if name.endswith("_s") else str(value)
-        told[short] = f"{size}, held by {held.get(name) or held.get(short) or 'nothing'}"
+        size = _size(value) if name == "memory" else f"{value:g} s" if name in ("wall", "cpu") else str(value)
+        holder = held.get(name) or held.get({"cpu": "cpu_s", "processes": "pids"}.get(name, "")) or "nothing"
+        told[name] = f"{size}, held by {holder}"
     return told
 
 

@@ -298,7 +298,7 @@ def _warnings(data: ReportData) -> Markup:
 def _configuration(data: ReportData) -> Markup | None:
     if not data.configuration.strip():
         return None
-    explain = tag("p", "The effective scenario, as it was run.", class_="small soft")
+    explain = tag("p", "The effective scenario as one trial was given it: axes have its values.", class_="small soft")
     return join(explain, tag("pre", data.configuration, tabindex=0))
 
 
@@ -330,6 +330,8 @@ def _plain(value: Any) -> str:
     """A fact as text: words as they are, everything else as compact JSON."""
     if isinstance(value, dict) and value and all(not isinstance(item, dict | list) for item in value.values()):
         return ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
+    if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
+        return ", ".join(map(str, value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

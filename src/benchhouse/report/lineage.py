@@ -200,7 +200,7 @@ def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
         if wanted.startswith(f"{metric}.") and (stat := wanted.removeprefix(f"{metric}.")) in stats:
             return metric, stat
     listed = ", ".join(f"{metric} ({', '.join(stats)})" for metric, stats in sorted(known.items()))
-    hint = f"It has: {listed}" if known else f"No trial of it succeeded. Why: bench show {run_id}"
+    hint = f"It has: {listed}" if known else f"No trial of it succeeded. Why: bench status {run_id}"
     raise BenchError(f"run {run_id} has no metric '{wanted}'", hint=hint)
 
 

@@ -10,7 +10,8 @@ from benchhouse.report.numbers import name_of, number, percent, plural, quantity
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!@])")
+_SPECIAL = re.compile(r"([\\`*\[\]<>#|~@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
+_PIPE = re.compile(r"(?<!\\)\|")
 _MOST_POINTS = 200
 _MOST_FAILURES = 20
 
@@ -34,15 +35,15 @@ def render(data: ReportData) -> str:
 
 def plain(text: str) -> str:
     """Text as a reader sees it: on one line, and nothing in it is Markdown, HTML or a mention."""
-    flat = " ".join(text.split())
+    flat = " ".join(text.splitlines())
     return _SPECIAL.sub(
         lambda found: "&lt;" if found[1] == "<" else "&#64;" if found[1] == "@" else "\\" + found[1], flat
     )
 
 
 def code(text: str) -> str:
-    """Inline code; fenced by more backticks than it holds, a pipe escaped so that it may stand in a table."""
-    flat = " ".join(text.split()).replace("|", "\\|")
+    """Inline code, fenced by more backticks than it holds."""
+    flat = " ".join(text.splitlines()).strip()
     if not flat:
         return ""
     longest = max((len(run) for run in re.findall("`+", flat)), default=0)
@@ -57,15 +58,16 @@ def block(text: str, language: str = "") -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """Cells are Markdown already; a table's own pipes are the caller's (`plain`, `code`) to escape."""
+    """Cells are Markdown already; a pipe in one, even in code, is escaped."""
     numbers = set(right)
     rule = ["---:" if at in numbers else "---" for at in range(len(heads))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, rule, *rows))
+    lines = ((_PIPE.sub(r"\|", cell) for cell in cells) for cells in (heads, rule, *rows))
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def _headline(data: ReportData) -> list[str]:
     lines = [f"**{plain(line)}**" if not at else plain(line) for at, line in enumerate(data.headline)]
-    outcomes = ", ".join(f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in data.outcomes().items())
+    outcomes = ", ".join(f"{count:,} {plain(outcome.replace('_', ' '))}" for outcome, count in data.outcomes().items())
     facts = [
         f"{plain(run.experiment)} {plain(run.version)}, run {code(run.run_id)}, "
         f"{plain(run.executor)}/{plain(run.runtime)}"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from benchhouse.analysis.compare import Comparison, Pair, compare_many
 from benchhouse.analysis.ranking import Ranked, rank
+from benchhouse.analysis.student import welch_p
 from benchhouse.report.content import FailureFacts, Number, Point, Ranking, Standing
 from benchhouse.report.numbers import name_of, percent, plural, quantity
 
@@ -31,7 +32,7 @@ def rank_points(points: Sequence[Point], column: Number) -> Ranking | None:
     pairs = [Pair(best.values, numbers[row.name].values, column.direction) for row in shown[1:]]
     compared = dict(zip([row.name for row in shown[1:]], compare_many(pairs, seed=SEED), strict=True))
     standings = [_standing(row, compared.get(row.name), len(ranked)) for row in shown]
-    sentence = _sentence(points, best, ranked, compared)
+    sentence = _sentence(points, numbers, ranked, compared)
     metric, stat, unit = column.column
     return Ranking(
         metric=metric,
@@ -50,8 +51,11 @@ def _standing(row: Ranked, compared: Comparison | None, count: int) -> Standing:
         verdict = "the best" if count > 1 else "the only one"
     elif row.distinguishable is None:
         verdict = "too few repetitions"
+    elif row.distinguishable:
+        verdict = "worse than the best"
     else:
-        verdict = "worse than the best" if row.distinguishable else "no evidence of a difference from the best"
+        alone = compared.verdict in ("better", "worse")
+        verdict = "worse as a pair, not after correction" if alone else "no evidence of a difference from the best"
     return Standing(
         point=int(row.name),
         place=row.place,
@@ -63,7 +67,10 @@ def _standing(row: Ranked, compared: Comparison | None, count: int) -> Standing:
     )
 
 
-def _sentence(points: Sequence[Point], best: Number, ranked: Sequence[Ranked], compared: dict[str, Comparison]) -> str:
+def _sentence(
+    points: Sequence[Point], numbers: dict[str, Number], ranked: Sequence[Ranked], compared: dict[str, Comparison]
+) -> str:
+    best = numbers[ranked[0].name]
     leader, metric = points[int(ranked[0].name)].label, best.name
     worth = _worth(best)
     if len(ranked) == 1:
@@ -82,15 +89,36 @@ def _sentence(points: Sequence[Point], best: Number, ranked: Sequence[Ranked], c
         more = f" and {len(equal) - 2} more" if len(equal) > 2 else ""
         joined = ", ".join(equal[:2]) if more else " and ".join(equal)
         return f"{len(equal)} of {len(ranked):,} points share the best {metric}, {worth}: {joined}{more}."
-    if len(tied) == len(others):
+    if len(tied) == len(others) and not any(_pairwise(best, numbers[row.name]) for row in tied):
         return f"No evidence of a difference in {metric} between the {len(ranked):,} points; the best mean is {worth}."
     if tied or untested:
-        count = len(tied) + len(untested)
-        return (
-            f"{leader} leads on {metric} with {worth}, but {count} of the {len(others):,} other points "
-            f"{'shows' if count == 1 else 'show'} no evidence of a difference from it."
-        )
+        return f"{leader} leads on {metric} with {worth}; {_doubts(best, numbers, others)}."
     return f"{leader} is best on {metric}: {worth}, {_gap(points, others[0], compared)}."
+
+
+def _doubts(best: Number, numbers: dict[str, Number], others: Sequence[Ranked]) -> str:
+    """How many of the others are not told apart from the best, and how far."""
+    tied = [row for row in others if row.distinguishable is False]
+    weak = sum(_pairwise(best, numbers[row.name]) for row in tied)
+    untested = sum(row.distinguishable is None for row in others)
+    told = []
+    for count, one, many in (
+        (len(tied) - weak, "shows no evidence of a difference from it", "show no evidence of a difference from it"),
+        (
+            weak,
+            "differs as a pair, but not after correction",
+            "differ as pairs, but not after correction for all pairs",
+        ),
+        (untested, "has too few repetitions to say", "have too few repetitions to say"),
+    ):
+        if count:
+            told.append(f"{count:,} {one if count == 1 else many}")
+    return f"of the {plural(len(others), 'other')}, {', '.join(told)}"
+
+
+def _pairwise(best: Number, other: Number) -> bool:
+    """Whether the two would be told apart if they were the only ones."""
+    return welch_p(best.values, other.values) <= 0.05
 
 
 def _gap(points: Sequence[Point], second: Ranked, compared: dict[str, Comparison]) -> str:
@@ -101,8 +129,9 @@ def _gap(points: Sequence[Point], second: Ranked, compared: dict[str, Comparison
     ends = sorted(1.0 / (1.0 + end) - 1.0 for end in found.change_interval)
     change = 1.0 / (1.0 + found.change) - 1.0
     side = "above" if change > 0 else "below"
-    interval = f"95% interval {percent(ends[0])} to {percent(ends[1])}, n = {found.n_b} and {found.n_a}"
-    return f"{percent(abs(change), signed=False)} {side} the next, {name} ({interval})"
+    same = found.change_interval.lo == found.change_interval.hi
+    sure = "no spread over trials" if same else f"95% interval {percent(ends[0])} to {percent(ends[1])}"
+    return f"{percent(abs(change), signed=False)} {side} the next, {name} ({sure}, n = {found.n_a} and {found.n_b})"
 
 
 def _worth(number: Number) -> str:
@@ -145,7 +174,9 @@ def make_headline(
 ) -> list[str]:
     """What a reader in a hurry needs: the verdicts, then the trouble."""
     by_target = target_sentences(points, columns)
-    lines = [ranking.sentence for ranking in rankings[:3]] + by_target[:1]
+    leading = {ranking.metric: ranking.sentence for ranking in reversed(rankings)}
+    told = [leading[metric] for metric in dict.fromkeys(ranking.metric for ranking in rankings)]
+    lines = told[:3] + by_target[:1]
     if not points:
         lines.append("No trial produced a number.")
     elif not rankings:

@@ -3,10 +3,12 @@
 `run.json` is written once. `events.jsonl` only grows, one whole line at a time; a torn last line is ignored.
 """
 
+import contextlib
+import errno
 import fcntl
-import json
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +20,7 @@ from benchhouse.evidence.folder import now, write_model, write_text
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import RunFolder, Workspace
 from benchhouse.schema.model import Model
+from benchhouse.schema.owner import identity, is_gone, pid_of
 from benchhouse.schema.trial import ExperimentRef
 
 
@@ -74,14 +77,16 @@ class Ledger:
         folder = workspace.run(record.run_id)
         try:
             folder.worker_logs.mkdir(parents=True)
+            write_text(folder.scenario, scenario_text)
+            if benchmark_text is not None:
+                write_text(folder.benchmark, benchmark_text)
+            write_model(folder.record, record)
         except OSError as error:
             raise BenchError(
-                f"can't create {folder.path}: {error.strerror}", "choose a writable folder: bench -C DIR ..."
+                f"can't create {folder.path}: {error.strerror}",
+                "make room, or choose a writable folder: bench -C DIR ...",
+                Exit.TRIAL_FAILED,
             ) from error
-        write_text(folder.scenario, scenario_text)
-        if benchmark_text is not None:
-            write_text(folder.benchmark, benchmark_text)
-        write_model(folder.record, record)
         return cls(folder)
 
     @property
@@ -93,20 +98,24 @@ class Ledger:
 
     def own(self) -> None:
         """Become the run's only orchestrator, or fail with who is; the lock goes with the process."""
-        handle = os.open(self.folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            owner = os.pread(handle, 100, 0).decode().strip()
+            handle = os.open(self.folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _unwritable(self.folder.lock, error) from error
+        if not _lock(handle):
+            owner = pid_of(os.pread(handle, 100, 0).decode())
             os.close(handle)
             raise BenchError(
-                f"run {self.folder.run_id} is being worked on by process {owner}",
-                "watch it: bench status --watch; end it: bench stop",
+                f"run {self.folder.run_id} is being worked on by process {owner or 'unknown'}",
+                f"watch it: bench status {self.folder.run_id} --watch; end it: bench stop {self.folder.run_id}",
                 Exit.BAD_INPUT,
-            ) from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+            )
         self._lock = handle
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, identity().encode(), 0)
+        except OSError as error:
+            raise _unwritable(self.folder.lock, error) from error
 
     def release(self) -> None:
         for handle in (self._lock, self._events):
@@ -115,7 +124,7 @@ class Ledger:
         self._lock = self._events = None
 
     def owner(self) -> int | None:
-        """Process id of the live orchestrator, or None."""
+        """Process id of the live orchestrator, 0 where it has not written it yet, or None."""
         try:
             handle = os.open(self.folder.lock, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
@@ -124,30 +133,56 @@ class Ledger:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             return None
         except BlockingIOError:
-            text = os.pread(handle, 100, 0).decode().strip()
-            return int(text) if text.isdigit() else 0
+            text = os.pread(handle, 100, 0).decode()  # of the one before, in the moment after the lock was taken
+            return 0 if is_gone(text) else pid_of(text) or 0
         finally:
             os.close(handle)
 
     def tell(self, event: str, **fields: Any) -> None:
-        """Append one line with one write, so that lines never mix."""
-        if self._events is None:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._events = os.open(self.folder.events, flags, 0o644)
-            _end_torn_line(self._events, self.folder.events)
+        """Append one line with one write, so that lines never mix; a line that did not fit is ended, not continued."""
         item = Event.model_validate({"time": now(), "event": event, **fields})
-        os.write(self._events, item.model_dump_json(exclude_none=True).encode() + b"\n")
+        line = item.model_dump_json(exclude_none=True).encode() + b"\n"
+        try:
+            if self._events is None:
+                flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+                self._events = os.open(self.folder.events, flags, 0o644)
+                _end_torn_line(self._events, self.folder.events)
+            if os.write(self._events, line) < len(line):
+                os.close(self._events)
+                self._events = None
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise _unwritable(self.folder.events, error) from error
 
     def events(self) -> Iterator[Event]:
         try:
-            text = self.folder.events.read_text(encoding="utf-8", errors="replace")
+            file = self.folder.events.open(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return
-        for line in text.splitlines():
-            try:
-                yield Event.model_validate(json.loads(line))
-            except ValueError:
-                continue  # torn by a kill in mid-write
+        with file:
+            for line in file:
+                try:
+                    yield Event.model_validate_json(line)
+                except ValueError:
+                    continue  # torn by a kill in mid-write
+
+
+def _lock(handle: int) -> bool:
+    """Take the lock; one who only looks whether it is held (`owner`) holds it for a moment, so try more than once."""
+    for _ in range(20):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _unwritable(path: Path, error: OSError) -> BenchError:
+    return BenchError(
+        f"can't write {path}: {error.strerror}",
+        f"make room or make it writable; finished trials are kept: bench run --resume {path.parent.name}",
+        Exit.TRIAL_FAILED,
+    )
 
 
 def _end_torn_line(handle: int, path: Path) -> None:

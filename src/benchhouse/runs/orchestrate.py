@@ -3,22 +3,24 @@
 import contextlib
 import shutil
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchhouse.evidence.folder import read_meta, sealed_outcome, write_model
+from benchhouse.evidence.folder import read_meta, read_spec, sealed_outcome, write_model
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.plan import Plan, PlannedTrial
-from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.budget import Overspent, Spent
+from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.protocols import Executor, Job
-from benchhouse.schema.trial import Attempt, TrialSpec, trial_id
+from benchhouse.schema.protocols import Executor, Job, JobState
+from benchhouse.schema.trial import Attempt, Meta, TrialSpec, trial_id
 
 _POLL_S = 0.5
+_PROBE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -40,18 +42,8 @@ class Active:
     trial_id: str
     attempt: int = 1
     previous: list[Attempt] = field(default_factory=list)
+    retries: int = 0  # by this session; a resumed run tries anew
     not_before: float = 0.0
-    started: float = 0.0
-
-
-@dataclass
-class Spent:
-    """What the run has used so far, against its budget."""
-
-    started: float
-    trials: int = 0
-    cpu_s: float = 0.0
-    node_s: float = 0.0
 
 
 class Orchestrator:
@@ -73,11 +65,13 @@ class Orchestrator:
         self.python, self.frame, self.effective, self.show = python, frame, effective, show
         self.rerun_failed = rerun_failed
         self.active: dict[str, Active] = {}
-        self.waiting: deque[Active] = deque()
+        self.waiting: list[Active] = []
         self.outcomes: dict[str, int] = {}
         self.done = 0
-        self.spent = Spent(time.monotonic())
-        self.recorded: set[tuple[str, int | None]] = set()
+        self.started = time.monotonic()
+        self.spent = Spent()
+        self.recorded: set[str] = set()  # manifests of which the ledger knows
+        self.history: dict[str, dict[int, Attempt]] = {}  # attempts of trials that have not succeeded
         self.stopped = ""
 
     def run(self) -> dict[str, int]:
@@ -85,38 +79,46 @@ class Orchestrator:
         self._recall()
         todo = self._missing()
         try:
-            while True:
-                self._submit(self._due())
-                fed = self._feed(todo)
-                if not fed and not self.active and not self.waiting:
-                    break
+            while self._feed(todo) or self.active or self.waiting:
                 self._follow()
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             self._abandon("interrupted" if interrupted else f"{type(error).__name__}: {error}")
             raise
-        self.ledger.tell("budget", reason=self.stopped) if self.stopped else self.ledger.tell("finished")
+        if self.stopped:
+            self.ledger.tell("budget", reason=self.stopped)
+        elif lost := self.outcomes.get("lost"):
+            self.ledger.tell("interrupted", reason=f"{lost} trials were lost")
+        else:
+            self.ledger.tell("finished")
         return self.outcomes
 
     def _recall(self) -> None:
         """What earlier sessions of this run used and recorded."""
+        self.spent = Spent.recall(self.ledger.events(), self.plan.resources.nodes)
         for event in self.ledger.events():
-            if event.event == "ended" and event.trial_id:
-                self.recorded.add((event.trial_id, event.attempt))
-                self.spent.trials += 1
-                self.spent.cpu_s += event.cpu_s or 0.0
-                self.spent.node_s += (event.duration_s or 0.0) * self.plan.resources.nodes
+            if event.event != "ended" or not event.trial_id:
+                continue
+            if event.manifest:
+                self.recorded.add(event.manifest)
+            if event.outcome != "succeeded":
+                attempt = {"attempt": event.attempt, "outcome": event.outcome, "reason": event.reason}
+                tried = Attempt.model_validate(attempt | {"ended": event.time})
+                self.history.setdefault(event.trial_id, {})[tried.attempt] = tried
 
     def _feed(self, todo: Iterator[Active]) -> bool:
-        """Hand over as much as the executor can use now; False once there is nothing more to hand over."""
+        """Hand over as much as the executor can use now; False when nothing was handed over."""
         batch: list[Active] = []
-        while len(self.active) + len(batch) < self.executor.window:
-            if self._over_budget(len(batch)):
-                break
-            item = next(todo, None)
+        while not self.stopped and len(self.active) + len(batch) < self.executor.window:
+            item = self._due() or next(todo, None)
             if item is None:
                 break
+            if over := self._overspent(len(batch)):
+                self.stopped = over.message
+                break
             batch.append(item)
+        if self.stopped:
+            self.waiting.clear()
         self._submit(batch)
         return bool(batch)
 
@@ -124,33 +126,47 @@ class Orchestrator:
         """Planned trials that have no sealed folder yet; what is sealed is counted, not run."""
         for planned in self.plan.trials():
             name = trial_id(self.ledger.folder.run_id, planned.instance_digest, planned.repetition, planned.warmup)
-            folder = self.workspace.trial(self.plan.scenario.scenario, name)
+            folder = self._folder(name)
             outcome = sealed_outcome(folder)
             if outcome is None:
-                yield Active(planned, name)
+                if folder.path.exists():
+                    raise BenchError(
+                        f"{folder.path} is there, but its manifest is not readable",
+                        f"see: bench verify {folder.path}; move it away to run this trial again",
+                        Exit.TRIAL_FAILED,
+                    )
+                previous = self._previous(name)
+                yield Active(planned, name, previous[-1].attempt + 1 if previous else 1, previous)
             elif outcome != "succeeded" and self.rerun_failed:
+                self._record(name, folder, outcome)
                 attempts = read_meta(folder).attempts
-                self._set_aside(name, len(attempts))
-                yield Active(planned, name, attempt=len(attempts) + 1, previous=attempts)
+                yield Active(planned, name, attempts[-1].attempt + 1, attempts)
+            elif (
+                manifest_digest(folder) not in self.recorded
+            ):  # sealed in the moment before its orchestrator was killed
+                attempts = read_meta(folder).attempts
+                self._ended(Active(planned, name, attempts[-1].attempt, attempts[:-1]), "")
             else:
-                self._remember(name, folder, outcome)
                 self._count(outcome)
 
-    def _remember(self, name: str, folder: TrialFolder, outcome: str) -> None:
-        """Record a trial that was sealed in the moment before its orchestrator was killed."""
-        attempt = len(read_meta(folder).attempts)
-        if (name, attempt) not in self.recorded:
-            digest = manifest_digest(folder)
-            self.ledger.tell("ended", trial_id=name, attempt=attempt, outcome=outcome, manifest=digest)
+    def _previous(self, name: str) -> list[Attempt]:
+        """Earlier attempts at a trial: as its set-aside folders tell, or the ledger of those that were lost."""
+        tried = dict(self.history.get(name, {}))
+        for number in tried:
+            folder = self.workspace.superseded(self.plan.scenario.scenario, name, number)
+            if folder.sealed:
+                tried[number] = read_meta(folder).attempts[-1]
+        return [tried[number] for number in sorted(tried)]
+
+    def _folder(self, name: str) -> TrialFolder:
+        return self.workspace.trial(self.plan.scenario.scenario, name)
 
     def _set_aside(self, name: str, attempt: int) -> None:
-        scenario = self.plan.scenario.scenario
-        self.workspace.trial(scenario, name).path.rename(self.workspace.superseded(scenario, name, attempt).path)
+        self._folder(name).path.rename(self.workspace.superseded(self.plan.scenario.scenario, name, attempt).path)
 
     def _submit(self, batch: list[Active]) -> None:
         jobs = []
         for item in batch:
-            item.started = time.monotonic()
             jobs.append(self._job(item))
             self.active[item.trial_id] = item
         if jobs:
@@ -161,16 +177,15 @@ class Orchestrator:
         spec = self.spec(item)
         folder = self.workspace.partial(spec.scenario, item.trial_id, item.attempt)
         try:
+            if item.previous and self._folder(item.trial_id).sealed:  # a failed trial that is to run again
+                self._set_aside(item.trial_id, item.previous[-1].attempt)
             shutil.rmtree(folder.path, ignore_errors=True)
             folder.path.mkdir(parents=True)
+            write_model(folder.spec, spec, sync=False)
             folder.effective_config.write_text(self.effective(spec), encoding="utf-8")
-            write_model(folder.spec, spec)
         except OSError as error:
-            raise BenchError(
-                f"can't write {folder.path}: {error.strerror}",
-                "make room or make the folder writable; finished trials are kept",
-                Exit.TRIAL_FAILED,
-            ) from error
+            self._discard(item)
+            raise self._unwritable(folder, error) from error
         log = self.ledger.folder.worker_logs / f"{item.trial_id}.{item.attempt}.log"
         return Job(item.trial_id, folder.path.absolute(), self.python, spec.resources, log.absolute())
 
@@ -217,60 +232,97 @@ class Orchestrator:
         for name, state in states.items():
             if state.phase == "done":
                 self._ended(self.active.pop(name), state.reason)
-        if self._over_budget(0) and self.stopped.startswith("the wall-clock"):
-            self.executor.cancel(list(self.active))
-            for item in self.active.values():
-                self._discard(item)
-            self.active.clear()
-            self.waiting.clear()
+        self._keep_budget(states)
+        self.executor.submit([])  # what is queued may start now, before further trials are prepared
         running = sum(state.phase == "running" for state in states.values())
         self.show(Progress(self.done, self.plan.trial_count, running, dict(self.outcomes), self.stopped))
 
+    def _keep_budget(self, states: Mapping[str, JobState]) -> None:
+        """When time is over everything ends; when money or CPU time is spent, what has begun may end by itself."""
+        over = self._overspent(0)
+        if over is None or over.what == "trials":
+            return
+        names = [name for name in self.active if over.what == "wall" or states[name].phase == "pending"]
+        if names:
+            self.stopped = over.message
+            self._cancel(names)
+
+    def _overspent(self, extra: int) -> Overspent | None:
+        scenario = self.plan.scenario
+        session_s = time.monotonic() - self.started
+        return self.spent.over(scenario.budget, scenario.price_per_hour, session_s, extra)
+
     def _ended(self, item: Active, reason: str) -> None:
         """The folder is the truth: sealed, it counts; not sealed, the attempt was lost."""
-        folder = self.workspace.trial(self.plan.scenario.scenario, item.trial_id)
+        folder = self._folder(item.trial_id)
         outcome = sealed_outcome(folder)
         if outcome is None:
             self._lost(item, reason or "the worker ended without sealing its folder")
             return
-        meta = read_meta(folder)
-        self.ledger.tell(
-            "ended", trial_id=item.trial_id, attempt=item.attempt, outcome=outcome, manifest=manifest_digest(folder),
-            reason=meta.failure.message[:500] if meta.failure else "", duration_s=meta.duration_s,
-            cpu_s=meta.usage.get("cpu_s"),
-        )  # fmt: skip
-        self.spent.cpu_s += meta.usage.get("cpu_s") or 0.0
-        self.spent.node_s += meta.duration_s * self.plan.resources.nodes
-        if meta.failure and meta.failure.retryable and item.attempt <= self.plan.scenario.retries.max_retries:
+        meta = self._record(item.trial_id, folder, outcome)
+        if meta.failure and meta.failure.retryable and item.retries < self.plan.scenario.retries.max_retries:
             self._set_aside(item.trial_id, item.attempt)
             self._retry(item, meta.attempts, meta.failure.message)
             return
         self._count(outcome)
 
+    def _record(self, name: str, folder: TrialFolder, outcome: str) -> Meta:
+        """Tell the ledger of a sealed folder, once."""
+        meta, manifest = read_meta(folder), manifest_digest(folder)
+        if manifest not in self.recorded:
+            self.recorded.add(manifest)
+            cpu_s = meta.usage.get("cpu_s")
+            self.spent.add(cpu_s, meta.duration_s, self.plan.resources.nodes)
+            self.ledger.tell(
+                "ended", trial_id=name, attempt=meta.attempts[-1].attempt, outcome=outcome, manifest=manifest,
+                reason=meta.failure.message[:500] if meta.failure else "", duration_s=meta.duration_s, cpu_s=cpu_s,
+            )  # fmt: skip
+        return meta
+
     def _lost(self, item: Active, reason: str) -> None:
         words = self._last_words(item)
         reason = f"{reason}: {words}" if words else reason
+        self._check_disk(item)
         attempt = Attempt(attempt=item.attempt, outcome="lost", reason=reason[:500])
         self.ledger.tell("ended", trial_id=item.trial_id, attempt=item.attempt, outcome="lost", reason=reason[:500])
-        self._discard(item)
-        if item.attempt <= self.plan.scenario.retries.max_retries and not self.stopped:
+        if item.retries < self.plan.scenario.retries.max_retries and not self.stopped:
             self._retry(item, [*item.previous, attempt], reason)
         else:
             self._count("lost")
 
-    def _retry(self, item: Active, previous: list[Attempt], reason: str) -> None:
-        attempt = item.attempt + 1
-        delay_s = self.plan.scenario.retries.delay_s(attempt)
-        self.ledger.tell("retry", trial_id=item.trial_id, attempt=attempt, reason=reason[:500])
-        self.waiting.append(
-            Active(item.planned, item.trial_id, attempt, list(previous), not_before=time.monotonic() + delay_s)
+    def _check_disk(self, item: Active) -> None:
+        """Take away what a lost attempt left; where there was no room for more, no further trial can be kept either."""
+        folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
+        try:
+            if folder.path.is_dir():
+                (folder.path / ".probe").write_bytes(bytes(_PROBE_BYTES))
+        except OSError as error:
+            raise self._unwritable(folder, error) from error
+        finally:
+            self._discard(item)
+
+    def _unwritable(self, folder: TrialFolder, error: OSError) -> BenchError:
+        return BenchError(
+            f"can't write {folder.path}: {error.strerror}",
+            "make room or make the folder writable; finished trials are kept. "
+            f"Carry on: bench run --resume {self.ledger.folder.run_id}",
+            Exit.TRIAL_FAILED,
         )
 
-    def _due(self) -> list[Active]:
+    def _retry(self, item: Active, previous: list[Attempt], reason: str) -> None:
+        retries = item.retries + 1
+        delay_s = self.plan.scenario.retries.delay_s(retries + 1)
+        self.ledger.tell("retry", trial_id=item.trial_id, attempt=item.attempt + 1, reason=reason[:500])
+        not_before = time.monotonic() + delay_s
+        again = Active(item.planned, item.trial_id, item.attempt + 1, list(previous), retries, not_before)
+        self.waiting.append(again)
+
+    def _due(self) -> Active | None:
         now = time.monotonic()
-        due = [item for item in self.waiting if item.not_before <= now]
-        self.waiting = deque(item for item in self.waiting if item.not_before > now)
-        return due
+        found = next((item for item in self.waiting if item.not_before <= now), None)
+        if found:
+            self.waiting.remove(found)
+        return found
 
     def _discard(self, item: Active) -> None:
         folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
@@ -287,39 +339,37 @@ class Orchestrator:
         self.done += 1
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
 
-    def _over_budget(self, extra: int) -> bool:
-        budget, spent = self.plan.scenario.budget, self.spent
-        price = self.plan.scenario.price_per_hour
-        if budget.trials is not None and spent.trials + extra >= budget.trials:
-            self.stopped = f"the budget of {budget.trials} trials is spent"
-        elif budget.wall is not None and time.monotonic() - spent.started >= budget.wall:
-            self.stopped = f"the wall-clock budget of {budget.wall:g} s is spent"
-        elif budget.cpu is not None and spent.cpu_s >= budget.cpu:
-            self.stopped = f"the budget of {budget.cpu:g} s CPU time is spent"
-        elif budget.cost is not None and price is not None and spent.node_s / 3600 * price >= budget.cost:
-            self.stopped = f"the budget of {budget.cost:g} is spent"
-        return bool(self.stopped)
+    def _cancel(self, names: Collection[str]) -> None:
+        """End these trials; one that was sealed in the last moment counts, the others are as if never started."""
+        self.executor.cancel(list(names))
+        for name in names:
+            item = self.active.pop(name)
+            if sealed_outcome(self._folder(name)) is None:
+                self.spent.trials -= 1
+                self._discard(item)
+            else:
+                self._ended(item, "")
 
     def _abandon(self, reason: str) -> None:
         """End what runs; unfinished folders go, finished ones stay."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, BenchError):
+            self._cancel(list(self.active))
+        with contextlib.suppress(OSError, BenchError):
             self.ledger.tell("interrupted", reason=reason[:500])
-        self.executor.cancel(list(self.active))
-        for item in self.active.values():
-            if sealed_outcome(self.workspace.trial(self.plan.scenario.scenario, item.trial_id)) is None:
-                self._discard(item)
 
 
-def sweep_partials(workspace: Workspace, scenario: str, run_id: str) -> list[Path]:
-    """Remove unfinished folders that a killed orchestrator of this run left behind."""
+def leftovers(workspace: Workspace, scenario: str, run_id: str) -> list[Path]:
+    """Unfinished folders of this run, whose orchestrator was killed, and of other runs that nobody works on."""
     folder = workspace.results / scenario / ".partial"
-    removed = []
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        with contextlib.suppress(OSError, ValueError):
-            spec = TrialFolder(path).spec
-            if not spec.exists() or TrialSpec.model_validate_json(spec.read_bytes()).run_id == run_id:
-                shutil.rmtree(path)
-                removed.append(path)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-    return removed
+
+    @cache
+    def abandoned(other: str) -> bool:
+        return other == run_id or Ledger(workspace.run(other)).owner() is None
+
+    def is_left(path: Path) -> bool:
+        try:
+            return abandoned(read_spec(TrialFolder(path)).run_id)
+        except (OSError, ValueError):  # killed while it was made, or being made by another run
+            return all(abandoned(other) for other in list_runs(workspace))
+
+    return [path for path in sorted(folder.iterdir()) if is_left(path)] if folder.is_dir() else []

@@ -14,7 +14,7 @@ class ProcessRuntime:
                 "the runtime 'process' uses the installed packages as they are",
                 "for requirements or another python, write runtime: {kind: venv, ...}",
             )
-        return (sys.executable,)
+        return (sys.executable, "-P")  # a json.py in the current folder is not ours to import
 
     def packages(self, spec: Runtime, cache: Path) -> str:
         return f"this Python ({sys.executable})"

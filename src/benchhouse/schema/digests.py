@@ -6,15 +6,17 @@ import math
 from pathlib import Path
 from typing import Any
 
+_ENCODER = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
+)
+
 
 def canonical_json(value: Any) -> bytes:
     """Encode `value` so that equal values give equal bytes: sorted keys, no spaces, UTF-8, no NaN.
 
     A float with an integral value is written as an integer, so `1` and `1.0` in a scenario are one point.
     """
-    return json.dumps(
-        _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode()
+    return _ENCODER.encode(_plain(value)).encode()
 
 
 def digest(value: Any) -> str:
@@ -28,11 +30,14 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+_LEAVES = frozenset({str, int, bool, type(None)})  # written as they are; this look spares most calls
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not isinstance(value, bool) and math.isfinite(value) and value.is_integer():
+        return {str(key): item if type(item) in _LEAVES else _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [item if type(item) in _LEAVES else _plain(item) for item in value]
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
         return int(value)
     return value

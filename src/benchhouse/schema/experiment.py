@@ -1,6 +1,7 @@
 """Experiment: a versioned callable with declared inputs, metrics, data and resources."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -67,8 +68,19 @@ class Context(Protocol):
     @property
     def cache(self) -> Cache: ...
 
-    def emit(self, name: str, value: float, unit: str | None = None, *, window: str = "") -> None:
-        """Record one value of a declared metric; several values of one name become a distribution."""
+    def emit(
+        self,
+        name: str,
+        value: float,
+        unit: str | None = None,
+        *,
+        direction: Direction | None = None,
+        window: str = "",
+    ) -> None:
+        """Record one value of a metric; several values of one name become a distribution.
+
+        `unit` and `direction` are for metrics that could not be declared; what is declared stands.
+        """
         ...
 
     def metadata(self, **items: Any) -> None:
@@ -145,11 +157,16 @@ class Experiment:
         for name, parameter in parameters.items():
             if name in _RESERVED or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[name] = (hints.get(name, Any), default)
+            hint = hints.get(name, Any)
+            if parameter.default is parameter.empty:
+                fields[name] = (hint, ...)
+            else:  # `size: int = None` is common in plain functions
+                fields[name] = (hint | None if parameter.default is None else hint, parameter.default)
         title = "".join(part.title() for part in self.name.replace("-", ".").replace("_", ".").split("."))
         config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
-        return create_model(f"{title}Workload", __config__=config, **fields)
+        with warnings.catch_warnings():  # a parameter may be called `copy` or `json`, as methods of every model are
+            warnings.simplefilter("ignore")
+            return create_model(f"{title}Workload", __config__=config, **fields)
 
     def metric(self, name: str) -> Metric | None:
         return next((metric for metric in self.metrics if metric.name == name), None)

@@ -8,7 +8,7 @@ import difflib
 import re
 import types
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -183,12 +183,19 @@ class _Finding:
         return _WANTED.get(self.error["type"], "")
 
 
-def from_pydantic(error: "ValidationError", document: "Document", model: Any) -> list[Problem]:
+def from_pydantic(
+    error: "ValidationError",
+    document: "Document",
+    model: Any,
+    belongs: "Callable[[ErrorDetails], bool]" = lambda item: True,
+) -> list[Problem]:
     """Pydantic's errors about `document.data` as problems in the file; `model` is what it was validated against.
 
     Of the branches of a union only the one that fits best speaks; where none fits, one problem names them all.
+    `belongs` leaves out what stands in another file or was reported before.
     """
-    findings = [_trace(item, document.data, model) for item in error.errors(include_url=False)]
+    errors = [item for item in error.errors(include_url=False) if belongs(item)]
+    findings = [_trace(item, document.data, model) for item in errors]
     return [problem for group in _settle(findings, 0) for problem in _explain(group, document)]
 
 

@@ -1,9 +1,12 @@
 """Durations and sizes as people write them: `90s`, `10m`, `1h30m`, `512MiB`, `4GB`."""
 
+import math
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from benchhouse.schema.problems import quote
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BYTES = {
@@ -29,7 +32,7 @@ def parse_seconds(value: Any) -> Any:
             break
         total, at = total + float(match[1]) * _SECONDS[unit], match.end()
     if not text or at != len(text):
-        raise ValueError(f"{value!r} is not a duration: write 90s, 10m, 1h30m or a number of seconds")
+        raise ValueError(f"{quote(value)} is not a duration: write 90s, 10m, 1h30m or a number of seconds")
     return total
 
 
@@ -38,13 +41,22 @@ def parse_bytes(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value)
-    if not match or match[2].lower() not in _BYTES:
-        raise ValueError(f"{value!r} is not a size: write 512MiB, 4GB or a number of bytes")
-    return round(float(match[1]) * _BYTES[match[2].lower()])
+    size = float(match[1]) * _BYTES.get(match[2].lower(), math.inf) if match else math.inf
+    if math.isinf(size):
+        raise ValueError(f"{quote(value)} is not a size: write 512MiB, 4GB or a number of bytes")
+    return round(size)
 
 
-Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, allow_inf_nan=False)]
-Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0)]
+def _or_text(kind: str, example: str) -> WithJsonSchema:
+    """For editors: a number, or text such as `example`."""
+    text = {"type": "string", "pattern": r"^\s*\d", "examples": [example]}
+    return WithJsonSchema({"anyOf": [{"type": kind, "minimum": 0}, text]})
+
+
+Seconds = Annotated[
+    float, BeforeValidator(parse_seconds), Field(ge=0, allow_inf_nan=False), _or_text("number", "1h30m")
+]
+Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0), _or_text("integer", "512MiB")]
 
 
 def show_seconds(seconds: float) -> str:

@@ -2,15 +2,23 @@
 
 from typing import Any
 
-from pydantic import AliasChoices, Field, model_validator
+from pydantic import AliasChoices, ConfigDict, Field, model_validator
 
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Bytes, Seconds
 
 
+def _other_spellings(schema: dict[str, Any]) -> None:
+    """The JSON Schema knows only one spelling of a field; files may use these as well."""
+    properties = schema["properties"]
+    properties["cpus_per_task"] = properties["cpus"] | {"title": "Cpus Per Task"}
+    properties["mem_gb"] = {"type": "number", "exclusiveMinimum": 0, "description": "Memory per node in 10^9 bytes."}
+
+
 class Resources(Model):
     """What one trial needs; an executor that can't give it refuses at once."""
 
+    model_config = ConfigDict(strict=True, json_schema_extra=_other_spellings)
     nodes: int = Field(1, ge=1, description="Number of nodes.")
     cpus: int = Field(
         1, ge=1, validation_alias=AliasChoices("cpus", "cpus_per_task"), description="Cores per node (or task)."
@@ -32,26 +40,26 @@ class Resources(Model):
         return data
 
 
-class Limits(Model):
+class Limits(Model, strict=True):
     """Hard limits of one trial; what goes beyond is ended and recorded as such."""
 
-    wall: Seconds | None = Field(None, description="Wall-clock time, e.g. 10m; the trial ends as `timeout`.")
-    cpu: Seconds | None = Field(None, description="CPU time of the trial's process tree; ends as `timeout`.")
+    wall: Seconds | None = Field(None, gt=0, description="Wall-clock time, e.g. 10m; the trial ends as `timeout`.")
+    cpu: Seconds | None = Field(None, gt=0, description="CPU time of the trial's process tree; ends as `timeout`.")
     cpus: float | None = Field(None, gt=0, description="Cores the trial may use at once.")
-    memory: Bytes | None = Field(None, description="Memory of the process tree; ends as `out_of_memory`.")
+    memory: Bytes | None = Field(None, gt=0, description="Memory of the process tree; ends as `out_of_memory`.")
     processes: int | None = Field(None, ge=1, description="Processes and threads at once.")
 
 
-class Budget(Model):
+class Budget(Model, strict=True):
     """What a whole run may use; when it is spent, no further trial starts."""
 
-    wall: Seconds | None = Field(None, description="Wall-clock time of the whole run.")
-    cpu: Seconds | None = Field(None, description="CPU time of all trials together.")
+    wall: Seconds | None = Field(None, gt=0, description="Wall-clock time of the whole run.")
+    cpu: Seconds | None = Field(None, gt=0, description="CPU time of all trials together.")
     trials: int | None = Field(None, ge=1, description="Number of trials started.")
     cost: float | None = Field(None, gt=0, description="Money, by `price_per_hour`.")
 
 
-class Retries(Model):
+class Retries(Model, strict=True):
     """How infrastructure failures are retried; an experiment's own failure never is."""
 
     max_retries: int = Field(2, ge=0, le=100, description="Attempts after the first one.")

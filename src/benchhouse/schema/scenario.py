@@ -1,23 +1,35 @@
 """Scenario: Benchmark x Targets x axes x repetitions, where and how; and Benchmark, what `uses:` refers to."""
 
 import math
+import re
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from benchhouse.schema.model import Model
+from benchhouse.schema.problems import quote
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+
+def _can_name_a_folder(name: str) -> str:
+    if not re.fullmatch(_NAME, name) or name.endswith("\n"):
+        raise ValueError(f"{quote(name)} can't be a name: at most 100 letters, digits, '.', '_' and '-', no '.' first")
+    return name
+
 
 Name = Annotated[
     str,
-    StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100),
-    Field(description="Letters, digits, '.', '_' and '-', beginning with a letter or digit: it names a folder."),
+    AfterValidator(_can_name_a_folder),
+    Field(description="Letters, digits, '.', '_' and '-': it names a folder.", json_schema_extra={"pattern": _NAME}),
 ]
 Order = Literal["interleaved", "sequential", "random"]
 MAX_AXIS_VALUES = 1_000_000
 
 
-class Range(Model):
+class Range(Model, strict=True):
     """Evenly or geometrically spaced values of an axis, both ends included."""
 
     start: float = Field(alias="from", description="First value.")
@@ -34,28 +46,39 @@ class Range(Model):
             raise ValueError(f"a range goes upward: from {self.start:g} to {self.stop:g} does not")
         if self.factor and self.start <= 0:
             raise ValueError("a range with a factor starts above zero")
-        if self.step and (self.stop - self.start) / self.step >= MAX_AXIS_VALUES:
+        steps = (self.stop - self.start) / self.step if self.step else 0
+        if self.factor:
+            steps = math.log(self.stop / self.start) / math.log(self.factor)
+        if steps >= MAX_AXIS_VALUES:
             raise ValueError(f"a range has at most {MAX_AXIS_VALUES:,} values")
         return self
 
     def values(self) -> list[float | int]:
+        """The values as people would write them: computed in decimals, so 0.1 + 0.2 is 0.3."""
+        start, stop = Decimal(str(self.start)), Decimal(str(self.stop))
         if self.step:
-            count = math.floor((self.stop - self.start) / self.step + 1e-9) + 1
-            raw = [self.start + index * self.step for index in range(count)]
+            step = Decimal(str(self.step))
+            exact = [start + index * step for index in range(int((stop - start) / step) + 1)]
         elif self.factor:
-            count = math.floor(math.log(self.stop / self.start, self.factor) + 1e-9) + 1
-            raw = [self.start * self.factor**index for index in range(count)]
+            factor, exact = Decimal(str(self.factor)), [start]
+            while (following := exact[-1] * factor) <= stop:
+                exact.append(following)
         else:
             assert self.count is not None
-            raw = [self.start + index * (self.stop - self.start) / (self.count - 1) for index in range(self.count)]
-        tidy = [float(f"{value:.12g}") for value in raw]
-        return [int(value) if value.is_integer() else value for value in tidy]
+            exact = [start + index * (stop - start) / (self.count - 1) for index in range(self.count)]
+        return [int(value) if value == value.to_integral_value() else float(value) for value in exact]
 
 
-Values = Annotated[list[Any], Field(min_length=1, max_length=MAX_AXIS_VALUES)] | Range
+class Ranged(Model, strict=True):
+    """A range as a workload writes it: `{range: {from: 1, to: 8, factor: 2}}`."""
+
+    range: Range
 
 
-class AxisBlock(Model):
+Values = Annotated[list[Any], Field(min_length=1, max_length=MAX_AXIS_VALUES)] | Range | Ranged
+
+
+class AxisBlock(Model, strict=True):
     """One block of axes; the blocks of a scenario multiply. Exactly one of the three forms."""
 
     grid: dict[str, Values] | None = Field(None, description="Every combination of the values.")
@@ -78,12 +101,19 @@ class AxisBlock(Model):
             raise ValueError("all points of a block have the same keys")
         return self
 
+    @property
+    def keys(self) -> list[str]:
+        """What varies in this block."""
+        return list(self.points[0] if self.points else self.zip or self.grid or {})
 
-def axis_values(values: list[Any] | Range) -> list[Any]:
+
+def axis_values(values: list[Any] | Range | Ranged) -> list[Any]:
+    if isinstance(values, Ranged):
+        return values.range.values()
     return values.values() if isinstance(values, Range) else values
 
 
-class Runtime(Model):
+class Runtime(Model, strict=True):
     """What a job runs inside."""
 
     kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")
@@ -91,7 +121,7 @@ class Runtime(Model):
     python: str | None = Field(None, description="Interpreter of the isolated environment.")
 
 
-class Defined(Model):
+class Defined(Model, strict=True):
     """What a benchmark and a scenario have in common: the experiment and its frozen workload."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
@@ -125,7 +155,9 @@ class Scenario(Defined):
     scenario: Name = Field(description="Name; results go to results/<scenario>/.")
     uses: str | None = Field(None, description="A registered benchmark that this scenario runs.")
     target: dict[str, Any] | str | None = Field(None, description="What is benchmarked; a list inside is an axis.")
-    targets: list[dict[str, Any] | str] = Field(default_factory=list, description="Several targets, compared.")
+    targets: list[dict[str, Any] | str] = Field(
+        default_factory=list, min_length=1, description="Several targets, compared."
+    )
     repetitions: int = Field(1, ge=1, le=100_000, description="Trials per point.")
     warmup: int = Field(0, ge=0, le=1000, description="Trials per point that are run first and not counted.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of order and of each trial (seed + repetition).")

@@ -1,13 +1,14 @@
 """Which parameters are secrets, so that their values stay out of plans, evidence, logs and reports."""
 
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 _SECRET_KEY = re.compile(
-    r"(^|[_.-])(password|passwd|secret|api_?key|access_?key|private_?key|credentials?)$"
-    r"|^token$|(^|[_.-])(auth|access|api|bearer|hf|session)_?token$",
+    r"(^|[_.-])(password|passwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)$"
+    r"|^token$|(^|[_.-])(auth|access|api|bearer|hf|session)[_-]?token$",
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"^\$(?:\{(\w+)\}|(\w+))$")
@@ -18,6 +19,7 @@ _KEY_SHAPES = re.compile(
 REDACTED = "[redacted]"
 
 
+@functools.lru_cache(4096)
 def is_secret_key(name: str) -> bool:
     """Whether a parameter of that name holds a secret (password, token, api_key, ...)."""
     return bool(_SECRET_KEY.search(name))

@@ -1,11 +1,12 @@
 """Instance and Trial: what is bound, what one execution is asked to do, and how it ended."""
 
+import hashlib
 import uuid
 from typing import Any, Literal
 
 from pydantic import Field
 
-from benchhouse.schema.digests import digest
+from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.model import Model
 from benchhouse.schema.resources import Limits, Resources
 
@@ -24,6 +25,12 @@ class ExperimentRef(Model):
     distribution_version: str
 
 
+def instance_digest(experiment: bytes, version: bytes, target: bytes, parameters: bytes) -> str:
+    """The digest of an instance, from the canonical JSON of its parts: a plan encodes what does not vary once."""
+    text = b'{"experiment":%b,"parameters":%b,"target":%b,"version":%b}' % (experiment, parameters, target, version)
+    return hashlib.sha256(text).hexdigest()
+
+
 class Instance(Model):
     """One bound point. Same digest = same process."""
 
@@ -33,7 +40,8 @@ class Instance(Model):
     parameters: dict[str, Any]
 
     def digest(self) -> str:
-        return digest(self.model_dump())
+        parts = (self.experiment, self.version, self.target, self.parameters)
+        return instance_digest(*(canonical_json(part) for part in parts))
 
     def case_id(self) -> str:
         """The benchmark case: everything but the target, so that targets can be compared on it."""

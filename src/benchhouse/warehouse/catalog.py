@@ -199,11 +199,6 @@ class Catalog:
             self._insert("trials", [(trial, run.run_id, folder) for trial, folder in trials])
         return True
 
-    def drop_run(self, run_id: str) -> None:
-        with self._writing():
-            for table in ("files", "runs", "trials"):
-                self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])  # noqa: S608 - our own names
-
     def remove_unused(self, files: Iterable[str]) -> list[str]:
         """Delete those of `files` (relative paths) that no run uses and no report has pinned; returns them.
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _ANY_TABLE = re.compile(rf"\b(?:{'|'.join(TABLES)})\b", re.IGNORECASE)
 _LAST = re.compile(r"@last(?:-(\d+))?")
 _SHOWN = 5
+_LOOKS = 10  # a collector may replace files between the look at the catalog and the look at the lake
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,18 @@ class Warehouse:
         """
         tables = sorted({match.lower() for match in _ANY_TABLE.findall(sql)}) or sorted(TABLES)
         wanted = None if runs is None else sorted(set(runs))
-        inputs = [
-            QueryInput(table=entry.table, run_id=entry.run_id, file=entry.file, sha256=entry.sha256)
-            for entry in self._sound_files(tables, wanted)
-        ]
-        return self._run(name, sql, parameters or {}, inputs)
+        for _ in range(_LOOKS):
+            entries = self._sound_files(tables, wanted)
+            inputs = [
+                QueryInput(table=entry.table, run_id=entry.run_id, file=entry.file, sha256=entry.sha256)
+                for entry in entries
+            ]
+            try:
+                return self._run(name, sql, parameters or {}, inputs)
+            except BenchError:
+                if self.catalog.files(tables, wanted) == entries:  # else a collector took files away meanwhile
+                    raise
+        raise BenchError("the tables changed each time they were read", hint="Try again when the collecting is done.")
 
     def query_again(self, spec: QuerySpec) -> Result:
         """Answer a pinned query over exactly the files that it names; the caller has checked their digests."""
@@ -104,7 +112,7 @@ class Warehouse:
         if match := _LAST.fullmatch(token):
             found = self.catalog.run_at(int(match[1] or 0))
             if found is None:
-                raise BenchError(f"{token}: {self._stock()}", hint="See what there is: bench list runs")
+                raise BenchError(f"{token}: {self._stock()}", hint="See what there is: bench status")
             return found
         ids = self.catalog.run_ids(token, _SHOWN + 1) if token else []
         if token in ids or len(ids) == 1:
@@ -127,7 +135,8 @@ class Warehouse:
 
     def _sound_files(self, tables: Sequence[str], runs: Sequence[str] | None) -> list[FileEntry]:
         """The catalog's files, after those that are damaged or of an older schema were made again."""
-        for _ in range(3):  # a collector may replace files between the look at the catalog and the look at the lake
+        repaired: set[str] = set()
+        for _ in range(_LOOKS):
             entries = self.catalog.files(tables, runs)
             newer = next((entry for entry in entries if entry.schema_version > SCHEMA_VERSION), None)
             if newer:
@@ -140,8 +149,12 @@ class Warehouse:
             ]
             if not bad:
                 return entries
-            if bad == [entry for entry in self.catalog.files(tables, runs) if entry in bad]:
-                self._repair(bad)
+            present = set(self.catalog.files(tables, runs))
+            bad = [entry for entry in bad if entry in present]
+            if not repaired.isdisjoint(entry.run_id for entry in bad):
+                break
+            self._repair(bad)
+            repaired |= {entry.run_id for entry in bad}
         names = ", ".join(entry.file for entry in bad[:_SHOWN])
         raise BenchError(
             f"{len(bad)} files of the warehouse are damaged or out of date, and can't be made again: {names}",
@@ -153,11 +166,16 @@ class Warehouse:
 
         for run_id in sorted({entry.run_id for entry in bad}):
             files = ", ".join(entry.file for entry in bad if entry.run_id == run_id)
-            collect(self.workspace, run_id, self.catalog.trial_folders(run_id).values())
-            note = f"{files}: damaged or of an older schema; made again from the evidence of run {run_id}"
-            self.notes.append(note)
-            if self._say:
-                self._say(note)
+            done = collect(self.workspace, run_id, self.catalog.trial_folders(run_id).values())
+            if done.trials:
+                self._note(f"{files}: damaged or of an older schema; made again from the evidence of run {run_id}")
+            for line in done.skipped:
+                self._note(f"left out of the tables: {line}")
+
+    def _note(self, text: str) -> None:
+        self.notes.append(text)
+        if self._say:
+            self._say(text)
 
     def _run(self, name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence[QueryInput]) -> Result:
         import duckdb

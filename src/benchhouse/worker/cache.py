@@ -5,7 +5,6 @@ import fcntl
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -30,7 +29,7 @@ class DataCache:
         path = self.root / "data" / item.sha256
         with self._lock(item.sha256):
             if not path.exists():
-                self._fill(path, lambda part: _bring(item, part), item.sha256)
+                self._fill(path, lambda part: _bring(item, part), item)
         return path
 
     def build(self, key: str, make: Callable[[Path], None]) -> Path:
@@ -41,14 +40,24 @@ class DataCache:
                 self._fill(path, make, None)
         return path
 
-    def _fill(self, path: Path, make: Callable[[Path], None], sha256: str | None) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".part-", dir=path.parent) as folder:
-            part = Path(folder) / path.name
+    def _fill(self, path: Path, make: Callable[[Path], None], item: Data | None) -> None:
+        """Under the lock, so a folder of parts that is there already is what a killed process left."""
+        folder = path.parent / f".part-{path.name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            part = folder / path.name
             make(part)
-            if sha256 and (found := file_digest(part)) != sha256:
-                raise BenchError(f"wrong data: expected sha256 {sha256}, found {found}", "the source has changed")
+            if item and (found := file_digest(part)) != item.sha256:
+                raise BenchError(
+                    f"wrong data: '{item.name}' from {item.source} has sha256 {found}, declared is {item.sha256}",
+                    "the source has changed, or the declaration is of another file",
+                )
+            if part.is_file():
+                _settle(part)
             part.replace(path)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def _lock(self, name: str) -> Iterator[None]:
@@ -74,4 +83,12 @@ def _bring(item: Data, part: Path) -> None:
 
     with files(package).joinpath(inside).open("rb") as source, part.open("wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
-        os.fsync(target.fileno())
+
+
+def _settle(part: Path) -> None:
+    """On disk before it has its name: a power cut must not leave a named, unchecked, empty file."""
+    handle = os.open(part, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,31 +1,30 @@
 """The experiment's own process: load the code, run it, hand the result to the supervisor as a file."""
 
 import csv
-import json
+import math
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
 from benchhouse.catalog.loading import load
-from benchhouse.evidence.folder import write_text
-from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import resolve
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.cache import DataCache
 from benchhouse.worker.context import TrialContext
-from benchhouse.worker.results import Handover, measure
+from benchhouse.worker.results import Handover, measure, plain_text
+
+_DEPTH = 20
 
 
 def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path) -> None:
     """Run one experiment and write `result`; whatever it raises is recorded there, never swallowed."""
-    os.environ.update(resolve(dict(spec.environment), os.environ))
     handover = Handover()
     ctx: TrialContext | None = None
     try:
+        os.environ.update(resolve(dict(spec.environment), os.environ))
         experiment = load(spec.experiment)
         ctx = TrialContext(
             experiment=experiment,
@@ -43,17 +42,16 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
         ctx.accept(experiment.call(target, parameters, ctx))
         handover.finished = True
     except ExperimentFailed as failure:
-        handover.fail(failure.code, failure.message, retryable=failure.retryable, trace="")
-    except MemoryError as error:
-        handover.fail("MemoryError", str(error) or "out of memory", trace=traceback.format_exc(), memory=True)
-    except BenchError as error:
-        handover.fail(type(error).__name__, str(error), trace=traceback.format_exc())
+        handover.fail(failure.code, failure.message, retryable=failure.retryable)
     except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit of a stranger's code too
-        handover.fail(type(error).__name__, str(error), trace=traceback.format_exc())
+        handover.crash(error)
     if ctx is not None:
-        handover.take(measure(ctx.series.values()), _jsonable(ctx.facts), ctx.warnings)
-        _write_samples(ctx, folder.samples)
-    write_text(result, handover.model_dump_json())
+        try:
+            handover.take(measure(ctx.in_order()), jsonable(ctx.facts), ctx.warnings)
+            _write_samples(ctx, folder.samples)
+        except Exception as error:  # noqa: BLE001 - values whose sum overflows, a full disk
+            handover.crash(error)
+    result.write_text(handover.model_dump_json(), encoding="utf-8")  # torn by a kill, it counts as none
     sys.stdout.flush()
     sys.stderr.flush()
 
@@ -71,11 +69,18 @@ def _write_samples(ctx: TrialContext, path: Path) -> None:
                 writer.writerows((name, window, index, value, unit) for index, value in enumerate(series.values))
 
 
-def _jsonable(facts: dict[str, Any]) -> dict[str, Any]:
-    """Custom metadata as JSON; what JSON does not know is kept as its text."""
-    loaded: dict[str, Any] = json.loads(json.dumps(facts, default=_text, allow_nan=True).replace("NaN", "null"))
-    return loaded
-
-
-def _text(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") and getattr(value, "size", 1) == 1 else str(value)
+def jsonable(value: Any, depth: int = 0) -> Any:
+    """Custom metadata as JSON; what JSON does not know, and what is nested too deep, is kept as its text."""
+    if isinstance(value, str):
+        return plain_text(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if depth < _DEPTH and isinstance(value, dict):
+        return {plain_text(str(key)): jsonable(item, depth + 1) for key, item in value.items()}
+    if depth < _DEPTH and isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item, depth + 1) for item in value]
+    if depth < _DEPTH and hasattr(value, "item") and getattr(value, "size", 1) == 1:
+        return jsonable(value.item(), depth + 1)
+    return plain_text(str(value))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from benchhouse.catalog.entries import plug
-from benchhouse.schema.experiment import Experiment, ExperimentFailed, Metric
+from benchhouse.schema.experiment import Direction, Experiment, ExperimentFailed, Metric
 from benchhouse.worker.cache import DataCache
 
 
@@ -33,28 +33,41 @@ class TrialContext:
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
 
-    def emit(self, name: str, value: float, unit: str | None = None, *, window: str = "") -> None:
+    def emit(
+        self,
+        name: str,
+        value: float,
+        unit: str | None = None,
+        *,
+        direction: Direction | None = None,
+        window: str = "",
+    ) -> None:
         try:
+            if isinstance(value, str | bytes):
+                raise TypeError  # "12" would pass for a number
             number = float(value)
+        except OverflowError:
+            number = math.inf
         except (TypeError, ValueError):
             self.fail("not_a_number", f"metric '{name}' was given {value!r}, a {type(value).__name__}")
         if not math.isfinite(number):
             self.fail("not_finite", f"metric '{name}' was given {number}: a measurement is a finite number")
+        window = str(window)
         series = self.series.get((name, window))
         if series is None:
-            series = self.series[name, window] = Series(self._declared(name, unit), window, array("d"))
+            series = self.series[name, window] = Series(self._declared(name, unit, direction), window, array("d"))
         elif unit is not None and unit != series.metric.unit:
             self.fail("unit_mismatch", f"metric '{name}' was given in {unit}; its unit is {series.metric.unit}")
         series.values.append(number)
 
-    def _declared(self, name: str, unit: str | None) -> Metric:
+    def _declared(self, name: str, unit: str | None, direction: Direction | None) -> Metric:
         metric = self.experiment.metric(name)
         if metric is None and self.experiment.strict_metrics and self.experiment.metrics:
             declared = ", ".join(item.name for item in self.experiment.metrics)
             self.fail("undeclared_metric", f"metric '{name}' is not declared by {self.experiment.name} ({declared})")
         if metric is None:
             try:
-                return Metric(name=name, unit=unit or "1")
+                return Metric(name=name, unit=unit or "1", direction=direction)
             except ValueError:
                 self.fail("bad_metric_name", f"{name!r} is not a metric name: letters, digits and _ . @ -")
         if unit is not None and unit != metric.unit:
@@ -65,14 +78,20 @@ class TrialContext:
         self.facts.update(items)
 
     def warn(self, code: str, message: str) -> None:
+        code, message = str(code), str(message)
         if (code, message) not in self.warnings:
             self.warnings.append((code, message))
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
-        raise ExperimentFailed(code, message, retryable)
+        raise ExperimentFailed(str(code), str(message), retryable)
 
     def driver(self, name: str) -> Any:
         return plug("drivers", name)
+
+    def in_order(self) -> list[Series]:
+        """What was emitted, in the order in which the experiment declares its metrics: what matters comes first."""
+        places = {metric.name: at for at, metric in enumerate(self.experiment.metrics)}
+        return sorted(self.series.values(), key=lambda item: places.get(item.metric.name, len(places)))
 
     def accept(self, returned: Any) -> None:
         """Take what a function returned: numbers are metrics, everything else is metadata."""

@@ -16,15 +16,20 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from benchhouse.schema.owner import OWNER
 from benchhouse.worker import node, processes
-from benchhouse.worker.supervise import TAG, run_trial
+from benchhouse.worker.limits import sweep_cages
+from benchhouse.worker.owned import processes_of, sweep_scratch
+from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
 
 _GRACE_S = 3.0
 
 
 def serve() -> int:
     processes.become_subreaper()
-    os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
+    with contextlib.suppress(PermissionError):  # started by hand it may lead its session already
+        os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
+    _sweep()
     for warm in (node.packages, node.hardware, node.lock_digest, node.drivers):
         warm()
     gc.collect()
@@ -53,6 +58,14 @@ def serve() -> int:
         *lines, buffer = (buffer + chunk).split(b"\n")
         for line in lines:
             _obey(json.loads(line), workers)
+
+
+def _sweep() -> None:
+    """End what an earlier host of this orchestrator left when it was killed."""
+    if mine := os.environ.get(OWNER):
+        processes.kill_tree(processes_of(mine), grace_s=0.0)
+    sweep_cages(LEFTOVERS)
+    sweep_scratch(LEFTOVERS)
 
 
 def _obey(order: dict[str, Any], workers: dict[int, str]) -> None:
@@ -89,6 +102,8 @@ def _become_worker(order: dict[str, Any], host: int) -> None:
     finally:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
+            if os.fstat(1).st_size == 0:
+                Path(order["log"]).unlink()  # it had nothing to say
         os._exit(code)
 
 
@@ -110,8 +125,10 @@ def _reap(workers: dict[int, str]) -> None:
 
 
 def _end_orphans(workers: dict[int, str]) -> None:
-    ours = set(workers).union(*(processes.descendants(pid) for pid in workers))
-    processes.kill_tree(set(processes.descendants(os.getpid())) - ours, grace_s=0.0)
+    """Children that are no workers came here when theirs was killed; asking for children only, no fork can slip in."""
+    processes.kill_tree(set(processes.children(os.getpid())) - set(workers), grace_s=0.0)
+    sweep_cages(LEFTOVERS)
+    sweep_scratch(LEFTOVERS)
 
 
 def _stop_all_and_exit() -> None:

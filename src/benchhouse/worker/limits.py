@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import itertools
 import math
 import os
 import re
@@ -14,12 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from benchhouse.worker.processes import alive, send, start_time, tree_cpu_s
+from benchhouse.worker.owned import is_left_behind, owned_name
+from benchhouse.worker.processes import alive, send, tree_cpu_s
 
 _PERIOD_US = 100_000
 _WORKER_LEAF = "benchhouse-worker"
-_OWNED = re.compile(r"(?P<name>[a-z0-9-]+)-p(?P<pid>\d+)-s(?P<start>\d+)-n(?P<namespace>\d+)-c\d+")
-_serial = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -133,20 +131,6 @@ def _delegated(folder: Path) -> bool:
     return False
 
 
-def _clean(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:100]
-
-
-def _namespace() -> int:
-    return Path("/proc/self/ns/pid").stat().st_ino
-
-
-def _folder_name(name: str) -> str:
-    """The name carries its owner: pid, start time, and the pid namespace in which these two mean something."""
-    pid = os.getpid()
-    return f"{_clean(name) or 'cage'}-p{pid}-s{start_time(pid) or 0}-n{_namespace()}-c{next(_serial)}"
-
-
 class Cage:
     """`build` in the worker, `enter` in the forked child; then `usage`, `over_cpu`, `kill`, `remove` in the worker."""
 
@@ -167,7 +151,7 @@ class Cage:
         """Never raises for want of rights: what can't be made shows in `enforced`."""
         cage = cls(limits)
         cage._cpu_before_s = tree_cpu_s()
-        cage._make_folders(_folder_name(name), fs or CgroupFS.detect())
+        cage._make_folders(owned_name(name), fs or CgroupFS.detect())
         if limits.wall_s is not None:
             cage.enforced["wall"] = "worker timer"
         if limits.cpu_s is not None:
@@ -437,10 +421,7 @@ def sweep_cages(prefix: str, fs: CgroupFS | None = None) -> list[str]:
     for home in fs.homes():
         with contextlib.suppress(OSError):
             for entry in home.iterdir():
-                owned = _OWNED.fullmatch(entry.name)
-                if owned is None or not owned["name"].startswith(prefix.lower()):
-                    continue
-                if int(owned["namespace"]) == _namespace() and not alive(int(owned["pid"]), int(owned["start"])):
+                if is_left_behind(entry.name, prefix):
                     left.setdefault(entry.name, []).append(entry)
     swept: list[str] = []
     for name, folders in sorted(left.items()):

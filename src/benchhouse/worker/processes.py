@@ -98,6 +98,11 @@ def _children_from_scan() -> dict[int, list[int]]:
     return found
 
 
+def children(pid: int) -> list[int]:
+    """The processes whose parent is `pid`, zombies included."""
+    return _children_from_kernel(pid) if _kernel_lists_children() else _children_from_scan().get(pid, [])
+
+
 def descendants(pid: int) -> list[int]:
     """Every process below `pid`, parents before their children, zombies included, `pid` itself not.
 

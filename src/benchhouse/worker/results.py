@@ -1,5 +1,6 @@
 """From emitted values to measurements, and from measurements to metrics.json."""
 
+import traceback
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +12,16 @@ from benchhouse.schema.trial import Failure, Meta, TrialSpec, Warning
 from benchhouse.worker.context import Series
 
 _TO_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
+_TEXT_CHARACTERS = 100_000
 _SUMMARY = ("mean", "stdev", "min", "p50", "p90", "p95", "p99", "max")
+
+
+def plain_text(text: str) -> str:
+    """Text that every file here can hold: not endless, and no half characters (file names may bring such)."""
+    if len(text) > _TEXT_CHARACTERS:
+        half = _TEXT_CHARACTERS // 2
+        text = f"{text[:half]}\n[... {len(text) - 2 * half} characters not kept ...]\n{text[-half:]}"
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class Handover(BaseModel):
@@ -24,16 +34,28 @@ class Handover(BaseModel):
     custom: dict[str, Any] = {}
     warnings: list[Warning] = []
 
-    def fail(self, code: str, message: str, *, trace: str, retryable: bool = False, memory: bool = False) -> None:
-        self.failure = Failure(code=code, message=message, traceback=trace, retryable=retryable)
-        self.out_of_memory = memory
+    def fail(self, code: str, message: str, *, retryable: bool = False) -> None:
+        """The experiment said itself that it failed."""
+        self.finished = False
+        self.failure = Failure(code=plain_text(code), message=plain_text(message), retryable=retryable)
+
+    def crash(self, error: BaseException) -> None:
+        """Something was raised: call this where it is handled, for its traceback."""
+        self.finished = False
+        try:
+            message = str(error)
+        except Exception:  # noqa: BLE001 - a stranger's __str__ may raise anything
+            message = "(its message can't be shown)"
+        trace = plain_text("".join(traceback.format_exception(error)))
+        self.failure = Failure(code=type(error).__name__, message=plain_text(message), traceback=trace)
+        self.out_of_memory = isinstance(error, MemoryError)
 
     def take(
         self, measurements: list[Measurement], custom: dict[str, Any], warnings: Iterable[tuple[str, str]]
     ) -> None:
         self.measurements = measurements
         self.custom = custom
-        self.warnings = [Warning(code=code, message=message) for code, message in warnings]
+        self.warnings = [Warning(code=plain_text(code), message=plain_text(text)) for code, text in warnings]
         if self.finished and not measurements:
             self.warnings.append(Warning(code="no_metrics", message="the experiment emitted no value"))
 

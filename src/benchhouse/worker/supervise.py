@@ -1,30 +1,35 @@
 """One trial, from trial.json to a sealed folder: fork the experiment, hold it to its limits, clean up, write."""
 
 import contextlib
+import json
+import math
 import os
+import select
 import shutil
 import signal
 import sys
-import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchhouse.evidence.folder import now, read_spec, seal, write_metrics_csv, write_model
+from benchhouse.evidence.folder import now, read_spec, seal, tidy, write_metrics_csv, write_model
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import redactor, secret_values
 from benchhouse.schema.trial import Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import limits, node, processes
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.limits import Cage
-from benchhouse.worker.output import Capture
+from benchhouse.worker.output import Capture, Redact
+from benchhouse.worker.owned import make_scratch
 from benchhouse.worker.results import Handover, metrics_file
 
 TAG = "BENCHHOUSE_TRIAL"
-CAGES = "benchhouse"
+LEFTOVERS = "benchhouse"  # how the names of cgroups and scratch folders begin
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
+_STOPS = (signal.SIGTERM, signal.SIGINT)
 _TICK_S = 0.25
 
 
@@ -49,22 +54,24 @@ def run_trial(path: Path) -> int:
     """Run the trial of a folder; 0 when it was sealed, whatever its outcome."""
     folder = TrialFolder(path)
     spec = read_spec(folder)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # what is made here is taken away below, or not made at all
+    for number in _STOPS:
         signal.signal(number, _cancel)
     processes.become_subreaper()
     os.environ[TAG] = spec.trial_id
     folder.artifacts.mkdir(exist_ok=True)
-    values = secret_values([spec.target, spec.parameters, dict(spec.environment)], os.environ)
-    redact = redactor([spec.target, spec.parameters, dict(spec.environment)])
-    capture = Capture.open(path, spec.trial_id, redact=redact if values else None)
-    scratch = Path(tempfile.mkdtemp(prefix=f"benchhouse-{spec.trial_id[:8]}-"))
-    cage = Cage.build(f"{CAGES}-{spec.trial_id[:8]}", _limits(spec))
+    secrets = [spec.target, spec.parameters, dict(spec.environment)]
+    redact = redactor(secrets)
+    capture = Capture.open(path, spec.trial_id, redact=redact if secret_values(secrets, os.environ) else None)
+    scratch = make_scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")
+    cage = Cage.build(f"{LEFTOVERS}-{spec.trial_id[:8]}", _limits(spec))
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
         return _run(spec, folder, capture, scratch, cage, redact)
     except Cancelled:
         return CANCELLED
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _STOPS:
             signal.signal(number, signal.SIG_IGN)
         cage.kill()
         processes.kill_descendants(grace_s=0.0)
@@ -72,7 +79,7 @@ def run_trial(path: Path) -> int:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run(spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Path, cage: Cage, redact: Any) -> int:
+def _run(spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Path, cage: Cage, redact: Redact) -> int:
     workdir, result = scratch / "work", scratch / "result.json"
     workdir.mkdir()
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
@@ -82,13 +89,17 @@ def _run(spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Path, 
     usage = _usage(cage)
     left = processes.kill_descendants(grace_s=0.5)
     capture.drain(limit_s=1.0)
-    handover = _handover(result)
+    handover = _handover(result, redact)
     outcome, failure = _judge(ended, handover, spec)
     warnings = list(handover.warnings)
     if left:
         warnings.append(Warning(code="left_processes", message=f"ended by the worker: {', '.join(left[:10])}"))
     if capture.trouble:
         warnings.append(Warning(code="logs_incomplete", message=capture.trouble))
+    if ended.oom_kills and outcome == "succeeded":
+        warnings.append(Warning(code="oom_kill", message="a process of the trial was killed by its memory limit"))
+    if changed := tidy(folder.path):
+        warnings.append(Warning(code="artifacts_changed", message=", ".join(changed[:10])))
     if failure:
         failure = failure.model_copy(update={"log_tail": capture.tail(20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
@@ -96,9 +107,8 @@ def _run(spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Path, 
     if outcome in ("timeout", "out_of_memory", "error"):
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
     meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover)
-    meta = Meta.model_validate_json(redact(meta.model_dump_json()))
-    write_model(folder.meta, meta)
-    write_model(folder.metrics, metrics_file(spec, meta, handover.measurements))
+    write_model(folder.meta, meta, sync=False)
+    write_model(folder.metrics, metrics_file(spec, meta, handover.measurements), sync=False)
     write_metrics_csv(folder.metrics_csv, spec, handover.measurements)
     if not any(folder.artifacts.iterdir()):
         folder.artifacts.rmdir()
@@ -117,27 +127,48 @@ def _experiment(
     if pid == 0:
         _become_experiment(spec, folder, capture, workdir, result, cage, worker)
     capture.parent_side()
-    deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else None
-    stopped_by, open_pipes = "", True
-    while True:
-        found, status = os.waitpid(pid, os.WNOHANG)
-        if found:
-            break
-        left = deadline - time.monotonic() if deadline is not None else _TICK_S
-        if left <= 0:
-            stopped_by = "wall"
-        elif spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
-            stopped_by = "cpu"
-        if stopped_by:
-            processes.kill_tree([pid], grace_s=1.0)
-            cage.kill()
-            status = signal.SIGKILL
-            break
-        if open_pipes:
-            open_pipes = capture.pump(min(_TICK_S, left))
-        else:
-            time.sleep(0.001)  # the pipes are closed: the end is near
-    return Ended(status, stopped_by, int(cage.usage().get("oom_kills") or 0))
+    deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else math.inf
+    tick_s = _TICK_S if spec.limits.cpu is not None else math.inf
+    stopped_by = ""
+    with _end_of(pid) as end:
+        while not (found := os.waitpid(pid, os.WNOHANG))[0]:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                stopped_by = "wall"
+            elif spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
+                stopped_by = "cpu"
+            if stopped_by:
+                processes.kill_tree([pid], grace_s=1.0)
+                cage.kill()
+                found = pid, signal.SIGKILL
+                break
+            _wait([end, *capture.filenos()], min(tick_s, left) if end >= 0 else min(_TICK_S, left))
+            capture.pump(0.0)
+    if not stopped_by and spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
+        stopped_by = "cpu"  # a child of its was ended by RLIMIT_CPU, and the experiment went on without it
+    return Ended(found[1], stopped_by, int(cage.usage().get("oom_kills") or 0))
+
+
+@contextlib.contextmanager
+def _end_of(pid: int) -> Iterator[int]:
+    """A descriptor that becomes readable when the process ends; -1 where the kernel has none to give."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        yield -1
+        return
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _wait(handles: Iterable[int], most_s: float) -> None:
+    poll = select.poll()
+    for handle in handles:
+        if handle >= 0:
+            poll.register(handle, select.POLLIN)
+    poll.poll(None if math.isinf(most_s) else most_s * 1000)
 
 
 def _become_experiment(
@@ -147,7 +178,7 @@ def _become_experiment(
     try:
         os.setsid()
         processes.die_with_parent(signal.SIGKILL, worker)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _STOPS:
             signal.signal(number, signal.SIG_DFL)
         capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -178,7 +209,7 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
     if ended.stopped_by == "cpu" or ended.signal == signal.SIGXCPU:
         return "timeout", Failure(code="cpu_limit", message=f"ended after {asked.cpu or 0:g} s of CPU time")
     memory = f"the limit is {asked.memory} bytes" if asked.memory else "the machine has no more memory"
-    if handover.out_of_memory or (ended.oom_kills and ended.signal == signal.SIGKILL):
+    if handover.out_of_memory or (ended.oom_kills and not handover.finished):
         trace = handover.failure.traceback if handover.failure else ""
         return "out_of_memory", Failure(code="memory_limit", message=memory, traceback=trace)
     if handover.failure:
@@ -195,11 +226,21 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
     return "error", Failure(code="exit", message=f"the experiment's process exited with code {code} and no result")
 
 
-def _handover(path: Path) -> Handover:
+def _handover(path: Path, redact: Redact) -> Handover:
+    """What the experiment handed over, without the secrets that it may have put into a message or into metadata."""
     try:
-        return Handover.model_validate_json(path.read_bytes())
+        return Handover.model_validate(_redacted(json.loads(path.read_bytes()), redact))
     except (OSError, ValueError):
         return Handover()
+
+
+def _redacted(value: Any, redact: Redact) -> Any:
+    """Text by text: in the encoded whole, a secret with a quote in it would look different and pass."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact(key): _redacted(item, redact) for key, item in value.items()}
+    return [_redacted(item, redact) for item in value] if isinstance(value, list) else value
 
 
 def _meta(

@@ -1,5 +1,8 @@
 """List experiments, benchmarks or targets."""
 
+from collections import Counter
+from dataclasses import asdict
+
 import click
 
 from benchhouse.cli import options, show
@@ -17,11 +20,14 @@ def experiments(as_json: bool) -> None:
 
     listed = catalogue.experiments()
     if as_json:
-        show.as_json([item.model_dump() for item in listed])
+        show.as_json([asdict(item) for item in listed])
         return
+    claims = Counter((item.name, item.version) for item in listed)
     rows = []
     for item in listed:
-        state = "broken" if item.broken else ("deprecated" if item.deprecated else "")
+        state = "broken" if item.broken else "deprecated" if item.deprecated else ""
+        if claims[item.name, item.version] > 1:
+            state = f"{state} claimed twice".strip()
         about = item.broken.splitlines()[0] if item.broken else item.description
         rows.append((item.name, item.version, f"{item.distribution} {item.distribution_version}", state, about))
     show.table(("experiment", "version", "package", "", "what it does"), rows)
@@ -39,11 +45,15 @@ def benchmarks(ctx: click.Context, as_json: bool) -> None:
         show.as_json(listed)
         return
     columns = ("benchmark", "experiment", "origin", "used by", "what it is")
-    show.table(
-        columns,
-        [(item["benchmark"], item["experiment"], item["origin"], ", ".join(item["used_by"]), item["description"])
-         for item in listed],
-    )  # fmt: skip
+    rows = [
+        (item["benchmark"], item["experiment"], item["origin"], ", ".join(item["used_by"]), item["description"])
+        for item in listed
+        if not item["broken"]
+    ]
+    show.table(columns, rows)
+    for item in listed:
+        if item["broken"]:
+            show.note(f"broken: {item['broken']}")
     if not listed:
         show.note("none; a benchmark is a YAML file in benchmarks/ with `benchmark:`, `experiment:`, `workload:`")
 

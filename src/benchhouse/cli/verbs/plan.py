@@ -34,7 +34,7 @@ def command(
         show.as_json(described)
         return
     _print(described)
-    show.note(f"next:  bench run {path}")
+    show.note(f"next:  bench run {path}" if described["distribution"] else "next:  bench list experiments")
 
 
 def _print(plan: dict[str, Any]) -> None:
@@ -70,7 +70,10 @@ def _print(plan: dict[str, Any]) -> None:
 
 
 def _pairs(values: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in values.items())
+    from benchhouse.schema.quantities import show_bytes, show_seconds
+
+    shown = {"memory": show_bytes, "wall": show_seconds, "cpu": show_seconds}
+    return ", ".join(f"{key} {shown.get(key, str)(value)}" for key, value in values.items())
 
 
 def _short(value: Any) -> str:

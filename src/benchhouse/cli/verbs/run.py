@@ -1,5 +1,6 @@
 """Plan, run, collect and show a scenario; run again, it does only what is missing."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from benchhouse.schema.errors import BenchError, Exit
 @options.scenario_argument(required=False)
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="The same as SCENARIO.")
 @click.option("--resume", metavar="RUN", shell_complete=options.complete_run, help="Carry on that run.")
-@click.option("--rerun-failed", is_flag=True, help="With --resume: run the failed trials again.")
+@click.option(
+    "--rerun-failed", is_flag=True, help="Run the failed trials of that run (or of the last run of this plan) again."
+)
 @click.option("--new", "fresh", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Trials at a time; the default is the scenario's, 1.")
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
@@ -45,22 +48,35 @@ def command(
         if dry_run:
             click.echo(running.render(workspace, prepared))
             return Exit.GOOD
-        ledger = running.open_run(workspace, prepared, path, fresh, show.note)
+        ledger = running.open_run(workspace, prepared, path, fresh, show.note, finished_too=rerun_failed)
     for line in prepared.notes:
         show.note(f"note: {line}")
     run_id = ledger.folder.run_id
+    # Also where a script started this in the background, with SIGINT ignored; batch systems send SIGTERM.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         with RunProgress(run_id, prepared.plan) as progress:
             summary = running.execute(
                 workspace, prepared, ledger, progress.update, parallel=parallel, rerun_failed=rerun_failed
             )
     except KeyboardInterrupt:
-        running.collect(workspace, run_id)
         show.note(f"\ninterrupted; what is done is kept. Carry on:  bench run --resume {run_id}")
+        _collect(workspace, run_id)
         return Exit.INTERRUPTED
-    running.collect(workspace, run_id)
+    _collect(workspace, run_id)
     _show_end(workspace, summary, as_json)
     return summary.exit_code
+
+
+def _collect(workspace: Any, run_id: str) -> None:
+    from benchhouse.api import running
+
+    try:
+        running.collect(workspace, run_id)
+    except OSError as error:
+        message = f"the trials are sealed, but could not be collected: {error.strerror or error}"
+        raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
 
 
 def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
@@ -88,7 +104,9 @@ def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
     sys.stdout.flush()
     show.note(f"run {summary.run_id}: {show.outcomes(summary.outcomes)} in {summary.seconds:.1f} s")
     if summary.stopped:
-        show.note(f"stopped: {summary.stopped}. Raise the budget and:  bench run --resume {summary.run_id}")
+        show.note(f"stopped: {summary.stopped}. Raise it in the scenario, then:  bench run SCENARIO.yaml")
+    elif not summary.complete:
+        show.note(f"lost trials are run again by:  bench run --resume {summary.run_id}")
     elif not failures:
         show.note(f"next:  bench report {summary.run_id}")
     else:

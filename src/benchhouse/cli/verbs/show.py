@@ -23,7 +23,8 @@ def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) ->
     if shown["description"]:
         click.echo(shown["description"])
     if shown["deprecated"]:
-        click.echo(f"DEPRECATED: {shown['deprecated']['reason']}")
+        instead = shown["deprecated"].get("replaced_by")
+        click.echo(f"DEPRECATED: {shown['deprecated']['reason']}{f'; use {instead}' if instead else ''}")
     for part in ("target", "workload"):
         if shown[part]:
             click.echo(f"\n{part}")
@@ -35,7 +36,8 @@ def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) ->
         show.table(columns, rows)
     for item in shown["data"]:
         click.echo(f"data  {item['name']}  {item['source']}  sha256 {item['sha256'][:12]}  {item['licence']}")
-    click.echo(f"resources  {', '.join(f'{key} {value}' for key, value in shown['resources'].items())}")
+    needs = [f"{key} {value}" for key, value in shown["resources"].items() if value is not None]
+    click.echo(f"resources  {', '.join(needs)}")
 
 
 def _row(item: dict[str, Any]) -> tuple[str, str, str, str]:

@@ -20,6 +20,7 @@ def command(ctx: click.Context, scenarios: tuple[Path, ...], as_json: bool) -> i
     for path in scenarios:
         try:
             plan = planning.prepare(options.workspace(ctx), path).plan
+            counts = {"points": plan.points, "trials": plan.trial_count}
         except BenchError as error:
             good = False
             problems = [item.as_dict() for item in getattr(error, "problems", [])]
@@ -27,9 +28,9 @@ def command(ctx: click.Context, scenarios: tuple[Path, ...], as_json: bool) -> i
             if not as_json:
                 show_error(error)
             continue
-        results.append({"file": str(path), "valid": True, "points": plan.points, "trials": plan.trial_count})
+        results.append({"file": str(path), "valid": True, **counts})
         if not as_json:
-            click.echo(f"{path}: valid, {plan.points} points, {plan.trial_count} trials")
+            click.echo(f"{path}: valid, {counts['points']} points, {counts['trials']} trials")
     if as_json:
         show.as_json(results)
     return Exit.GOOD if good else Exit.BAD_INPUT

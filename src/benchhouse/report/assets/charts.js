@@ -107,10 +107,13 @@ function drawRows({ host, metric, axis, brush, points, values, notes }) {
     groups.get(name).push(point);
   }
   let names = [...groups.keys()];
+  const worth = (name) => (metric.direction === "lower" ? 1 : -1) * groups.get(name)[0].numbers[state.metric].value;
   if (names.length > MOST) {
-    const worth = (name) => (metric.direction === "lower" ? 1 : -1) * groups.get(name)[0].numbers[state.metric].value;
     names = names.sort((a, b) => worth(a) - worth(b)).slice(0, MOST);
     notes.push(`The best ${MOST} of ${groups.size} are drawn; the table below holds all.`);
+  }
+  if (axis === EACH || [...groups.values()].every((group) => group.length === 1)) {
+    names.sort((a, b) => worth(a) - worth(b));
   }
   const width = host.clientWidth, longest = Math.max(...names.map((name) => name.length), 1);
   const left = Math.min(longest * 6.8 + 16, width * (width < 560 ? 0.38 : 0.34));
@@ -142,8 +145,9 @@ function drawScatter() {
   const mx = DATA.metrics[state.sx], my = DATA.metrics[state.sy], brush = paint(axisNamed(state.colour));
   const points = DATA.points.filter((point) => point.numbers[state.sx] && point.numbers[state.sy] && !hiddenBy(point));
   const width = figure.clientWidth, height = 330, left = 62;
-  const x = scale(points.map((point) => point.numbers[state.sx].value), left, width - 14, { wanted: width / 90 });
-  const y = scale(points.map((point) => point.numbers[state.sy].value), height - 40, 10, { log: state.log });
+  const reach = (at) => points.flatMap((point) => { const n = point.numbers[at]; return [n.value, n.low, n.high].filter((value) => value !== null); });
+  const x = scale(reach(state.sx), left, width - 14, { wanted: width / 90 });
+  const y = scale(reach(state.sy), height - 40, 10, { log: state.log });
   const svg = frame(figure, { width, height, left, x, y, xLabel: titled(mx), yLabel: titled(my), label: `${my.label} against ${mx.label}` });
   const marks = points.filter((point) => y.fits(point.numbers[state.sy].value)).map((point) => ({
     x: x.map(point.numbers[state.sx].value), y: y.map(point.numbers[state.sy].value), point, number: point.numbers[state.sy], metric: my,
@@ -158,7 +162,7 @@ function drawScatter() {
     if (side.low !== null) whisker(svg, [x.map(side.low), x.map(side.high)], false, mark.y, colour);
   }
   stamp(svg, marks, brush, marks.length > 400 ? 2.6 : 4.6);
-  document.getElementById("scatter-note").textContent = front.length ? `Dashed: the ${front.length} points that no other point beats on both.` : "";
+  document.getElementById("scatter-note").textContent = front.length > 1 ? `Dashed: the ${front.length} points that no other point beats on both.` : "";
   listen(figure, svg, marks, tell, open);
 }
 
@@ -236,8 +240,10 @@ function startCharts() {
   state.metric = usable[0];
   state.x = numeric.length ? numeric[0].name : byName.length === 1 ? byName[0].name : "";
   const others = AXES.filter((axis) => axis.name !== state.x).sort((a, b) => a.numeric - b.numeric || a.values.length - b.values.length);
-  state.colour = others.length ? others[0].name : "";
-  const second = usable.find((at) => DATA.metrics[at].metric !== DATA.metrics[usable[0]].metric);
+  const alone = byName.length === 1 && !numeric.length && byName[0].values.length <= 8 ? byName[0].name : "";
+  state.colour = others.length ? others[0].name : alone;
+  const rivals = usable.filter((at) => DATA.metrics[at].metric !== DATA.metrics[usable[0]].metric);
+  const second = rivals.find((at) => DATA.metrics[at].unit === "1") ?? rivals[0];
   state.sy = usable[0];
   state.sx = second ?? usable[0];
   // A ratio, such as recall, reads best along the bottom.

@@ -193,7 +193,7 @@ function listen(host, svg, marks, tell, open) {
       event.preventDefault();
       const place = ordered.indexOf(current);
       enter(ordered[place < 0 ? 0 : (place + turn + ordered.length) % ordered.length]);
-    } else if (event.key === "Enter" && current >= 0) open(marks[current]);
+    } else if (event.key === "Enter" && current >= 0) { event.preventDefault(); open(marks[current]); }
     else if (event.key === "Escape") leave();
   });
 }

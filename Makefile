@@ -1,0 +1,49 @@
+# Everything a contributor types. `make` alone says what there is.
+
+# Some machines set it to 1, and then every start of Python compiles all imports anew.
+export PYTHONDONTWRITEBYTECODE =
+BIN := .venv/bin
+# Parallel test workers. Tests marked `serial` measure time and run alone afterwards.
+WORKERS ?= 2
+TESTS ?= tests
+
+.PHONY: help venv demo test test-deps check docs reference bench clean
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+venv: $(BIN)/.made ## Python environment in .venv, exactly as locked in uv.lock
+
+$(BIN)/.made: uv.lock pyproject.toml scripts/make-venv.sh
+	scripts/make-venv.sh
+	@touch $@
+
+demo: venv ## compare six vector indexes, about a minute, and look at the report
+	scripts/demo.sh
+
+test-deps:
+	@scripts/install-test-deps.sh
+
+test: venv test-deps ## the whole test suite
+	$(BIN)/pytest -n $(WORKERS) -m 'not serial' $(TESTS)
+	$(BIN)/pytest -m serial $(TESTS) || test $$? -eq 5  # 5: none is marked
+
+check: venv ## style, types, who may import whom
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: venv ## the documentation as a site in site/
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+reference: venv ## make the generated pages of docs/reference anew
+	$(BIN)/python scripts/make_reference.py
+
+bench: venv ## the figures of benchmarks/ that need no other product installed
+	scripts/figures.sh
+
+clean: ## remove everything that was made here
+	rm -rf .venv demo site dist build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

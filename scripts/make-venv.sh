@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Make .venv exactly as uv.lock says. Needs Python 3.11 or newer; uv is used when present, else it is put into .venv.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usable() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+find_python() {
+    for name in "${PYTHON:-}" python3.13 python3.12 python3.11 python3 python; do
+        if [ -n "$name" ] && usable "$name"; then
+            "$name" -c 'import sys; print(sys.executable)'
+            return
+        fi
+    done
+    echo "error: no Python 3.11 or newer found" >&2
+    echo "  install one (for example: apt install python3 python3-venv), or say where: make venv PYTHON=/path/to/python" >&2
+    exit 2
+}
+
+python=$(find_python)
+if [ -x .venv/bin/python ] && ! usable .venv/bin/python; then
+    rm -rf .venv
+fi
+if command -v uv >/dev/null; then
+    uv=uv
+else
+    if [ ! -x .venv/bin/uv ]; then
+        if [ ! -x .venv/bin/python ]; then
+            "$python" -m venv .venv || {
+                echo "error: $python can't make a virtual environment" >&2
+                echo "  Debian and Ubuntu keep that apart: apt install python3-venv; or install uv" >&2
+                exit 2
+            }
+        fi
+        pip=(.venv/bin/python -m pip)
+        if ! .venv/bin/python -c 'import pip' 2>/dev/null; then  # a venv that uv made has none
+            pip=("$python" -m pip --python .venv/bin/python)
+        fi
+        "${pip[@]}" install --quiet --disable-pip-version-check 'uv>=0.5'
+    fi
+    uv=.venv/bin/uv
+fi
+# --inexact leaves alone what was added by hand, uv itself among it.
+if [ -x .venv/bin/python ]; then
+    "$uv" sync --frozen --inexact --compile-bytecode --extra faiss
+else
+    "$uv" sync --frozen --inexact --compile-bytecode --extra faiss --python "$python"
+fi

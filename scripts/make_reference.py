@@ -1,0 +1,213 @@
+"""Make the reference pages of docs/reference from the code: commands, scenario keys, experiments, tables.
+
+python scripts/make_reference.py            write them
+python scripts/make_reference.py --check    exit 1 and name the pages that are out of date
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchhouse.api import catalogue, looking
+from benchhouse.cli import bench
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.resources import Budget, Limits, Resources, Retries
+from benchhouse.schema.scenario import AxisBlock, Benchmark, Defined, Range, Runtime, Scenario
+
+FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+_MADE = "<!-- Made by scripts/make_reference.py (make reference); edit the code, not this page. -->"
+_CLI = (
+    "Data goes to standard output, progress and hints to standard error. `RUN` is a run id or a unique "
+    "beginning of it, `@last`, `@last-1`, or a scenario's name (its last run). Exit codes: [Exit "
+    "codes](exit-codes.md)."
+)
+_SCENARIO = (
+    "YAML. Unknown and duplicate keys are refused. `$NAME` and `${NAME}` are environment variables, expanded "
+    "when the file is planned; `$$` is a plain `$`. The same as JSON Schema: `bench schema scenario`. How to "
+    "write one: [Write a scenario](../how-to/write-a-scenario.md)."
+)
+_BENCHMARK = (
+    "A file in the workspace's `benchmarks/` folder, or in a package that names its module under the entry "
+    "point group `benchhouse.benchmarks`. It has these keys, and `experiment` is required:"
+)
+_EXPERIMENTS = (
+    "What comes with Benchhouse. `bench list experiments` lists what is installed, `bench show NAME` describes "
+    "one. A quantity may be written with a unit: `10ms`, `2m`, `64MiB`, `1GB`."
+)
+
+
+def cli_page() -> str:
+    lines = [
+        "# Command line",
+        _MADE,
+        _CLI,
+    ]
+    root = click.Context(bench, info_name="bench")
+    for path, command in _commands(bench, root, ("bench",)):
+        context = click.Context(
+            command, info_name=" ".join(path[1:]) or "bench", parent=None if len(path) == 1 else root
+        )
+        lines.append(f"## `{' '.join(path)}`")
+        lines.append("```text\n" + _help(command, context) + "\n```")
+    return "\n\n".join(lines) + "\n"
+
+
+def _commands(
+    command: click.Command, context: click.Context, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None:
+                yield from _commands(inner, context, (*path, name))
+
+
+def _help(command: click.Command, context: click.Context) -> str:
+    formatter = click.HelpFormatter(width=100, max_width=100)
+    command.format_help(context, formatter)
+    return "\n".join(line.rstrip() for line in formatter.getvalue().rstrip().splitlines())
+
+
+def scenario_page() -> str:
+    lines = [
+        "# Scenario file",
+        _MADE,
+        _SCENARIO,
+        "## Scenario",
+        _keys(Scenario),
+        "## `axes`: a block",
+        "Blocks multiply. Each has exactly one of:",
+        _keys(AxisBlock),
+        "## A range, in place of a list of values",
+        "`from`, `to`, and exactly one of `step`, `factor`, `count`.",
+        _keys(Range),
+        "## `resources`",
+        "`cpus_per_task` is accepted for `cpus`, and `mem_gb: 32` for `memory: 32GB`.",
+        _keys(Resources),
+        "## `limits`",
+        _keys(Limits),
+        "## `budget`",
+        _keys(Budget),
+        "## `retries`",
+        _keys(Retries),
+        "## `runtime`",
+        _keys(Runtime),
+        "## Registered benchmark",
+        _BENCHMARK,
+        _keys(Benchmark, only={"benchmark", *Defined.model_fields}),
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def _keys(model: Any, only: set[str] | None = None) -> str:
+    schema = model.model_json_schema(by_alias=True)
+    required = set(schema.get("required", []))
+    rows = []
+    for name, item in schema["properties"].items():
+        if only is not None and name not in only:
+            continue
+        default = "**required**" if name in required else f"`{_plain(item['default'])}`" if "default" in item else ""
+        rows.append((f"`{name}`", _type(item), default, item.get("description", "")))
+    return _table(("key", "type", "default", "meaning"), rows)
+
+
+def _type(item: dict[str, Any]) -> str:
+    if "$ref" in item:
+        return str(item["$ref"]).rpartition("/")[2]
+    if "anyOf" in item:
+        kinds = [_type(part) for part in item["anyOf"] if part.get("type") != "null"]
+        return " or ".join(dict.fromkeys(kinds))
+    if "enum" in item:
+        return " or ".join(f"`{value}`" for value in item["enum"])
+    if "const" in item:
+        return f"`{item['const']}`"
+    kind = {"object": "mapping", "array": "list", "string": "text", "boolean": "true/false"}
+    return kind.get(item.get("type", ""), str(item.get("type", "any")))
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "none"
+    return {True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+
+
+def experiments_page() -> str:
+    lines = [
+        "# Built-in experiments",
+        _MADE,
+        _EXPERIMENTS,
+    ]
+    for item in catalogue.experiments():
+        if item.distribution != "benchhouse":
+            continue
+        shown = catalogue.show(Workspace(Path()), item.name, item.version)
+        lines += [f"## `{item.name}` {item.version}", shown["description"]]
+        for part in ("target", "workload"):
+            rows = [
+                (f"`{field['name']}`", field["type"].replace("|", "or"), _default(field), field["description"])
+                for field in shown[part]
+            ]
+            lines += [f"### `{part}` of `{item.name}`", _table(("input", "type", "default", "meaning"), rows)]
+        rows = [
+            (f"`{metric['name']}`", metric["unit"], metric["direction"] or "", metric["formula"])
+            for metric in shown["metrics"]
+        ]
+        lines += [f"### Metrics of `{item.name}`", _table(("metric", "unit", "better", "formula"), rows)]
+    return "\n\n".join(lines) + "\n"
+
+
+def _default(field: dict[str, Any]) -> str:
+    if field["required"]:
+        return "**required**"
+    return f"`{_plain(field['default'])}`" if field["default"] not in ("", [], {}) else ""
+
+
+def tables_page() -> str:
+    lines = [
+        "# Tables of the warehouse",
+        _MADE,
+        "What `bench query` can ask; `bench warehouse schema --json` prints the same for programs.",
+    ]
+    for name, columns in looking.table_schemas().items():
+        rows = [(f"`{item['name']}`", item["type"], item["meaning"]) for item in columns]
+        lines += [f"## `{name}`", _table(("column", "type", "meaning"), rows)]
+    return "\n\n".join(lines) + "\n"
+
+
+def _table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    return "\n".join(head + ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+
+
+PAGES = {"cli.md": cli_page, "scenario.md": scenario_page, "experiments.md": experiments_page, "tables.md": tables_page}
+
+
+def main() -> int:
+    for name in [name for name in os.environ if name.startswith("BENCH_")]:
+        del os.environ[name]  # an option's default shown in help must not depend on who makes the page
+    stale = []
+    for name, make in PAGES.items():
+        path, text = FOLDER / name, make()
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(name)
+        if "--check" not in sys.argv:
+            path.write_text(text, encoding="utf-8")
+            print(path)
+    if stale and "--check" in sys.argv:
+        print(f"out of date: {', '.join(stale)}; run: make reference", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

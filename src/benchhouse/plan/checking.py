@@ -1,0 +1,157 @@
+"""Checks every value of a draft against the experiment's inputs, so that all mistakes show at once, in place."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from benchhouse.plan.axes import TARGETS, Draft, Place, fields_of, put_together
+from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.problems import Problem, did_you_mean, from_pydantic, quote
+from benchhouse.schema.secrets import is_secret_key
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+
+def normal(model: type[BaseModel] | None, data: dict[str, Any]) -> dict[str, Any]:
+    """`data` as the model sees it, defaults filled in, as JSON that the model reads back; secrets stay references."""
+    if model is None:
+        return data
+    dumped = model.model_validate(data).model_dump(mode="json", by_alias=True, round_trip=True)
+    for key in dumped.keys() & data.keys():
+        if is_secret_key(key):
+            dumped[key] = data[key]
+    return dumped
+
+
+def check_values(draft: Draft, home: Place) -> None:
+    """Check the fixed values, then every value of every axis, one at a time; report into `draft.problems`.
+
+    Two rows of a block that mean the same (`1` and `1.0`, `60` and `1m`) would be one instance counted twice.
+    """
+    rows = next(draft.space.rows(), (0,) * len(draft.blocks))
+    first = draft.space.at(rows)
+    places = {name: axis.values[rows[axis.block]] for name, axis in draft.axes.items()}
+    _check_names(draft)
+    _check_point(draft, home, first, places, None)
+    _check_reading_back(draft, first)
+    for block, checked in zip(draft.blocks, rows, strict=True):
+        meant: dict[bytes, int] = {}
+        for number, row in enumerate(block.rows):
+            point = first | dict(zip(block.keys, row, strict=True))
+            at = places | {key: draft.axes[key].values[number] for key in block.keys}
+            before = len(draft.problems)
+            if number != checked:
+                _check_point(draft, home, point, at, set(block.keys))
+            if len(draft.problems) > before:
+                continue
+            earlier = meant.setdefault(_meaning(draft, point), number)
+            if earlier != number:
+                place, other = at[block.keys[0]], draft.axes[block.keys[0]].values[earlier]
+                line, column = other.document.position(other.loc)
+                draft.problems.append(place.problem(f"this means the same as the value at {line}:{column}"))
+
+
+def _check_point(
+    draft: Draft, home: Place, point: Mapping[str, Any], axis_places: dict[str, Place], changed: set[str] | None
+) -> None:
+    """Report what is wrong at one point; `changed` keeps to mistakes of the keys that this point changed."""
+    target, parameters = put_together(draft.target, draft.parameters, point)
+    places = draft.fixed | axis_places
+    in_target = {key.removeprefix("target."): place for key, place in places.items() if key.startswith("target.")}
+    in_workload = {key: place for key, place in places.items() if key != TARGETS and not key.startswith("target.")}
+    target_home = home.at("target")
+    if TARGETS in point:
+        target_home = axis_places[TARGETS]
+        in_target |= {key: target_home.at(key) for key in point[TARGETS]}
+    if draft.target_model:
+        keys = None if changed is None or TARGETS in changed else {key.removeprefix("target.") for key in changed}
+        spoilt = {key.removeprefix("target.") for key in draft.spoilt}
+        draft.problems += _misfits(draft.target_model, target, target_home, in_target, keys, spoilt)
+    if draft.workload_model:
+        workload_home = home.at("workload")
+        draft.problems += _misfits(draft.workload_model, parameters, workload_home, in_workload, changed, draft.spoilt)
+
+
+def _misfits(
+    model: type[BaseModel],
+    data: dict[str, Any],
+    home: Place,
+    places: Mapping[str, Place],
+    changed: set[str] | None,
+    spoilt: set[str],
+) -> list[Problem]:
+    """What the model says about `data`, in the file where each value stands; unknown names are told elsewhere."""
+    if changed is not None and not changed & set(data):
+        return []
+    try:
+        model.model_validate(data)
+    except ValidationError as error:
+        found: list[Problem] = []
+        documents = {place.document.path: place.document for place in (home, *places.values())}
+        for path, document in documents.items():
+            here = {key: place.loc for key, place in places.items() if place.document.path == path}
+
+            def belongs(item: "ErrorDetails", path: str = path) -> bool:
+                key = str(item["loc"][0]) if item["loc"] else ""
+                known = key not in spoilt and not (item["type"] == "extra_forbidden" and len(item["loc"]) == 1)
+                return known and places.get(key, home).document.path == path and (changed is None or key in changed)
+
+            found += from_pydantic(error, document.assemble(home.loc, data, here), model, belongs)
+        return found
+    return []
+
+
+def _check_names(draft: Draft) -> None:
+    """Refuse unknown names, also where the model would ignore them and let a misspelt parameter pass."""
+    given = draft.fixed | {name: axis.key for name, axis in draft.axes.items() if name != TARGETS}
+    for name, place in given.items():
+        inner = name.removeprefix("target.")
+        _check_name(draft, draft.workload_model if inner == name else draft.target_model, inner, place)
+    if TARGETS in draft.axes:
+        whole = draft.axes[TARGETS]
+        for (target,), place in zip(draft.blocks[whole.block].rows, whole.values, strict=True):
+            for key in target:
+                _check_name(draft, draft.target_model, key, place.at(key))
+
+
+def _check_name(draft: Draft, model: type[BaseModel] | None, key: str, place: Place) -> None:
+    if model is None or model.model_config.get("extra") == "allow" or key in model.model_fields:
+        return
+    known = fields_of(model)
+    if key not in known:
+        meant = did_you_mean(key, known) or ""
+        draft.problems.append(place.problem(f"unknown key {quote(key)}", f"one of {', '.join(known)}", meant, key=True))
+
+
+def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
+    """The worker reads the inputs back from JSON: an experiment whose defaults don't fit its own types can't run."""
+    if draft.problems or draft.experiment is None:
+        return
+    for model, data in zip(
+        (draft.target_model, draft.workload_model), put_together(draft.target, draft.parameters, point), strict=True
+    ):
+        if model is None:
+            continue
+        try:
+            model.model_validate(normal(model, data))
+        except ValidationError as error:
+            raise BenchError(
+                f"the inputs of {draft.experiment.name} can't be written down and read back: {reasons(error)}",
+                f"{model.__name__} must accept its own defaults, e.g. `x: int | None = None`",
+            ) from error
+
+
+def _meaning(draft: Draft, point: Mapping[str, Any]) -> bytes:
+    target, parameters = put_together(draft.target, draft.parameters, point)
+    try:
+        return canonical_json([normal(draft.target_model, target), normal(draft.workload_model, parameters)])
+    except ValidationError:  # a combination that does not fit, reported elsewhere
+        return canonical_json([target, parameters])
+
+
+def reasons(error: ValidationError) -> str:
+    """What pydantic found, on one line."""
+    return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}".lstrip(": ") for item in error.errors())

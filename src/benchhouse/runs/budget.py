@@ -1,0 +1,62 @@
+"""What a run has used so far, against what it may use."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from benchhouse.runs.ledger import Event
+from benchhouse.schema.resources import Budget
+
+
+class Overspent(NamedTuple):
+    what: Literal["trials", "wall", "cpu", "cost"]
+    message: str
+
+
+@dataclass
+class Spent:
+    """All sessions of a run together: the wall-clock budget, too, holds for the whole run."""
+
+    trials: int = 0
+    cpu_s: float = 0.0
+    node_s: float = 0.0
+    wall_s: float = 0.0  # of earlier sessions
+
+    @classmethod
+    def recall(cls, events: Iterable[Event], nodes: int) -> "Spent":
+        spent = cls()
+        began = last = None
+        for event in events:
+            if event.event in ("started", "resumed"):
+                spent.wall_s += _between(began, last)
+                began = event.time
+            last = event.time
+            if event.event == "ended":
+                spent.trials += 1
+                spent.add(event.cpu_s, event.duration_s, nodes)
+        spent.wall_s += _between(began, last)
+        return spent
+
+    def add(self, cpu_s: float | None, duration_s: float | None, nodes: int) -> None:
+        self.cpu_s += cpu_s or 0.0
+        self.node_s += (duration_s or 0.0) * nodes
+
+    def over(self, budget: Budget, price_per_hour: float | None, session_s: float, extra: int = 0) -> Overspent | None:
+        """The first budget that is spent; `extra` trials are about to be started."""
+        if budget.trials is not None and self.trials + extra >= budget.trials:
+            return Overspent("trials", f"the budget of {budget.trials} trials is spent")
+        if budget.wall is not None and self.wall_s + session_s >= budget.wall:
+            return Overspent("wall", f"the wall-clock budget of {budget.wall:g} s is spent")
+        if budget.cpu is not None and self.cpu_s >= budget.cpu:
+            return Overspent("cpu", f"the budget of {budget.cpu:g} s CPU time is spent")
+        if budget.cost is not None and self.node_s / 3600 * (price_per_hour or 0.0) >= budget.cost:
+            return Overspent("cost", f"the budget of {budget.cost:g} is spent")
+        return None
+
+
+def _between(began: str | None, last: str | None) -> float:
+    """Seconds; none where the clock was set back meanwhile."""
+    if began is None or last is None:
+        return 0.0
+    return max(0.0, (datetime.fromisoformat(last) - datetime.fromisoformat(began)).total_seconds())

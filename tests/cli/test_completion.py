@@ -1,0 +1,58 @@
+"""Shell completion: names of experiments and ids of runs."""
+
+import pytest
+
+from benchhouse.api import places
+from benchhouse.runs.ledger import Ledger, RunRecord, new_run_id
+from benchhouse.schema.trial import ExperimentRef
+
+
+@pytest.fixture
+def complete(bench, monkeypatch):
+    def call(words, shell="bash"):
+        monkeypatch.setenv("_BENCH_COMPLETE", f"{shell}_complete")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+        return [line.partition(",")[2] for line in bench().out.splitlines()]
+
+    return call
+
+
+@pytest.fixture
+def run_id(tmp_path):
+    ref = ExperimentRef(name="command", version="1", object="m:f", distribution="d", distribution_version="1")
+    record = RunRecord(
+        run_id=new_run_id(), scenario="s", scenario_file="s.yaml", created="2026-01-01T00:00:00+00:00",
+        plan_digest="0" * 64, points=1, trials=1, experiment=ref, executor="local", runtime="process",
+        host="h", command=["bench"],
+    )  # fmt: skip
+    Ledger.create(places.workspace(tmp_path), record, "scenario: s\n", None)
+    return record.run_id
+
+
+def test_verbs_complete(complete):
+    assert complete("bench va") == ["validate"]
+
+
+def test_experiments_complete(complete):
+    assert complete("bench show co") == ["command"]
+    assert {"command", "storage.file", "vector.search"} <= set(complete("bench show "))
+
+
+def test_runs_complete(complete, run_id):
+    assert complete("bench report ") == ["@last", run_id]
+    assert complete(f"bench status {run_id[:6]}") == [run_id]
+    assert complete("bench run --resume ") == ["@last", run_id]
+
+
+def test_runs_of_another_workspace_complete(complete, run_id, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert run_id in complete(f"bench -C {tmp_path} report ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_each_shell_is_printed(shell, bench):
+    done = bench("completion", shell)
+    assert done.code == 0
+    assert f"_BENCH_COMPLETE={shell}_complete" in done.out

@@ -1,0 +1,49 @@
+"""`bench list` and `bench show`."""
+
+import json
+
+
+def test_the_built_in_experiments_are_listed(bench):
+    done = bench("list", "experiments")
+    assert done.code == 0
+    for name in ("command", "storage.file", "vector.search"):
+        assert name in done.out
+    assert done.err == "next:  bench show EXPERIMENT\n"
+    assert {"command", "storage.file", "vector.search"} <= {
+        item["name"] for item in json.loads(bench("list", "experiments", "--json").out)
+    }
+
+
+def test_a_workspace_without_benchmarks_or_targets_says_so(bench):
+    done = bench("list", "benchmarks")
+    assert done.code == 0
+    assert "a benchmark is a YAML file in benchmarks/" in done.err
+    assert json.loads(bench("list", "targets", "--json").out) == []
+
+
+def test_show_tells_inputs_metrics_and_resources(bench):
+    done = bench("show", "command")
+    assert done.code == 0
+    assert "executions" in done.out and "Measured executions." in done.out
+    assert "wall_ms" in done.out and "lower" in done.out
+    assert done.out.endswith("resources  nodes 1, cpus 1, gpus 0\n")
+    shown = json.loads(bench("show", "command", "--json").out)
+    assert {item["name"] for item in shown["target"]} >= {"argv", "shell"}
+
+
+def test_show_of_something_unknown_is_answered_with_the_nearest(bench):
+    done = bench("show", "comand")
+    assert done.code == 2
+    assert "did you mean 'command'?" in done.err
+
+
+def test_show_of_a_version_that_is_not_there_names_those_that_are(bench):
+    done = bench("show", "command", "--version", "99")
+    assert done.code == 2
+    assert "installed: 1.0" in done.err
+
+
+def test_errors_are_json_where_json_was_asked_for(bench):
+    done = bench("show", "comand", "--json")
+    assert json.loads(done.out)["exit_code"] == done.code == 2
+    assert done.err == ""

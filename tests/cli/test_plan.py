@@ -1,0 +1,83 @@
+"""`bench plan`, and the example config that the requirements give."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "llm_vllm_baseline.yaml"
+
+
+def test_the_example_config_is_planned_as_it_stands(bench, monkeypatch):
+    monkeypatch.setenv("WORK", "/work")
+    done = bench("plan", EXAMPLE, "--json")
+    plan = json.loads(done.out)
+    assert done.code == 0
+    assert (plan["points"], plan["repetitions"], plan["trials"]) == (18, 3, 54)
+    assert plan["axes"] == ["prompt_len", "gen_tokens", "batch", "concurrency"]
+    assert plan["resources"] == {"nodes": 1, "gpus": 1, "cpus": 8, "memory": 32_000_000_000}
+    shown = bench("plan", EXAMPLE)
+    assert "54 = 18 points x 3 repetitions" in shown.out
+    assert "no installed experiment drives inference/vllm: this scenario can be planned, not run" in shown.err
+    assert shown.err.endswith("next:  bench list experiments\n")
+
+
+def test_each_use_of_an_unset_variable_is_named_with_its_place(bench, monkeypatch):
+    monkeypatch.delenv("WORK", raising=False)
+    for verb in ("plan", "validate", "run"):
+        done = bench(verb, EXAMPLE)
+        assert done.code == 2
+        for place in ("19:14", "20:12", "22:5", "23:5"):
+            assert f"{EXAMPLE}:{place}: the environment variable WORK is not set" in done.err
+        assert "4 problems" in done.err
+
+
+def test_running_the_example_config_says_what_is_missing(bench, monkeypatch, tmp_path):
+    monkeypatch.setenv("WORK", "/work")
+    done = bench("run", EXAMPLE)
+    assert done.code == 2
+    assert "no installed experiment drives inference/vllm" in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        'scenario: s\nexperiment: command\ntarget: {name: t, argv: ["true"]}\nworkload: {executions: [1, 2, 3]}\n'
+        "warmup: 1\nrepetitions: 2\nlimits: {wall: 90s, memory: 1GiB}\n"
+    )
+    return path
+
+
+def test_a_plan_shows_points_trials_limits_and_the_next_command(bench, scenario):
+    done = bench("plan", "s.yaml", "--points", "2")
+    assert done.code == 0
+    assert "9 = 3 points x 2 repetitions + 1 warm-ups each, interleaved, seed 0" in done.out
+    assert "wall 1 m 30 s, memory 1.0 GiB" in done.out
+    assert "unknown (no history in this workspace)" in done.out
+    assert "... and 1 more points" in done.err
+    assert done.err.endswith("next:  bench run s.yaml\n")
+
+
+def test_minus_c_names_the_file_too(bench, scenario):
+    assert bench("plan", "-c", "s.yaml", "--json").out == bench("plan", "s.yaml", "--json").out
+
+
+def test_a_plan_without_a_file_says_how_to_give_one(bench):
+    done = bench("plan")
+    assert done.code == 2
+    assert "bench plan SCENARIO.yaml" in done.err
+
+
+def test_a_dry_run_prints_the_exact_job(bench, scenario):
+    done = bench("plan", "s.yaml", "--dry-run")
+    assert done.code == 0
+    assert "benchhouse.worker" in done.out
+
+
+def test_planning_writes_nothing(bench, scenario, tmp_path):
+    bench("plan", "s.yaml")
+    bench("plan", "s.yaml", "--dry-run")
+    bench("validate", "s.yaml")
+    assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]

@@ -1,0 +1,97 @@
+"""What all tests share: the command line run in this process, and a cache of their own."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How one call of `bench` ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(monkeypatch: pytest.MonkeyPatch, shared_cache: Path) -> None:
+    """No setting of the person who runs the tests reaches them, and nothing of theirs reaches that person's home."""
+    for name in [name for name in os.environ if name.startswith("BENCH_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(shared_cache))
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.fixture
+def bench(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Completed]:
+    """`bench(*args, cwd=...)` as a user types it, in this process; the folder is `tmp_path` unless given."""
+    from benchhouse.cli import main
+
+    def call(*args: object, cwd: Path | None = None) -> Completed:
+        capsys.readouterr()
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["bench", *map(str, args)])
+            patch.chdir(cwd or tmp_path)
+            with pytest.raises(SystemExit) as ended:
+                main()
+        out, err = capsys.readouterr()
+        return Completed(int(ended.value.code or 0), out, err)
+
+    return call
+
+
+@dataclass
+class FakePackages:
+    """A folder of packages that look installed: a module and its dist-info, without pip."""
+
+    folder: Path
+
+    def add(self, name: str, module: str, code: str, *lines: str, version: str = "1.0", group: str = "experiments"):
+        """Write `module`.py and an entry-point line each of `lines`, such as `sort = module:function`."""
+        (self.folder / f"{module}.py").write_text(code)
+        info = self.folder / f"{name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nA fake.\n")
+        (info / "entry_points.txt").write_text(f"[benchhouse.{group}]\n" + "\n".join(lines) + "\n")
+        self.forget()
+
+    def forget(self) -> None:
+        """Look again at what is installed, as a new process would."""
+        from benchhouse.catalog.entries import entries
+
+        entries.cache_clear()
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", None) or "").startswith(str(self.folder)):
+                del sys.modules[name]
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePackages]:
+    """Fake packages that this process, and those it starts, see as installed; with a cache of their own."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.syspath_prepend(folder)
+    fake = FakePackages(folder)
+    yield fake
+    monkeypatch.undo()
+    fake.forget()
+
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from laboratory import lab as lab  # noqa: E402 - the real `bench` in a subprocess, for runs that are killed

@@ -1,0 +1,32 @@
+"""The examples are valid, and the quick ones run."""
+
+import json
+
+import pytest
+from doc_pages import ROOT
+
+EXAMPLES = ROOT / "examples"
+SCENARIOS = sorted(EXAMPLES.glob("*.yaml"))
+QUICK = {  # trials, and a metric that must be among the results
+    "hello": (6, "wall_ms"),
+    "command_regex": (9, "packed"),
+    "command_json_lines": (6, "hash_mb_per_s"),
+    "file_io": (15, "bandwidth"),
+    "uses_benchmark": (6, "recall"),
+}
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_example_is_valid(path, bash, tmp_path):
+    done = bash(f"bench -C {EXAMPLES} validate {path}", tmp_path, WORK="/scratch")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_quick_example_runs(name, bash, tmp_path):
+    (tmp_path / "benchmarks").symlink_to(EXAMPLES / "benchmarks")
+    done = bash(f"bench run {EXAMPLES / name}.yaml --json", tmp_path)
+    assert done.returncode == 0, done.stderr
+    result, (trials, metric) = json.loads(done.stdout), QUICK[name]
+    assert result["outcomes"] == {"succeeded": trials}
+    assert metric in {row["metric"] for row in result["points"]}

@@ -1,0 +1,45 @@
+"""Generated pages are up to date, and no page points to what is not there."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from doc_pages import DOCS, ROOT, pages
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def test_generated_pages_are_up_to_date():
+    command = [sys.executable, str(ROOT / "scripts" / "make_reference.py"), "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for link in _LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith(("http://", "https://", "#")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve()
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor and target.suffix == ".md":
+            headings = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+            assert anchor in slugs, f"{page.name}: {link}"
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    missing = [
+        str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if str(page.relative_to(DOCS)) not in navigation
+    ]
+    assert missing == []
+
+
+def test_requirements_name_tests_that_exist():
+    text = (DOCS / "requirements.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:tests|benchmarks|examples)/[\w./-]+)`", text))
+    assert named
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []

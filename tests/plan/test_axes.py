@@ -1,0 +1,160 @@
+"""Which points a scenario has, and in which order."""
+
+import pytest
+
+from benchhouse.schema.problems import ProblemsError
+
+
+def test_a_list_in_the_workload_is_an_axis_and_the_last_varies_fastest(points_of):
+    assert points_of("workload: {size: [1, 2], algorithm: [heap, merge]}") == [
+        {"size": 1, "algorithm": "heap"},
+        {"size": 1, "algorithm": "merge"},
+        {"size": 2, "algorithm": "heap"},
+        {"size": 2, "algorithm": "merge"},
+    ]
+
+
+def test_a_scenario_without_axes_has_one_point(points_of):
+    assert points_of("workload: {size: 5}") == [{}]
+
+
+def test_a_list_for_a_list_typed_field_is_a_value(plan_of):
+    plan = plan_of("workload: {pivots: [1, 2], size: 5}")
+    assert [instance.parameters["pivots"] for instance in plan.instances()] == [[1, 2]]
+
+
+def test_a_list_typed_field_varies_in_a_grid(plan_of):
+    plan = plan_of("axes: [{grid: {pivots: [[1], [2, 3]]}}]")
+    assert [instance.parameters["pivots"] for instance in plan.instances()] == [[1], [2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        ("{from: 1, to: 4, step: 1}", [1, 2, 3, 4]),
+        ("{from: 1, to: 4.5, step: 1}", [1, 2, 3, 4]),
+        ("{from: 0, to: 0.3, step: 0.1}", [0, 0.1, 0.2, 0.3]),
+        ("{from: -0.3, to: 0.3, step: 0.3}", [-0.3, 0, 0.3]),
+        ("{from: 1, to: 64, factor: 4}", [1, 4, 16, 64]),
+        ("{from: 1, to: 63, factor: 4}", [1, 4, 16]),
+        ("{from: 1, to: 1000, factor: 10}", [1, 10, 100, 1000]),
+        ("{from: 0, to: 1, count: 5}", [0, 0.25, 0.5, 0.75, 1]),
+        ("{from: 1000000000000001, to: 1000000000000003, step: 1}", [10**15 + 1, 10**15 + 2, 10**15 + 3]),
+        ("{from: 5, to: 5, step: 1}", [5]),
+    ],
+)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "workload: {{share: {{range: {0}}}}}",
+        "axes: [{{grid: {{share: {0}}}}}]",
+        "axes: [{{zip: {{share: {{range: {0}}}}}}}]",
+    ],
+)
+def test_a_range_holds_the_values_that_people_would_write(given, values, form, points_of):
+    found = [point["share"] for point in points_of(form.format(given))]
+    assert found == values
+    assert [type(value) for value in found] == [type(value) for value in values]
+
+
+def test_blocks_of_axes_multiply(points_of):
+    text = """
+workload: {both: [true, false]}
+axes:
+  - grid: {size: [1, 2]}
+  - zip: {algorithm: [heap, merge], share: [0.1, 0.2]}
+  - points: [{pause: 1}, {pause: 2}]
+"""
+    points = points_of(text)
+    assert len(points) == 2 * 2 * 2 * 2
+    assert points[0] == {"both": True, "size": 1, "algorithm": "heap", "share": 0.1, "pause": 1}
+    assert points[-1] == {"both": False, "size": 2, "algorithm": "merge", "share": 0.2, "pause": 2}
+    assert {(point["algorithm"], point["share"]) for point in points} == {("heap", 0.1), ("merge", 0.2)}
+
+
+def test_points_may_list_their_keys_in_any_order(points_of):
+    text = "axes: [{points: [{size: 1, algorithm: heap}, {algorithm: merge, size: 2}]}]"
+    assert points_of(text) == [{"size": 1, "algorithm": "heap"}, {"size": 2, "algorithm": "merge"}]
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ("{size: 1}", [(2, "heap"), (2, "merge")]),
+        ("{size: 1.0, algorithm: heap}", [(1, "merge"), (2, "heap"), (2, "merge")]),
+        ("{size: [1, 2], algorithm: heap}", [(1, "merge"), (2, "merge")]),
+        ("{workload.size: 2}", [(1, "heap"), (1, "merge")]),
+    ],
+)
+def test_exclude_takes_one_value_or_any_of_several(rule, left, points_of):
+    points = points_of(f"workload: {{size: [1, 2], algorithm: [heap, merge]}}\nexclude: [{rule}]")
+    assert [(point["size"], point["algorithm"]) for point in points] == left
+
+
+def test_exclude_tells_one_from_true(points_of):
+    with pytest.raises(ProblemsError, match="'both' never is 1"):
+        points_of("workload: {both: [true, false]}\nexclude: [{both: 1}]")
+
+
+def test_exclude_within_a_zip_needs_all_its_keys(points_of):
+    text = "axes: [{zip: {size: [1, 2, 2], share: [0.1, 0.1, 0.2]}}]\nexclude: [{size: 2, share: 0.1}]"
+    assert points_of(text) == [{"size": 1, "share": 0.1}, {"size": 2, "share": 0.2}]
+
+
+def test_exclude_takes_a_list_as_the_value_of_a_list_typed_axis(points_of):
+    assert points_of("axes: [{grid: {pivots: [[1], [2]]}}]\nexclude: [{pivots: [1]}]") == [{"pivots": [2]}]
+
+
+def test_targets_are_an_axis_and_names_are_enough(plan_of):
+    plan = plan_of("targets: [a, {name: b, cores: 2}]\nworkload: {size: [1, 2]}")
+    bound = [(instance.target, instance.parameters["size"]) for instance in plan.instances()]
+    one, two = {"name": "a", "cores": 1}, {"name": "b", "cores": 2}
+    assert bound == [(one, 1), (one, 2), (two, 1), (two, 2)]
+    assert plan.axes == ["target.name", "size"]
+
+
+@pytest.mark.parametrize("rule", ["{target: b, size: 1}", "{target.name: b, size: 1}", "{cores: [2], size: 1}"])
+def test_targets_are_excluded_by_name_or_field(rule, plan_of):
+    plan = plan_of(f"targets: [a, {{name: b, cores: 2}}]\nworkload: {{size: [1, 2]}}\nexclude: [{rule}]")
+    left = [(item.target["name"], item.parameters["size"]) for item in plan.instances()]
+    assert left == [("a", 1), ("a", 2), ("b", 2)]
+
+
+def test_a_field_of_the_target_varies_under_target_and_by_its_full_and_bare_name(plan_of):
+    for text in (
+        "target: {name: t, cores: [1, 2]}",
+        "target: t\naxes: [{grid: {target.cores: [1, 2]}}]",
+        "target: t\naxes: [{grid: {cores: [1, 2]}}]",
+        "target: t\nworkload: {cores: [1, 2]}",
+        "target: t\nworkload: {cores: {range: {from: 1, to: 2, step: 1}}}",
+    ):
+        plan = plan_of(text)
+        assert [instance.target for instance in plan.instances()] == [
+            {"name": "t", "cores": 1},
+            {"name": "t", "cores": 2},
+        ], text
+        assert all("cores" not in instance.parameters for instance in plan.instances())
+
+
+def test_a_target_that_sets_what_an_axis_varies_is_refused(plan_of):
+    with pytest.raises(ProblemsError, match="'cores' is set by this target and varied by an axis"):
+        plan_of("targets: [{name: a, cores: 1}]\naxes: [{grid: {cores: [1, 2]}}]")
+
+
+def test_values_that_mean_the_same_are_one_point_and_refused_as_two(plan_of):
+    for text in ("size: [1, 2, 1.0]", "pause: [60, 1m]", "share: [1, 0.5, 1.0]"):
+        with pytest.raises(ProblemsError, match="this means the same as the value at"):
+            plan_of(f"workload: {{{text}}}")
+    with pytest.raises(ProblemsError, match="this means the same as the value at"):
+        plan_of("targets: [here, {name: here, cores: 1}]")
+
+
+def test_an_excluded_combination_need_not_fit(plan_of):
+    text = "workload: {algorithm: [quick, heap], size: [5000, 10]}\n"
+    with pytest.raises(ProblemsError, match="quick sorts at most 1000"):
+        _ = plan_of(text).points
+    assert plan_of(text + "exclude: [{algorithm: quick, size: 5000}]").points == 3
+
+
+def test_without_an_experiment_everything_listed_is_an_axis(points_of):
+    assert len(points_of("workload: {component: a, service: b, x: [1, 2], y: [3]}", code=None)) == 2

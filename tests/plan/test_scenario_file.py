@@ -1,0 +1,46 @@
+"""Variables in a scenario file."""
+
+import pytest
+
+from benchhouse.plan import parse_scenario
+from benchhouse.schema.problems import ProblemsError
+
+
+def read(value, **environ):
+    return parse_scenario(f"scenario: s\nartifacts: {{x: {value}}}\n", "s.yaml", environ).scenario.artifacts["x"]
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [
+        ("$WORK/a", "/w/a"),
+        ('"${WORK}a"', "/wa"),
+        ("$WORK:$HOME", "/w:/h"),
+        ("a$$b", "a$b"),
+        ("$$WORK", "$WORK"),
+        ("a$", "a$"),
+        ("cost $5", "cost $5"),
+        ("'(\\d+)$'", "(\\d+)$"),
+    ],
+)
+def test_variables_expand_and_other_dollars_stay(written, read_as):
+    assert read(written, WORK="/w", HOME="/h") == read_as
+
+
+def test_a_value_is_not_expanded_twice():
+    assert read("$A", A="$B", B="no") == "$B"
+
+
+def test_a_secret_stays_a_reference():
+    file = parse_scenario("scenario: s\ntarget: {api_key: $KEY}\n", "s", {"KEY": "hidden"})
+    assert file.scenario.target == {"api_key": "$KEY"}
+
+
+def test_a_secret_whose_variable_is_unset_is_an_error():
+    with pytest.raises(ProblemsError, match=r"s:2:19: the environment variable KEY is not set"):
+        parse_scenario("scenario: s\ntarget: {api_key: $KEY}\n", "s", {})
+
+
+def test_an_anchor_may_hold_what_several_places_use():
+    text = "scenario: s\nworkload: &w {a: 1}\ntarget: {<<: *w, b: 2}\n"
+    assert parse_scenario(text, "s", {}).scenario.target == {"a": 1, "b": 2}

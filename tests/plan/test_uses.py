@@ -1,0 +1,68 @@
+"""`uses:` a registered benchmark: its workload is frozen, what it leaves open may be filled."""
+
+import pytest
+
+from benchhouse.catalog.benchmarks import load_benchmark
+from benchhouse.plan import expand_benchmark
+from benchhouse.schema.problems import ProblemsError
+from benchhouse.schema.yamltext import parse_yaml
+
+BENCHMARK = """\
+benchmark: standard
+experiment: sort
+workload: {algorithm: [heap, merge]}
+axes: [{grid: {share: [0.1, 0.2]}}]
+exclude: [{algorithm: heap, share: 0.2}]
+limits: {wall: 5m, memory: 1GB}
+"""
+
+
+def test_a_scenario_fills_what_the_benchmark_leaves_open(plan_of):
+    plan = plan_of("uses: standard\nworkload: {size: [5, 6]}\nlimits: {wall: 1m}", benchmark=BENCHMARK)
+    assert plan.points == 3 * 2
+    assert (plan.limits.wall, plan.limits.memory) == (60, 10**9)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("workload: {algorithm: quick}", "s.yaml:3:12"),
+        ("workload: {share: 0.5}", "s.yaml:3:12"),
+        ("axes: [{grid: {algorithm: [quick]}}]", "s.yaml:3:16"),
+        ("axes: [{points: [{share: 1}]}]", "s.yaml:3:19"),
+    ],
+)
+def test_what_the_benchmark_fixes_is_frozen(text, place, plan_of):
+    with pytest.raises(ProblemsError, match=rf"{place}: '\w+' is fixed by the benchmark 'standard'"):
+        plan_of(f"uses: standard\n{text}", benchmark=BENCHMARK)
+
+
+def test_a_mistake_in_the_benchmark_is_shown_in_its_own_file(plan_of, tmp_path):
+    wrong = BENCHMARK.replace("[0.1, 0.2]", "[0.1, much]").replace("exclude: [{algorithm: heap, share: 0.2}]\n", "")
+    with pytest.raises(ProblemsError) as raised:
+        plan_of("uses: standard\nworkload: {size: x}\n", benchmark=wrong)
+    places = [(problem.path, problem.line, problem.column) for problem in raised.value.problems]
+    assert sorted(places) == sorted([(str(tmp_path / "b.yaml"), 4, 29), ("s.yaml", 3, 18)])
+
+
+def test_a_mistake_in_the_scenarios_axes_is_shown_in_its_own_place(plan_of):
+    with pytest.raises(ProblemsError, match=r"s.yaml:3:26: expected a whole number"):
+        plan_of("uses: standard\naxes: [{grid: {size: [1, x]}}]", benchmark=BENCHMARK)
+
+
+def test_benchmarks_can_not_go_in_circles_as_they_can_not_use_each_other(tmp_path):
+    path = tmp_path / "b.yaml"
+    path.write_text("benchmark: a\nuses: b\n")
+    with pytest.raises(ProblemsError) as raised:
+        load_benchmark(path)
+    said = [problem.message for problem in raised.value.problems]
+    assert said == ["missing key 'experiment'", "unknown key 'uses'"]
+
+
+def test_variables_of_a_benchmark_are_expanded_and_its_secrets_refused():
+    text = "benchmark: a\nexperiment: sort\nworkload: {data: $WORK/x}\n"
+    assert expand_benchmark(parse_yaml(text, "b"), {"WORK": "/w"}).workload == {"data": "/w/x"}
+    with pytest.raises(ProblemsError, match="b:3:18: the environment variable WORK is not set"):
+        expand_benchmark(parse_yaml(text, "b"), {})
+    with pytest.raises(ProblemsError, match="'token' is a secret in plain text"):
+        expand_benchmark(parse_yaml(text.replace("data: $WORK/x", "token: abcdefgh"), "b"), {})

@@ -1,0 +1,188 @@
+import json
+
+import pytest
+
+from benchhouse.report.comparison import Selector, compare_runs, compare_selected, parse_selector, select
+from benchhouse.schema.errors import BenchError
+from benchhouse.warehouse.query import Warehouse
+
+
+def row(run="a", point="ef=16", target="hnsw", values=(10.0, 10.1, 9.9, 10.0, 10.05), **changes):
+    name, _, ef = point.partition("=")
+    parameters = {name: int(ef), "k": 10}
+    base = {
+        "run_id": run,
+        "scenario": "s",
+        "experiment": "vector.search",
+        "target_name": target,
+        "point": point,
+        "axes": json.dumps({name: int(ef)}),
+        "target": json.dumps({"name": target}),
+        "parameters": json.dumps(parameters),
+        "instance_digest": f"{target}/{point}",
+        "benchmark_case_id": f"case/{point}",
+        "workload_spec_digest": "w",
+        "metric": "qps",
+        "stat": "value",
+        "unit": "1/s",
+        "direction": "higher",
+        "n": len(values),
+        "values": list(values),
+        "trials": [f"{run}-{at}" for at in range(len(values))],
+    }
+    return base | changes
+
+
+def scaled(factor, **more):
+    return row(values=[factor * value for value in (10.0, 10.1, 9.9, 10.0, 10.05)], **more)
+
+
+@pytest.mark.parametrize(
+    ("text", "selector"),
+    [
+        ("@last", Selector("@last")),
+        ("run-a:index=hnsw", Selector("run-a", {"index": "hnsw"})),
+        ("run-a: index = hnsw , ef=16", Selector("run-a", {"index": "hnsw", "ef": "16"})),
+        ("run-a:path=a=b", Selector("run-a", {"path": "a=b"})),
+    ],
+)
+def test_selector_is_a_run_and_filters(text, selector):
+    assert parse_selector(text) == selector
+
+
+@pytest.mark.parametrize("text", ["", ":a=b", "run:", "run:a", "run:a=", "run:=b", "run:a=1,a=2"])
+def test_malformed_selector_is_refused(text):
+    with pytest.raises(BenchError):
+        parse_selector(text)
+
+
+def test_select_filters_on_axes_target_and_parameters():
+    rows = [row(), row(point="ef=64"), row(target="flat")]
+    assert select(rows, Selector("a", {"ef": "16", "target": "hnsw"})) == [rows[0]]
+    assert select(rows, Selector("a", {"target.name": "flat"})) == [rows[2]]
+    assert select(rows, Selector("a", {"k": "10"})) == rows
+
+
+def test_select_says_which_values_there_are():
+    with pytest.raises(BenchError, match="no point with ef=17; it has 16, 64"):
+        select([row(), row(point="ef=64")], Selector("a", {"ef": "17"}))
+
+
+def test_same_instance_is_matched_by_digest_and_judged_by_direction():
+    table = compare_runs([row()], [scaled(1.2, run="b")])
+    found = table.rows[0]
+    assert (found.verdict, found.n_a, found.n_b) == ("better", 5, 5)
+    assert found.change == pytest.approx(0.2)
+    assert found.change_interval[0] < 0.2 < found.change_interval[1]
+    assert found.hedges_g > 5
+    assert compare_runs([row()], [scaled(0.8, run="b")]).regressions()[0].verdict == "worse"
+
+
+def test_targets_are_matched_on_the_same_case():
+    table = compare_runs([row()], [scaled(2, target="flat")], selected={"target"})
+    assert [(item.dimension, item.a, item.b) for item in table.differences] == [("target", "hnsw", "flat")]
+    assert len(table.rows) == 1
+    assert not table.exploratory
+
+
+def test_a_selected_axis_does_not_tell_points_apart():
+    table = compare_runs([row()], [scaled(2, point="ef=64")], selected={"ef"})
+    assert table.rows[0].point == "ef=16 → ef=64"
+    assert [item.dimension for item in table.differences] == ["parameter ef"]
+
+
+def named(target, index, **more):
+    """A point of a run whose targets are its only axis."""
+    axes, whole = json.dumps({"target.name": target}), json.dumps({"name": target, "index": index})
+    return row(target=target, axes=axes, **more) | {"target": whole}
+
+
+def test_selecting_among_targets_leaves_the_workload_to_match_by():
+    table = compare_runs([named("flat", "flat")], [named("ivf-4", "ivf")], selected={"index", "target"})
+    assert [item.dimension for item in table.differences] == ["target"]
+    assert len(table.rows) == 1
+
+
+def test_one_selected_point_is_compared_with_each_of_several():
+    several = [named(f"hnsw-{ef}", "hnsw") for ef in (16, 48)]
+    one = [named("flat", "flat")]
+    assert len(compare_runs(one, several, selected={"index"}).rows) == 2
+    assert len(compare_runs(several, one, selected={"index"}).rows) == 2
+    two = [*one, named("flat-2", "flat")]
+    assert compare_runs(two, several, selected={"index"}).rows == []
+
+
+def test_targets_of_two_runs_are_not_taken_for_each_other():
+    table = compare_runs([named("flat", "flat")], [named("ivf-4", "ivf", run="b")])
+    assert (table.rows, table.only_a, table.only_b) == ([], ["ef=16"], ["ef=16"])
+
+
+def test_points_of_one_side_are_listed_not_dropped():
+    table = compare_runs([row(), row(point="ef=64")], [row(run="b"), row(run="b", point="ef=128")])
+    assert (len(table.rows), table.only_a, table.only_b) == (1, ["ef=64"], ["ef=128"])
+
+
+def test_ambiguous_points_are_not_paired_by_guess():
+    twins = [row(run="b", target="flat"), row(run="b", target="ivf")]
+    table = compare_runs([row()], twins)
+    assert (table.rows, table.only_a, table.only_b) == ([], ["ef=16"], ["ef=16", "ef=16"])
+    assert "nothing is compared" in table.notes[0]
+
+
+@pytest.mark.parametrize("change", [{"unit": "1/min"}, {"direction": "lower"}])
+def test_metric_that_means_something_else_is_refused(change):
+    with pytest.raises(BenchError, match="can't be compared"):
+        compare_runs([row()], [row(run="b", **change)])
+
+
+def test_two_changes_at_once_are_exploratory():
+    facts = {"git commit": "aaa", "host": "node1"}
+    one = compare_runs([row()], [row(run="b")], facts_a=facts, facts_b=facts | {"host": "node2"})
+    assert not one.exploratory
+    two = compare_runs([row()], [row(run="b")], facts_a=facts, facts_b={"git commit": "bbb", "host": "node2"})
+    assert two.exploratory
+    assert two.notes[0].startswith("Exploratory: 2 things changed at once (git commit, host)")
+
+
+def test_leading_statistics_are_compared_and_single_sided_ones_named():
+    a = [row(metric="latency", stat=stat, unit="ms", direction="lower") for stat in ("mean", "p50", "p90", "p99")]
+    b = [dict(item, run_id="b") for item in a[:2]]
+    table = compare_runs(a, b, name_a="old", name_b="new")
+    assert [item.stat for item in table.rows] == ["mean", "p50"]
+    assert table.unmatched_metrics == ["latency p99 (only in old)"]
+
+
+def test_unknown_metric_is_refused_with_those_there_are():
+    with pytest.raises(BenchError, match="no metric nope here; there are qps"):
+        compare_runs([row()], [row(run="b")], metrics=["nope"])
+
+
+def test_one_repetition_is_not_judged():
+    table = compare_runs([row(values=(1.0,))], [row(run="b", values=(2.0,))])
+    assert table.rows[0].verdict == "too few repetitions"
+    assert table.rows[0].change_interval is None
+
+
+def test_the_same_input_gives_the_same_table_as_json():
+    first, second = (compare_runs([row()], [scaled(1.01, run="b")]).as_dict() for _ in range(2))
+    assert json.dumps(first) == json.dumps(second)
+
+
+def test_markdown_holds_changes_rows_and_what_is_missing():
+    text = compare_runs(
+        [row(), row(point="ef=64")], [scaled(1.2, run="b")], name_a="x|y", facts_b={"host": "n"}
+    ).to_markdown()
+    assert "x\\|y" in text
+    assert "| ef=16 | qps | 10.01/s | 12.01/s | +20.0% (" in text
+    assert "Only in x\\|y: ef=64." in text
+
+
+def test_compare_selected_reads_the_warehouse(collected):
+    with Warehouse.open(collected) as warehouse:
+        table = compare_selected(warehouse, "@last:ef=16", "run-a:ef=64", metrics=["qps"])
+    assert [item.point for item in table.rows] == [
+        "name=flat ef=16 → name=flat ef=64",
+        "name=hnsw ef=16 → name=hnsw ef=64",
+    ]
+    assert {item.verdict for item in table.rows} == {"better"}
+    assert [item.dimension for item in table.differences] == ["parameter ef"]

@@ -1,0 +1,89 @@
+import json
+
+import pytest
+
+from benchhouse.report.data import _limits, gather, write_report
+from benchhouse.report.lineage import trace
+from benchhouse.schema.errors import BenchError
+
+
+def test_gather_reads_numbers_from_tables_and_circumstances_from_evidence(collected):
+    data = gather(collected, ["run-a"])
+    assert data.scenario == "demo"
+    assert data.runs[0].outcomes == {"succeeded": 20, "error": 1, "warm-up": 1}
+    assert [point.axes for point in data.points][:2] == [{"target": "flat", "ef": 16}, {"target": "flat", "ef": 64}]
+    assert data.points[0].label == "flat ef=16"
+    qps = data.points[0].numbers[0] if data.points[0].numbers[0].metric == "qps" else data.points[0].numbers[-1]
+    assert (qps.cell.n, qps.direction, qps.primary) == (5, "higher", True)
+    assert qps.low < qps.cell.value < qps.high
+    assert data.environments[0].hosts == ["node1"]
+    assert data.environments[0].git_commit == "c" * 40
+
+
+def test_warmups_never_enter_a_number_or_the_order_of_execution(collected):
+    data = gather(collected, ["run-a"])
+    assert len(data.trials) == 21
+    assert all(1.0 not in number.values for point in data.points for number in point.numbers)
+    assert [trial.started for trial in data.trials] == sorted(trial.started for trial in data.trials)
+
+
+def test_percentile_from_few_samples_is_marked_with_what_it_needs(collected):
+    numbers = gather(collected, ["run-a"]).points[0].numbers
+    assert {number.name: number.shaky for number in numbers if number.metric == "latency"} == {
+        "latency p50": "",
+        "latency p99": "p99 from 20 samples; 100 are needed",
+    }
+
+
+def test_limits_say_what_was_asked_and_what_holds_it():
+    limits = {
+        "asked": {"wall": 120.0, "cpu": 60.0, "memory": 2 << 30, "processes": 9},
+        "enforced_by": {"wall": "worker timer", "cpu_s": "RLIMIT_CPU", "memory": "cgroup v2"},
+    }
+    assert _limits(limits) == {
+        "wall": "120 s, held by worker timer",
+        "cpu": "60 s, held by RLIMIT_CPU",
+        "memory": "2 GiB, held by cgroup v2",
+        "processes": "9, held by nothing",
+    }
+
+
+def test_failure_carries_its_code_folder_and_rerun_line(collected):
+    failure = gather(collected, ["run-a"], rerun=lambda run, trial: f"again {run} {trial}").failures[0]
+    assert (failure.outcome, failure.code, failure.message) == ("error", "boom", "it broke")
+    assert failure.rerun == f"again run-a {failure.trial_id}"
+    assert (collected.root / failure.folder / "manifest.json").is_file()
+
+
+def test_warnings_are_grouped_by_code_with_counts(collected):
+    groups = gather(collected, ["run-a"]).warnings
+    assert [(group.code, group.count, group.messages) for group in groups] == [("small-n", 22, ["few samples"])]
+
+
+def test_report_numbers_lead_back_to_their_evidence(collected):
+    data = gather(collected, ["run-a"])
+    page = write_report(collected, data)
+    assert page == collected.reports / "demo" / "index.html"
+    assert sorted(path.name for path in page.parent.iterdir()) == ["index.html", "report.json", "report.md"]
+    for cell in json.loads((page.parent / "report.json").read_text())["cells"][:3]:
+        assert trace(collected, cell["ref"]).ok
+
+
+def test_the_same_tables_give_the_same_bytes(collected):
+    page = write_report(collected, gather(collected, ["run-a"]))
+    before = {path.name: path.read_bytes() for path in page.parent.iterdir()}
+    write_report(collected, gather(collected, ["run-a"]))
+    assert {path.name: path.read_bytes() for path in page.parent.iterdir()} == before
+
+
+def test_lost_evidence_costs_the_environment_not_the_numbers(collected):
+    for meta in collected.results.glob("*/*/meta.json"):
+        meta.unlink()
+    data = gather(collected, ["run-a"])
+    assert data.environments == []
+    assert len(data.points) == 4
+
+
+def test_run_that_was_never_collected_is_named(collected):
+    with pytest.raises(BenchError, match="no collected trial of run run-z"):
+        gather(collected, ["run-z"])

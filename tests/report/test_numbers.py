@@ -1,0 +1,57 @@
+import pytest
+
+from benchhouse.report.numbers import mean_interval, number, percent, primary_stats, quantity, shaky, spread_text
+
+
+@pytest.mark.parametrize(
+    ("value", "spread", "text"),
+    [
+        (None, None, "–"),
+        (0.0, None, "0"),
+        (20953.91, 851.7, "20\u2009954"),
+        (0.4251234, 0.0151, "0.425"),
+        (1234.5678, None, "1235"),
+        (0.97142, 0.0017, "0.9714"),
+        (-3.25, None, "\u22123.25"),
+        (1.5e12, None, "1.500e12"),
+        (2.5e-7, None, "2.500e-7"),
+        (5.0, 0.0, "5"),
+    ],
+)
+def test_number_keeps_the_digits_that_its_spread_leaves(value, spread, text):
+    assert number(value, spread) == text
+
+
+def test_spread_is_written_to_two_digits():
+    assert [spread_text(1.0, s) for s in (None, 0.0, 0.0173, 851.7)] == ["", "0", "0.017", "852"]
+
+
+def test_a_ratio_has_no_unit_and_a_rate_reads_naturally():
+    assert quantity(0.5, "1") == "0.5"
+    assert quantity(20000, "1/s") == "20\u2009000/s"
+    assert quantity(3.2, "ms") == "3.2\u2009ms"
+
+
+def test_percent_never_rounds_to_a_total_loss():
+    assert percent(-0.99995) == "\u221299.995%"
+    assert percent(0.0) == "0%"
+    assert percent(0.1234) == "+12.3%"
+
+
+def test_shaky_percentile_says_how_many_samples_it_needs():
+    assert shaky("p99", 10) == "p99 from 10 samples; 100 are needed"
+    assert shaky("p99.9", 999) == "p99.9 from 999 samples; 1,000 are needed"
+    assert shaky("p99", 100) == ""
+    assert shaky("mean", 1) == ""
+
+
+def test_a_single_value_leads_else_centre_and_tail_do():
+    assert primary_stats({"value", "n"}) == ["value"]
+    assert primary_stats({"mean", "p50", "p90", "p99", "max"}) == ["mean", "p50", "p99"]
+    assert primary_stats({"p50", "p95"}) == ["p50"]
+
+
+def test_interval_of_the_mean_is_students():
+    low, high = mean_interval(10.0, 2.0, 5)
+    assert (low, high) == pytest.approx((10 - 2.7764451 * 2 / 5**0.5, 10 + 2.7764451 * 2 / 5**0.5))
+    assert mean_interval(10.0, None, 1) is None

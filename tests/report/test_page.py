@@ -1,0 +1,176 @@
+"""The page in a real browser: it draws, answers and asks the network for nothing."""
+
+from pathlib import Path
+
+import made_up
+import pytest
+
+from benchhouse.report import html
+
+pytestmark = pytest.mark.browser
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api")
+    if not CHROMIUM.exists():
+        pytest.skip("no Chromium here")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    """Open a report; afterwards, whatever was done with it, no error and no request may have happened."""
+    trouble, pages = [], []
+
+    def open_page(data, width=1400, scheme="light"):
+        path = tmp_path / "index.html"
+        path.write_text(html.render(data), encoding="utf-8")
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("request", lambda request: None if request.url == path.as_uri() else trouble.append(request.url))
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.close()
+    assert trouble == []
+
+
+def test_page_draws_three_charts(visit, sweep):
+    page = visit(sweep)
+    for chart in ("sweep", "scatter", "drift"):
+        assert page.locator(f"#{chart} svg path").count() > 3
+    assert page.locator("#sweep-legend button").all_inner_texts() == ["hnsw", "ivf", "flat"]
+
+
+def test_selector_switches_metric_axis_and_scale(visit, sweep):
+    page = visit(sweep)
+    page.select_option("#metric", label="latency p99 (ms)")
+    assert "latency p99 (ms)" in page.locator("#sweep svg").text_content()
+    page.select_option("#x-axis", label="index")
+    assert "hnsw" in page.locator("#sweep svg").text_content()
+    page.select_option("#x-axis", label="each point")
+    assert page.locator("#sweep svg text.name").count() == 15
+    page.select_option("#scatter-x", label="latency mean (ms)")
+    assert "latency mean (ms)" in page.locator("#scatter svg").text_content()
+    before = page.locator("#sweep").inner_html()
+    page.check("#log")
+    assert page.locator("#sweep").inner_html() != before
+
+
+def test_legend_hides_a_series(visit, sweep):
+    page = visit(sweep)
+    page.click("#sweep-legend button:has-text('hnsw')")
+    assert page.locator("#sweep-legend button").first.get_attribute("aria-pressed") == "false"
+
+
+def test_hover_and_keyboard_tell_value_n_spread_and_reference(visit, sweep):
+    page = visit(sweep)
+    page.focus("#sweep svg")
+    page.keyboard.press("ArrowRight")
+    told = page.locator("#sweep .tip").inner_text()
+    for word in ("qps", "95% interval", "n = 5", "stdev", "trace"):
+        assert word in told
+    page.keyboard.press("Enter")
+    assert page.locator("#lineage-dialog").is_visible()
+
+
+def test_pointer_finds_the_nearest_mark(visit, sweep):
+    page = visit(sweep)
+    page.focus("#scatter svg")
+    page.keyboard.press("ArrowRight")
+    ring = page.locator("#scatter svg circle")
+    spot = (float(ring.get_attribute("cx")), float(ring.get_attribute("cy")))
+    page.locator("#scatter svg").blur()
+    page.locator("#scatter svg").hover(position={"x": spot[0] + 3, "y": spot[1] + 3})
+    assert page.locator("#scatter .tip").is_visible()
+
+
+def test_click_on_a_number_shows_its_lineage(visit, sweep):
+    page = visit(sweep)
+    page.locator("#points button.num").first.click()
+    dialog = page.locator("#lineage-dialog")
+    cell = sweep.points[0].numbers[0].cell
+    for text in (f"bench trace {cell.ref}", str(cell.value), cell.query, sweep.points[0].instance_digest, made_up.RUN):
+        assert text in dialog.inner_text()
+    for trial in cell.trials:
+        assert f"results/vector-search/{trial}" in dialog.inner_text()
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    page.locator("#comparison button.num").first.click()
+    assert dialog.is_visible()
+
+
+def column(page, at):
+    return page.locator(f"#points tbody tr > :nth-child({at})").all_inner_texts()
+
+
+def test_table_sorts_by_number_both_ways(visit, sweep):
+    page = visit(sweep)
+    exact = [item.cell.value for point in sweep.points for item in point.numbers[:1]]
+    page.click("#points th:has-text('qps') button")
+    first = page.locator("#points tbody tr").first.locator("button.num").first.get_attribute("title")
+    assert first.startswith(f"{min(exact)}")
+    page.click("#points th:has-text('qps') button")
+    assert page.locator("#points th:has-text('qps')").get_attribute("aria-sort") == "descending"
+    first = page.locator("#points tbody tr").first.locator("button.num").first.get_attribute("title")
+    assert first.startswith(f"{max(exact)}")
+
+
+def test_table_filters_by_word_and_by_axis(visit, sweep):
+    page = visit(sweep)
+    page.fill("#filter", "hnsw ef_search=64")
+    assert page.locator("#points tbody tr").count() == 1
+    page.fill("#filter", "ef_search=16")
+    assert column(page, 1) == ["hnsw", "ivf", "flat"]
+
+
+def test_all_statistics_are_one_click_away(visit, sweep):
+    page = visit(sweep)
+    assert page.locator("#points th:has-text('latency max')").count() == 0
+    page.check("#all-stats")
+    assert page.locator("#points th:has-text('latency max')").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 820, 1600])
+def test_page_fits_its_window(visit, sweep, width, scheme):
+    page = visit(sweep, width, scheme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_two_thousand_points_are_paged_and_stay_usable(visit):
+    page = visit(made_up.large())
+    assert page.locator("#points tbody tr").count() == 50
+    page.click("#page-on")
+    assert "page 2 of 40" in page.locator("#page-note").inner_text()
+    page.fill("#filter", "model=m3 threads=7")
+    assert page.locator("#points tbody tr").count() == 10
+
+
+def test_hostile_text_runs_nothing(visit):
+    from test_html import evil
+
+    page = visit(evil())
+    assert page.locator("img").count() == 0
+    page.locator("#points button.num").first.click()
+    assert page.locator("#lineage-dialog").is_visible()
+
+
+@pytest.mark.parametrize("points", [0, 1])
+def test_page_with_hardly_anything_has_no_error(visit, sweep, points):
+    visit(made_up.assemble(sweep.points[:points], sweep.trials))
+
+
+def test_page_prints_all_points_and_opens_what_is_folded(visit, sweep):
+    page = visit(sweep)
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0

@@ -1,0 +1,66 @@
+"""What a whole run may use: when it is spent the run stops, and goes on once the budget is raised."""
+
+import json
+
+import pytest
+
+from benchhouse.runs.budget import Spent
+from benchhouse.runs.ledger import Event
+from benchhouse.schema.resources import Budget
+
+
+@pytest.mark.parametrize(
+    ("budget", "more", "words"),
+    [
+        ({"trials": 2}, {"trials": 9}, "the budget of 2 trials is spent"),
+        ({"wall": 1.2}, {"wall": 600}, "the wall-clock budget of 1.2 s is spent"),
+        ({"cpu": 0.5}, {"cpu": 600}, "the budget of 0.5 s CPU time is spent"),
+        ({"cost": 0.5}, {"cost": 600}, "the budget of 0.5 is spent"),
+    ],
+)
+def test_a_spent_budget_stops_the_run_and_a_larger_one_resumes_it(lab, budget, more, words):
+    work = {"workload": {"n": list(range(6)), "seconds": 0.4, "spin": True}, "price_per_hour": 3600}
+    done = lab.bench("run", lab.scenario("slow", **work, budget=budget), code=1)
+    assert words in done.stderr
+    first = {path.name for path in lab.folders()}
+    assert len(first) < 6
+    if "wall" not in budget:
+        assert len(first) >= 2
+    if "cpu" in budget or "cost" in budget:
+        assert len(first) == 2, "what was only queued does not start any more"
+    lab.is_tidy()
+    assert json.loads(lab.bench("status", "@last", "--json").stdout)["state"] == "interrupted"
+    lab.bench("run", lab.scenario("slow", **work, budget=budget), code=1)
+    assert {path.name for path in lab.folders()} == first, "the budget holds for the whole run"
+    lab.bench("run", lab.scenario("slow", **work, budget=more))
+    assert len(lab.trials()) == 6
+    assert {trial.meta["run_id"] for trial in lab.trials()} == {lab.run_id()}
+    lab.is_tidy()
+
+
+def test_a_run_that_just_fits_its_budget_is_finished(lab):
+    done = lab.bench("run", lab.scenario("once", workload={"n": [0, 1]}, budget={"trials": 2}))
+    assert "spent" not in done.stderr
+    assert lab.events()[-1]["event"] == "finished"
+
+
+def event(time, kind, **more):
+    return Event(time=f"2026-01-01T00:00:{time:02}.000+00:00", event=kind, **more)
+
+
+def test_earlier_sessions_count():
+    events = [
+        event(0, "started"),
+        event(4, "ended", cpu_s=1.5, duration_s=3),
+        event(30, "resumed"),
+        event(35, "ended", duration_s=2),
+        event(36, "interrupted"),
+    ]
+    spent = Spent.recall(events, nodes=2)
+    assert (spent.trials, spent.cpu_s, spent.node_s, spent.wall_s) == (2, 1.5, 10, 10)
+    assert spent.over(Budget(wall=12), None, session_s=1) is None
+    assert spent.over(Budget(wall=12), None, session_s=2).what == "wall"
+
+
+def test_a_clock_that_was_set_back_costs_nothing():
+    assert Spent.recall([event(30, "started"), event(10, "ended")], nodes=1).wall_s == 0

@@ -1,0 +1,247 @@
+"""Killed, interrupted, resumed: what is sealed stays, what is missing is run, nothing else is."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+from laboratory import chain, wait_until
+
+SWEEP = {"workload": {"n": list(range(6)), "seconds": 0.3}, "parallel": 2}
+
+
+def manifests(lab):
+    return {path.name: hashlib.sha256((path / "manifest.json").read_bytes()).hexdigest() for path in lab.folders()}
+
+
+def started(lab):
+    """How often each trial began: a mark a trial would hide a second start, so look at the ledger's attempts."""
+    return [event["trial_id"] for event in lab.events() if event["event"] == "ended"]
+
+
+def test_a_second_run_starts_afresh_and_a_resumed_finished_run_does_nothing(lab):
+    lab.run("once", workload={"n": [0, 1]})
+    first, before = lab.run_id(), manifests(lab)
+    lab.bench("run", "--resume", first)
+    assert manifests(lab) == before
+    lab.bench("run", "s.yaml")
+    assert lab.run_id() != first
+    assert len(lab.trials()) == 4
+
+
+def test_a_resumed_finished_run_with_failures_has_their_exit_code(lab):
+    (lab.marks / "bad").touch()
+    lab.run("once", code=1, workload={"n": [0, 1]})
+    before = manifests(lab)
+    done = lab.bench("run", "--resume", "@last", code=1)
+    assert manifests(lab) == before
+    assert "--rerun-failed" in done.stderr
+
+
+@pytest.mark.parametrize("how", [("--resume", "@last"), ("s.yaml",)])
+def test_rerun_failed_runs_only_the_failed_ones_and_keeps_their_attempts(lab, how):
+    (lab.marks / "bad").touch()
+    lab.run("once", code=1, workload={"n": [0, 1, 2, 3]})
+    before = manifests(lab)
+    good = {trial.folder.name for trial in lab.trials() if trial.outcome == "succeeded"}
+    (lab.marks / "bad").unlink()
+    lab.bench("run", *how, "--rerun-failed")
+    after = manifests(lab)
+    assert {name: after[name] for name in good} == {name: before[name] for name in good}
+    again = [trial for trial in lab.trials() if trial.folder.name not in good]
+    assert [[item["outcome"] for item in trial.meta["attempts"]] for trial in again] == [["failed", "succeeded"]] * 2
+    assert len([path for path in lab.folders() if path.name.endswith(".attempt-1")]) == 2
+    assert json.loads(lab.bench("verify", "@last", "--json").stdout)["damage"] == []
+    lab.is_tidy()
+
+
+def test_new_starts_a_new_run_beside_an_unfinished_one(lab):
+    lab.run("once", code=1, workload={"n": [0, 1]}, budget={"trials": 1})
+    first = lab.run_id()
+    lab.bench("run", "s.yaml", "--new", code=1)
+    assert lab.run_id() != first
+
+
+def test_two_orchestrators_of_one_run_are_told_apart(lab):
+    scenario = lab.scenario("slow", workload={"seconds": 3})
+    first = lab.start("run", scenario)
+    lab.wait_for_mark("slow-*")
+    second = lab.bench("run", scenario, code=2)
+    assert f"being worked on by process {first.pid}" in second.stderr
+    assert "bench stop" in second.stderr
+    submitted = lab.bench("submit", scenario, code=2)
+    assert "being worked on by process" in submitted.stderr
+    out, err = first.communicate(timeout=30)
+    assert first.returncode == 0, err
+    assert len(lab.trials()) == 1
+
+
+def test_two_runs_of_one_scenario_at_once_leave_each_other_alone(lab):
+    scenario = lab.scenario("slow", workload={"seconds": 1, "n": [0, 1]})
+    first = lab.start("run", scenario)
+    lab.wait_for_mark("slow-0-*")
+    lab.bench("run", scenario, "--new")
+    assert first.wait(30) == 0
+    assert len(lab.trials()) == 4
+    assert all(len(trial.meta["attempts"]) == 1 for trial in lab.trials())
+    lab.is_tidy()
+
+
+@pytest.mark.parametrize("victim", ["orchestrator", "host", "worker", "experiment"])
+def test_kill_9_loses_nothing_that_is_finished_and_resume_runs_the_rest(lab, victim):
+    scenario = lab.scenario("slow", **SWEEP)
+    process = lab.start("run", scenario)
+    wait_until(lambda: len(lab.folders()) >= 2, "two sealed trials")
+    host, worker, experiment = chain(process.pid)
+    before = manifests(lab)
+    os.kill({"orchestrator": process.pid, "host": host, "worker": worker, "experiment": experiment}[victim], 9)
+    if victim == "orchestrator":
+        wait_until(lambda: not lab.left_running(), "the host to end everything by itself", 10)
+        assert lab.damage() == []
+        process.wait()
+    else:
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, err
+    resumed = lab.bench("run", scenario, code=0)
+    assert ("resuming run" in resumed.stderr) == (victim == "orchestrator")
+    after = manifests(lab)
+    assert {name: after.get(name) for name in before} == before
+    first_run = [trial for trial in lab.trials() if trial.meta["run_id"] == min(t.meta["run_id"] for t in lab.trials())]
+    assert {trial.spec["parameters"]["n"] for trial in first_run} == set(range(6))
+    assert {trial.outcome for trial in lab.trials()} == {"succeeded"}
+    lab.is_tidy()
+
+
+def test_what_daemons_a_killed_host_left_are_swept_by_the_next_run(lab):
+    """The worst case: orchestrator, host and worker are killed at once, and a daemon of the trial lives on."""
+    lab.install("spawn", "1.0", SPAWN, "[benchhouse.experiments]\nspawn = spawn:spawn\n")
+    process = lab.start("run", lab.scenario("spawn"))
+    lab.wait_for_mark("spawned")
+    host, worker, experiment = chain(process.pid)
+    for pid in (process.pid, host, worker, experiment):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(0.2)
+    left = lab.left_running()
+    assert len(left) == 2, left
+    assert list((lab.root / "tmp").iterdir())
+    stopped = lab.bench("stop", "@last")
+    assert "was not running" in stopped.stdout  # how many it ended depends on whether another run swept first
+    lab.is_tidy()
+
+
+SPAWN = """
+import os, signal, subprocess, time
+from pathlib import Path
+
+def spawn():
+    subprocess.Popen(["sleep", "300"], start_new_session=True)
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(300)
+        os._exit(0)
+    Path(os.environ["LAB"], "spawned").touch()
+    time.sleep(300)
+"""
+
+
+def test_ctrl_c_keeps_and_collects_what_is_done_and_prints_the_resume_line(lab):
+    scenario = lab.scenario("slow", **SWEEP)
+    process = lab.start("run", scenario)
+    wait_until(lambda: len(lab.folders()) >= 2, "two sealed trials")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"bench run --resume {lab.run_id()}" in err
+    assert "Traceback" not in err
+    done = len(lab.trials())
+    assert 2 <= done < 6
+    counted = json.loads(lab.bench("query", "SELECT count(DISTINCT trial_id) AS n FROM trial_fact", "--json").stdout)
+    assert str(done) in json.dumps(counted)
+    lab.is_tidy()
+    lab.bench("run", "--resume", "@last")
+    assert len(lab.trials()) == 6
+
+
+def test_more_ctrl_c_during_the_clean_up_corrupts_nothing(lab):
+    process = lab.start("run", lab.scenario("mischief", workload={"act": "stubborn", "n": [0, 1]}, parallel=2))
+    wait_until(lambda: len(lab.left_running()) >= 6, "two stubborn families")
+    for _ in range(5):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+    process.communicate(timeout=30)
+    assert process.returncode in (130, -signal.SIGINT)
+    wait_until(lambda: not lab.left_running(), "everything to end", 15)
+    lab.bench("stop", "@last")
+    lab.is_tidy()
+
+
+def test_sigterm_ends_a_run_like_ctrl_c_also_where_sigint_is_ignored(lab):
+    """A shell script's `bench run &` starts with SIGINT ignored; `bench stop` must still reach it."""
+    scenario = lab.scenario("slow", workload={"seconds": 60})
+    command = f"trap '' INT; exec {subprocess.list2cmdline([__import__('sys').executable])} -m benchhouse run {scenario}"
+    process = subprocess.Popen(
+        ["bash", "-c", command], cwd=lab.workspace, env=lab.environment(), stderr=subprocess.PIPE, text=True
+    )
+    lab.wait_for_mark("slow-*")
+    stopped = lab.bench("stop", "@last")
+    assert f"stopped (process {process.pid})" in stopped.stdout
+    assert process.wait(10) == 130
+    lab.is_tidy()
+
+
+def test_a_kill_between_a_retryable_failure_and_its_retry_keeps_every_attempt(lab):
+    scenario = lab.scenario("mischief", workload={"act": "flaky"}, retries={"backoff": 3})
+    process = lab.start("run", scenario)
+    wait_until(lambda: any(".attempt-1" in path.name for path in lab.folders()), "the first attempt")
+    process.kill()
+    process.wait()
+    lab.scenario("mischief", workload={"act": "flaky"})
+    lab.bench("run", scenario)
+    (trial,) = lab.trials()
+    assert [item["outcome"] for item in trial.meta["attempts"]] == ["failed", "failed", "succeeded"]
+    assert [path.name.partition(".")[2] for path in lab.folders()] == ["", "attempt-1", "attempt-2"]
+    lab.is_tidy()
+
+
+def test_a_trial_that_was_sealed_in_the_last_moment_counts(lab):
+    """Killed between the folder's rename and the ledger's line: forget the lines and resume."""
+    lab.run("once", workload={"n": [0, 1, 2]})
+    before = manifests(lab)
+    events = lab.workspace / ".bench" / "runs" / lab.run_id() / "events.jsonl"
+    lines = events.read_text().splitlines(keepends=True)
+    events.write_text("".join(line for line in lines[:2]) + lines[2][:20])
+    lab.bench("run", "s.yaml")
+    assert manifests(lab) == before
+    assert sorted(set(started(lab))) == sorted(before)
+    assert json.loads(lab.bench("status", "@last", "--json").stdout)["done"] == 3
+
+
+def test_a_damaged_manifest_is_named_and_its_folder_left_alone(lab):
+    lab.run("once", code=1, workload={"n": [0, 1]}, budget={"trials": 1})
+    (folder,) = lab.folders()
+    (folder / "manifest.json").write_text("{")
+    lab.scenario("once", workload={"n": [0, 1]})
+    done = lab.bench("run", "s.yaml", code=1)
+    assert str(folder) in done.stderr
+    assert "bench verify" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_small_kill_storm_ends_with_everything_succeeded():
+    import sys
+    from pathlib import Path
+
+    script = Path(__file__).parents[2] / "benchmarks" / "kill_storm.py"
+    seed = random.Random(20).randrange(1000)
+    done = subprocess.run(
+        [sys.executable, str(script), "--kills", "20", "--seed", str(seed), "--json"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["corrupt_folders"] == figures["lost_trials"] == 0

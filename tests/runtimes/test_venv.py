@@ -1,0 +1,113 @@
+"""Isolated environments: what is in them, that they are made once, and that a failed one leaves nothing."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from benchhouse.runtimes.process import ProcessRuntime
+from benchhouse.runtimes.venv import VenvRuntime
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.scenario import Runtime
+
+EXPERIMENT = """
+import sys
+
+def where():
+    import flavour
+    return {"flavour": float(flavour.VALUE), "prefix": sys.prefix, "path": [p for p in sys.path if p.endswith("site")]}
+"""
+
+
+def make_package(folder, value):
+    """A package `flavour` that pip can install without a build backend from the network."""
+    folder.mkdir(exist_ok=True)
+    wheel = folder / f"flavour-{value}-py3-none-any.whl"
+    files = {
+        "flavour.py": f"VALUE = {value}\n",
+        "where.py": EXPERIMENT,
+        f"flavour-{value}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: flavour\nVersion: {value}\n",
+        f"flavour-{value}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"flavour-{value}.dist-info/entry_points.txt": "[benchhouse.experiments]\nwhere = where:where\n",
+    }
+    with zipfile.ZipFile(wheel, "w") as archive:
+        record = "".join(f"{name},,\n" for name in files) + f"flavour-{value}.dist-info/RECORD,,\n"
+        for name, text in (files | {f"flavour-{value}.dist-info/RECORD": record}).items():
+            archive.writestr(name, text)
+    return wheel
+
+
+@pytest.mark.slow
+def test_a_trial_sees_the_versions_of_its_own_environment(lab):
+    """The parent has flavour 1 (it is planned with that), the venv flavour 1 as well but another value inside."""
+    lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
+    (lab.root / "site" / "flavour.py").write_text("VALUE = 1\n")
+    wheel = make_package(lab.root / "wheels", 2)
+    runtime = {"kind": "venv", "requirements": [str(wheel)]}
+    lab.bench("run", lab.scenario("where", name="parent"))
+    lab.bench("run", lab.scenario("where", runtime=runtime), timeout_s=200)
+    (inside,), (outside,) = lab.trials(), lab.trials("parent")
+    value = {item["metric"]: item["value"] for item in inside.metrics["benchhouse"]["measurements"]}
+    assert value == {"flavour": 2}
+    assert outside.metrics["benchhouse"]["measurements"][0]["value"] == 1
+    assert inside.meta["custom"]["path"] == [], "PYTHONPATH does not reach into it"
+    assert inside.meta["custom"]["prefix"].startswith(str(lab.root / "cache" / "venvs"))
+    assert inside.meta["packages"]["flavour"] == "2"
+    assert "duckdb" not in inside.meta["packages"]
+    assert inside.meta["package_lock_digest"] != outside.meta["package_lock_digest"]
+    (made,) = (path for path in (lab.root / "cache" / "venvs").iterdir() if path.is_dir())
+    stamp = (made / "ready").stat().st_mtime_ns
+    lab.bench("run", lab.scenario("where", name="again", runtime=runtime))
+    assert (made / "ready").stat().st_mtime_ns == stamp
+    lab.is_tidy()
+
+
+@pytest.mark.slow
+def test_a_requirement_that_can_not_be_met_is_shown_and_leaves_nothing(lab):
+    lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
+    runtime = {"kind": "venv", "requirements": ["./no-such-wheel-1.0-py3-none-any.whl"]}
+    done = lab.bench("run", lab.scenario("where", runtime=runtime), code=1, timeout_s=200)
+    assert "the isolated environment could not be made" in done.stderr
+    assert "no-such-wheel" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path for path in (lab.root / "cache" / "venvs").iterdir() if path.is_dir()] == []
+    lab.is_tidy()
+
+
+def test_an_experiment_that_only_the_runtime_has_is_explained(lab):
+    runtime = {"kind": "venv", "requirements": [str(make_package(lab.root / "wheels", 3))]}
+    done = lab.bench("run", lab.scenario("where", runtime=runtime), code=2)
+    assert "no experiment named 'where' is installed" in done.stderr
+    assert "install its package here too, not only in the runtime" in done.stderr
+
+
+def test_the_key_of_an_environment_follows_what_is_in_it(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "a.py").write_text("x = 1")
+    runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(package)])
+    first = runtime._folder(spec, tmp_path)
+    assert runtime._folder(spec, tmp_path) == first
+    (package / "a.py").write_text("x = 10")
+    assert runtime._folder(spec, tmp_path) != first
+    assert runtime._folder(Runtime(kind="venv", requirements=["b"]), tmp_path) != first
+    assert "to be made" in runtime.packages(spec, tmp_path)
+
+
+def test_the_process_runtime_takes_no_requirements(tmp_path):
+    assert ProcessRuntime().python(Runtime(), tmp_path)[0] == sys.executable
+    with pytest.raises(BenchError, match="uses the installed packages as they are") as found:
+        ProcessRuntime().python(Runtime(requirements=["x"]), tmp_path)
+    assert "kind: venv" in found.value.hint
+
+
+def test_modules_that_lie_in_the_current_folder_are_not_taken_for_ours(lab):
+    (lab.workspace / "json.py").write_text("raise RuntimeError('the wrong json')")
+    (lab.workspace / "pydantic.py").write_text("raise RuntimeError('the wrong pydantic')")
+    bench = [str(Path(sys.executable).parent / "bench"), "run", str(lab.scenario("once")), "--json"]
+    done = subprocess.run(bench, cwd=lab.workspace, env=lab.environment(), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outcomes"] == {"succeeded": 1}

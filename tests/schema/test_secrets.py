@@ -1,0 +1,64 @@
+"""Which parameters are secrets, and that their values are blanked."""
+
+import pytest
+
+from benchhouse.schema.secrets import REDACTED, is_secret_key, redactor, reference, resolve, secret_values
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password",
+        "api_key",
+        "apikey",
+        "API_KEY",
+        "db.password",
+        "hf_token",
+        "token",
+        "access-key",
+        "client_secret",
+        "private_key",
+    ],
+)
+def test_names_of_secrets(name):
+    assert is_secret_key(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokens", "gen_tokens", "max_token", "key", "keyword", "monkey", "tokenizer", "secretary", "passwords_file"],
+)
+def test_names_that_only_look_like_it(name):
+    assert not is_secret_key(name)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [("$A", "A"), ("${A_1}", "A_1"), ("$A/x", None), ("A", None), ("$", None), (5, None)]
+)
+def test_references(value, name):
+    assert reference(value) == name
+
+
+def test_only_secrets_are_resolved_at_any_depth():
+    given = {"api_key": "$K", "path": "$K", "inner": [{"password": "${P}"}], "token": "$UNSET"}
+    assert resolve(given, {"K": "k1", "P": "p1"}) == {
+        "api_key": "k1", "path": "$K", "inner": [{"password": "p1"}], "token": "$UNSET",
+    }  # fmt: skip
+
+
+def test_secret_values_come_longest_first_so_that_none_is_blanked_in_part():
+    environ = {"A": "abcd", "B": "abcdefgh"}
+    given = {"password": "$A", "api_key": "$B"}
+    assert secret_values(given, environ) == ["abcdefgh", "abcd"]
+    assert redactor(given, environ)("x abcdefgh y abcd z") == f"x {REDACTED} y {REDACTED} z"
+
+
+def test_secrets_in_lists_are_known_too():
+    assert secret_values({"api_key": ["$A", "$B"]}, {"A": "first", "B": "second"}) == ["second", "first"]
+
+
+def test_well_known_shapes_are_blanked_without_being_named():
+    redact = redactor({}, {})
+    assert redact("key AKIAABCDEFGHIJKLMNOP.") == f"key {REDACTED}."
+    assert redact("hf_" + "a" * 34) == REDACTED
+    assert redact("nothing secret") == "nothing secret"

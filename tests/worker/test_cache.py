@@ -1,0 +1,135 @@
+"""Declared data: checked on the way in, kept between runs, safe when several ask at once."""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Data
+from benchhouse.worker.cache import DataCache
+
+CONTENT = b"one,two\n" * 1000
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.csv"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def declared(source, digest=None, name="table"):
+    url = source if isinstance(source, str) else source.as_uri()
+    return Data(name=name, source=url, sha256=digest or hashlib.sha256(CONTENT).hexdigest())
+
+
+def test_a_file_is_fetched_once_and_outlives_its_source(tmp_path, source):
+    cache = DataCache(tmp_path / "cache", "e", [declared(source)])
+    path = cache.fetch("table")
+    assert path.read_bytes() == CONTENT
+    source.unlink()
+    assert DataCache(tmp_path / "cache", "another", [declared(source)]).fetch("table") == path
+
+
+def test_bundled_data_is_found_in_its_package(tmp_path, packages):
+    (packages.folder / "bundle").mkdir()
+    (packages.folder / "bundle" / "__init__.py").touch()
+    (packages.folder / "bundle" / "table.csv").write_bytes(CONTENT)
+    cache = DataCache(tmp_path / "data", "e", [declared("bundle:table.csv")])
+    assert cache.fetch("table").read_bytes() == CONTENT
+
+
+def test_a_wrong_digest_is_refused_and_everything_is_named(tmp_path, source):
+    cache = DataCache(tmp_path / "cache", "e", [declared(source, "0" * 64)])
+    with pytest.raises(BenchError) as found:
+        cache.fetch("table")
+    for word in ("'table'", source.as_uri(), "0" * 64, hashlib.sha256(CONTENT).hexdigest()):
+        assert word in found.value.message
+    assert list((tmp_path / "cache" / "data").iterdir()) == []
+
+
+def test_what_is_not_declared_or_can_not_be_had_is_named(tmp_path):
+    cache = DataCache(tmp_path / "cache", "e", [declared("file:///nowhere/at/all")])
+    with pytest.raises(BenchError, match=r"declares no data 'tabel' \(declared: table\)"):
+        cache.fetch("tabel")
+    with pytest.raises(BenchError, match="can't download table from file:///nowhere"):
+        cache.fetch("table")
+
+
+def _build(root, log):
+    def make(path):
+        with Path(log).open("a") as file:
+            file.write("made\n")
+        time.sleep(0.2)
+        path.write_bytes(CONTENT)
+
+    assert DataCache(Path(root), "e", []).build("key of it / all", make).read_bytes() == CONTENT
+
+
+def test_four_processes_at_once_build_once(tmp_path):
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_build, args=(tmp_path / "cache", tmp_path / "log")) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 4
+    assert (tmp_path / "log").read_text() == "made\n"
+
+
+def test_a_killed_build_is_begun_again_and_leaves_no_parts(tmp_path):
+    def hang(path):
+        path.write_bytes(b"half")
+        (tmp_path / "begun").touch()
+        time.sleep(60)
+
+    cache = DataCache(tmp_path / "cache", "e", [])
+    pid = os.fork()
+    if pid == 0:
+        cache.build("key", hang)
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    path = cache.build("key", lambda part: part.write_bytes(b"whole"))
+    assert path.read_bytes() == b"whole"
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
+
+
+def test_keys_that_look_alike_are_kept_apart(tmp_path):
+    cache = DataCache(tmp_path / "cache", "e", [])
+    paths = {cache.build(key, lambda part: part.touch()) for key in ("a/b", "a_b", "a b", "../a", "x" * 300, "x" * 301)}
+    assert len(paths) == 6
+    assert all((tmp_path / "cache" / "built" / "e") == path.parent for path in paths)
+
+
+def test_an_experiment_gets_its_data_and_a_wrong_digest_fails_its_trial(lab, tmp_path):
+    source = tmp_path / "source.csv"
+    source.write_bytes(CONTENT)
+    good = hashlib.sha256(CONTENT).hexdigest()
+    code = f"""
+from benchhouse import Context, Data, Metric, experiment
+
+@experiment("reader", version="1", metrics=[Metric(name="size")], data=[
+    Data(name="good", source="{source.as_uri()}", sha256="{good}"),
+    Data(name="bad", source="{source.as_uri()}", sha256="{"1" * 64}"),
+])
+def reader(which: str, ctx: Context):
+    ctx.emit("size", ctx.cache.fetch(which).stat().st_size)
+"""
+    lab.install("reader", "1", code, "[benchhouse.experiments]\nreader = reader:reader\n")
+    lab.bench("run", lab.scenario("reader", workload={"which": ["good", "bad"]}, parallel=2), code=1)
+    trials = lab.by("which")
+    assert trials["good"].outcome == "succeeded"
+    assert trials["bad"].outcome == "error"
+    assert "'bad'" in trials["bad"].meta["failure"]["message"]
+    source.unlink()
+    lab.bench("run", lab.scenario("reader", name="again", workload={"which": "good"}))
+    shown = json.loads(lab.bench("show", "reader", "--json").stdout)
+    assert "sha256" in json.dumps(shown)

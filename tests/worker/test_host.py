@@ -1,0 +1,124 @@
+"""The warm host: lines of JSON in and out, and nothing left when its orchestrator or a worker goes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from laboratory import Lab, children, wait_until
+
+
+class Host:
+    """A host driven by hand, as the executor does."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchhouse.worker", "--host"],
+            env=lab.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def send(self, **message):
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        return json.loads(self.process.stdout.readline())
+
+    def trial(self, act, name="a"):
+        """Start one trial; its folder is made from the template's trial.json."""
+        folder = self.lab.root / "jobs" / name
+        folder.mkdir(parents=True)
+        spec = self.lab.template | {"final": str(folder.with_name(f"{name}-sealed"))}
+        spec["parameters"] = {"act": act, "n": 0}
+        (folder / "trial.json").write_text(json.dumps(spec))
+        self.send(id=name, folder=str(folder), log=str(folder.with_name(f"{name}.log")))
+        return folder.with_name(f"{name}-sealed")
+
+    def end(self):
+        self.process.stdin.close()
+        code = self.process.wait(20)
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def host(lab: Lab):
+    lab.run("mischief", workload={"act": "ok"})
+    lab.template = lab.trials()[0].spec
+    made = Host(lab)
+    assert made.hear() == {"ready": made.process.pid}
+    yield made
+    if made.process.poll() is None:
+        made.end()
+    lab.is_tidy()
+
+
+def test_a_trial_is_told_with_its_pid_and_its_end(host):
+    sealed = host.trial("ok")
+    begun = host.hear()
+    assert begun["id"] == "a"
+    assert begun["pid"] in (children(host.process.pid) or [begun["pid"]])
+    assert host.hear() == {"id": "a", "exit": 0}
+    assert (sealed / "manifest.json").exists()
+    assert not sealed.with_name("a.log").exists(), "a worker that has nothing to say leaves no log"
+
+
+def test_a_worker_that_can_not_begin_says_why_in_its_log(host):
+    host.send(id="x", folder=str(host.lab.root / "nowhere"), log=str(host.lab.root / "x.log"))
+    host.hear()
+    assert host.hear() == {"id": "x", "exit": 1}
+    assert "FileNotFoundError" in (host.lab.root / "x.log").read_text()
+
+
+def test_a_stopped_trial_leaves_nothing_and_its_neighbour_goes_on(host):
+    host.trial("stubborn", "a")
+    neighbour = host.trial("stubborn", "b")
+    host.hear()
+    host.hear()
+    wait_until(lambda: len(host.lab.left_running()) >= 9, "two families")
+    host.send(stop="a")
+    assert host.hear() == {"id": "a", "exit": 143}
+    assert len(host.lab.left_running()) >= 5
+    assert not neighbour.exists()
+
+
+def test_a_killed_worker_takes_its_family_along_and_no_one_else(host):
+    host.trial("stubborn", "a")
+    first = host.hear()["pid"]
+    host.trial("stubborn", "b")
+    second = host.hear()["pid"]
+    wait_until(lambda: len(host.lab.left_running()) >= 9, "two families")
+    os.kill(first, signal.SIGKILL)
+    assert host.hear() == {"id": "a", "exit": -9}
+    left = {int(line.split()[0]) for line in host.lab.left_running()}
+    assert second in left
+    assert len(left) == 5, "the host, the second worker, its experiment and two children"
+    assert len(list((host.lab.root / "tmp").iterdir())) == 1
+
+
+@pytest.mark.parametrize("how", ["input ends", "terminated"])
+def test_the_host_ends_everything_when_its_orchestrator_goes(host, how):
+    host.trial("stubborn")
+    host.hear()
+    wait_until(lambda: len(host.lab.left_running()) >= 5, "a family")
+    began = time.monotonic()
+    if how == "terminated":
+        host.process.terminate()
+    assert host.end() == 0
+    assert time.monotonic() - began < 10
+
+
+def test_many_trials_leave_no_descriptor_and_no_zombie(host):
+    open_files = f"/proc/{host.process.pid}/fd"
+    before = len(os.listdir(open_files))
+    for number in range(10):
+        host.trial("ok", str(number))
+    ended = 0
+    while ended < 10:
+        ended += "exit" in host.hear()
+    assert len(os.listdir(open_files)) == before
+    assert children(host.process.pid) == []

@@ -1,0 +1,306 @@
+"""How a trial may end, whatever the experiment does; through `bench run`, as a user meets it."""
+
+import json
+import re
+import resource
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchhouse.schema.trial import OUTCOMES
+
+ENDINGS = {
+    "ok": ("succeeded", ""),
+    "silent": ("succeeded", ""),
+    "fail": ("failed", "no_gpu"),
+    "raise": ("error", "ValueError"),
+    "exit": ("error", "exit"),
+    "sys_exit": ("error", "SystemExit"),
+    "segfault": ("error", "SIGSEGV"),
+    "killed": ("error", "SIGKILL"),
+    "undeclared": ("failed", "undeclared_metric"),
+    "nan": ("failed", "not_finite"),
+    "inf": ("failed", "not_finite"),
+    "huge_int": ("failed", "not_finite"),
+    "word": ("failed", "not_a_number"),
+    "none": ("failed", "not_a_number"),
+    "unit": ("failed", "unit_mismatch"),
+    "nonsense": ("failed", "bad_return"),
+    "overflow": ("error", None),
+    "memory_error": ("out_of_memory", "memory_limit"),
+    "unspeakable": ("error", "Unspeakable"),
+    "endless_message": ("error", "ValueError"),
+    "odd_artifacts": ("succeeded", ""),
+    "odd_facts": ("succeeded", ""),
+    "clock_back": ("succeeded", ""),
+    "daemon": ("succeeded", ""),
+    "flaky": ("succeeded", ""),
+    "flaky_for_ever": ("failed", "busy"),
+    "samples": ("succeeded", ""),
+    "kill_worker": None,
+}
+
+
+@pytest.fixture(scope="module")
+def endings(tmp_path_factory):
+    """One run of every ending; the trials of the others go on, so one run shows them all."""
+    from laboratory import Lab
+
+    lab = Lab(tmp_path_factory.mktemp("endings"))
+    lab.scenario("mischief", workload={"act": list(ENDINGS)}, parallel=2)
+    lab.done = lab.bench("run", "s.yaml", code=1)
+    return lab
+
+
+@pytest.mark.parametrize("act", [act for act in ENDINGS if ENDINGS[act]])
+def test_every_ending_has_its_outcome_and_code(endings, act):
+    trial = endings.by("act")[act]
+    outcome, code = ENDINGS[act]
+    assert trial.outcome == outcome
+    assert outcome in OUTCOMES
+    assert code is None or trial.code == code
+    assert trial.metrics["benchhouse"]["outcome"] == outcome
+    assert trial.metrics["errors"]["rate"] == (0 if outcome == "succeeded" else 1)
+
+
+def test_the_other_trials_go_on_and_nothing_is_left(endings):
+    assert set(endings.by("act")) == {act for act in ENDINGS if ENDINGS[act]}
+    endings.is_tidy()
+
+
+def test_what_is_raised_is_kept_with_type_message_traceback_and_last_words(endings):
+    failure = endings.by("act")["raise"].meta["failure"]
+    assert failure["message"] == "a known mistake"
+    assert "loud_error" in failure["traceback"]
+    assert failure["log_tail"].splitlines() == ["last words on stderr", "last words on stdout"]
+    assert "a known mistake" in endings.done.stderr
+    assert "effective_config.yaml" in endings.done.stderr
+
+
+def test_an_endless_message_is_cut(endings):
+    assert (endings.by("act")["endless_message"].folder / "meta.json").stat().st_size < 1_000_000
+
+
+def test_a_handled_failure_has_no_traceback_and_is_not_retried(endings):
+    trial = endings.by("act")["fail"]
+    assert trial.meta["failure"]["traceback"] == ""
+    assert len(trial.meta["attempts"]) == 1
+
+
+def test_a_kill_from_outside_is_retried_and_a_segfault_is_not(endings):
+    trials = endings.by("act")
+    assert [item["outcome"] for item in trials["killed"].meta["attempts"]] == ["error"] * 3
+    assert len(trials["segfault"].meta["attempts"]) == 1
+
+
+def test_a_retryable_failure_is_tried_again_and_every_attempt_is_kept(endings):
+    trial = endings.by("act")["flaky"]
+    assert [(item["attempt"], item["outcome"]) for item in trial.meta["attempts"]] == [
+        (1, "failed"),
+        (2, "failed"),
+        (3, "succeeded"),
+    ]
+    assert [item["reason"] for item in trial.meta["attempts"]] == ["the service is away"] * 2 + [""]
+    kept = [trial.folder.with_name(f"{trial.folder.name}.attempt-{number}") for number in (1, 2)]
+    assert [json.loads((path / "meta.json").read_bytes())["failure"]["code"] for path in kept] == ["busy", "busy"]
+    assert not trial.folder.with_name(f"{trial.folder.name}.attempt-3").exists()
+
+
+def test_retries_end(endings):
+    assert len(endings.by("act")["flaky_for_ever"].meta["attempts"]) == 3
+
+
+def test_an_experiment_that_kills_its_worker_is_lost_and_named(endings):
+    lost = [event for event in endings.events() if event.get("outcome") == "lost"]
+    assert len(lost) == 3
+    assert len({event["trial_id"] for event in lost}) == 1
+    assert "killed by signal 9" in lost[0]["reason"]
+
+
+def test_a_trial_that_was_cut_short_measured_nothing(endings):
+    assert endings.by("act")["overflow"].metrics["benchhouse"]["measurements"] == []
+
+
+def test_processes_that_outlive_the_experiment_are_ended_and_named(endings):
+    (warning,) = endings.by("act")["daemon"].meta["warnings"]
+    assert warning["code"] == "left_processes"
+    assert "sleep" in warning["message"]
+
+
+def test_artifacts_that_can_not_be_sealed_are_left_out_by_name(endings):
+    trial = endings.by("act")["odd_artifacts"]
+    (warning,) = trial.meta["warnings"]
+    assert warning["code"] == "artifacts_changed"
+    assert all(word in warning["message"] for word in ("artifacts/pipe", "artifacts/link", "udcff.bin"))
+    names = {path.name for path in (trial.folder / "artifacts").rglob("*") if path.is_file()}
+    assert names == {"a b\nc é.txt", "\\udcff.bin", "locked"}
+
+
+def test_facts_that_are_no_json_are_kept_as_text(endings):
+    trial = endings.by("act")["odd_facts"]
+    facts = trial.meta["custom"]
+    assert facts["nan"] is None
+    assert facts["inf"] is None
+    assert facts["word"] == "NaN"
+    assert facts["odd"] == {"(1, 2)": [3]}
+    assert facts["broken"] == "\\ud800"
+    assert facts["when"] == "/a"
+    assert trial.meta["warnings"] == [{"code": "7", "message": "None"}]
+
+
+def test_a_clock_that_is_set_back_does_no_harm(endings):
+    assert endings.by("act")["clock_back"].meta["duration_s"] >= 0
+
+
+def test_a_plain_function_gives_metrics_and_metadata(lab):
+    lab.run("plain", workload={"n": 4})
+    (trial,) = lab.trials()
+    measured = {item["metric"]: item["value"] for item in trial.metrics["benchhouse"]["measurements"]}
+    assert measured == {"double": 8, "half": 2}
+    assert trial.meta["custom"] == {"word": "yes", "list": [1], "flag": True, "nothing": None}
+
+
+def test_a_plain_function_that_returns_a_bad_name_fails(lab):
+    lab.run("noisy", code=1)
+    assert lab.trials()[0].code == "bad_metric_name"
+
+
+def test_a_deprecated_experiment_runs_with_a_warning(lab):
+    done = lab.bench("run", lab.scenario("old"))
+    assert "old 0.9 is deprecated: it was wrong; use new" in done.stderr
+    assert lab.trials()[0].meta["warnings"] == [{"code": "deprecated", "message": "old 0.9: it was wrong; use new"}]
+
+
+# -- limits --------------------------------------------------------------------------------------------------------
+
+
+def limited(lab, act, code=1, **limits):
+    started = time.monotonic()
+    lab.run("mischief", code=code, workload={"act": act}, limits=limits)
+    lab.is_tidy()
+    return lab.trials()[0], time.monotonic() - started
+
+
+def test_a_stubborn_trial_with_children_ends_at_its_wall_limit(lab):
+    trial, took_s = limited(lab, "stubborn", wall=1)
+    assert (trial.outcome, trial.code) == ("timeout", "wall_limit")
+    assert trial.meta["limits"] == {"asked": {"wall": 1.0}, "enforced_by": {"wall": "worker timer"}}
+    assert 1 <= trial.meta["duration_s"] < 5
+    assert trial.metrics["errors"]["timeouts"] == 1
+    assert took_s < 15
+
+
+@pytest.mark.parametrize("act", ["burn", "burn_below"])
+def test_a_trial_ends_at_its_cpu_limit_also_when_a_child_burns(lab, act):
+    trial, _ = limited(lab, act, cpu=1)
+    assert (trial.outcome, trial.code) == ("timeout", "cpu_limit")
+    assert trial.meta["limits"]["enforced_by"]["cpu_s"].startswith("RLIMIT_CPU + tree accounting")
+    assert 0.9 < trial.meta["usage"]["cpu_s"] < 3
+
+
+@pytest.mark.parametrize("act", ["fill", "fill_below"])
+def test_a_trial_ends_at_its_memory_limit_also_when_a_child_fills_it(lab, act):
+    trial, _ = limited(lab, act, memory="200MB")
+    if act == "fill_below" and "cgroup" not in trial.meta["limits"]["enforced_by"]["memory"]:
+        pytest.skip("without cgroups a child's memory is its own")
+    assert (trial.outcome, trial.code) == ("out_of_memory", "memory_limit")
+    assert re.match("cgroup|RLIMIT_AS", trial.meta["limits"]["enforced_by"]["memory"])
+
+
+@pytest.mark.slow
+def test_a_gigabyte_of_output_costs_neither_memory_nor_much_time(lab):
+    """The whole tree of `bench run` stays small, and takes less than 3 CPU seconds more than a silent trial."""
+    used = {}
+    for act in ("ok", "shout"):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        lab.run("mischief", name=act, workload={"act": act})
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used[act] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    (trial,) = lab.trials("shout")
+    assert used["shout"] - used["ok"] < 3
+    assert sum(path.stat().st_size for path in trial.folder.rglob("*") if path.is_file()) < 40 << 20
+    assert "bytes not kept" in trial.stdout()
+    assert trial.meta["usage"]["max_rss_bytes"] < 200 << 20
+
+
+# -- secrets -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("password", ["hunter2-åß", 'quo"te\\back', "1234"])
+@pytest.mark.parametrize("environ", [False, True])
+def test_a_secret_reaches_the_experiment_and_nothing_else(lab, password, environ):
+    lab.variables["VAULT"] = password
+    scenario = lab.scenario(
+        "secretive", target={"password": "$VAULT"}, workload={"environ": environ}, environment={"DB_PASSWORD": "$VAULT"}
+    )
+    done = lab.bench("run", scenario, code=1)
+    lab.bench("report", code=0)
+    assert (lab.marks / "told").read_text() == password
+    trial = lab.trials()[0]
+    assert trial.meta["failure"]["message"] == "refused: [redacted]"
+    assert "the password is [redacted]" in trial.stdout()
+    if password == "1234":
+        return  # four digits stand in every digest; that the messages are clean is what can be asked
+    shapes = {password, json.dumps(password)[1:-1], json.dumps(password, ensure_ascii=False)[1:-1]}
+    for text in (done.stdout, done.stderr):
+        assert not any(shape in text for shape in shapes)
+    for path in lab.workspace.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert not any(shape.encode() in data for shape in shapes), path
+
+
+# -- a worker by itself ----------------------------------------------------------------------------------------------
+
+
+def prepared(lab, act="ok"):
+    """A folder as an executor would find it: run once, take its trial.json, forget the rest."""
+    lab.run("mischief", workload={"act": "ok"})
+    (trial,) = lab.trials()
+    folder = lab.workspace / "alone" / "trial"
+    folder.mkdir(parents=True)
+    spec = trial.spec | {"final": str(lab.workspace / "alone" / "sealed")}
+    spec["parameters"] = {"act": act, "n": 0}
+    (folder / "trial.json").write_text(json.dumps(spec))
+    return folder
+
+
+def work(lab, *args):
+    command = [sys.executable, "-m", "benchhouse.worker", *map(str, args)]
+    return subprocess.run(command, env=lab.environment(), capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("act", ["ok", "raise", "daemon"])
+def test_a_worker_needs_no_host(lab, act):
+    from laboratory import Trial
+
+    from benchhouse.evidence.verify import verify
+    from benchhouse.schema.layout import TrialFolder
+
+    folder = prepared(lab, act)
+    done = work(lab, folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    sealed = folder.with_name("sealed")
+    assert not folder.exists()
+    assert verify(TrialFolder(sealed)) == []
+    assert Trial(sealed).outcome == ENDINGS[act][0]
+    lab.is_tidy()
+
+
+def test_a_worker_says_what_it_was_given_wrong(lab):
+    assert work(lab, lab.workspace / "nowhere").returncode == 1
+    assert work(lab, "--what").returncode == 2
+
+
+def test_a_worker_that_is_told_to_stop_seals_nothing_and_leaves_nothing(lab):
+    from laboratory import wait_until
+
+    folder = prepared(lab, "stubborn")
+    worker = subprocess.Popen([sys.executable, "-m", "benchhouse.worker", str(folder)], env=lab.environment())
+    wait_until(lambda: len(lab.left_running()) >= 4, "the stubborn family")
+    worker.terminate()
+    assert worker.wait(20) == 143
+    assert not folder.with_name("sealed").exists()
+    lab.is_tidy()
