@@ -1,8 +1,8 @@
 """`bench plan` of a grid of 1000 x 1000 typed instances: memory beyond that of a plan of one point, and CPU time.
 
 Every instance is validated, its defaults filled in, digested and counted; none is kept.
-At most 50 MB of memory more than a plan of one point needs, and 60 CPU-seconds: twice what an idle machine takes, as
-CPU time grows by half when all cores are busy.
+At most 50 MB of memory more than a plan of one point needs, and 60 CPU-seconds; the aim is 30. CPU time
+varies with how busy the machine is, so look at the load before believing a change.
 
     python benchmarks/plan_million.py [--side 1000] [--json]     exit code 1 when missed
 """

@@ -110,7 +110,8 @@ def odd_artifacts(ctx):
 def odd_facts(ctx):
     loop = []
     loop.append(loop)
-    ctx.metadata(nan=math.nan, inf=math.inf, word="NaN", odd={(1, 2): {3}}, broken="\\ud800", loop=loop, when=Path("/a"))
+    ctx.metadata(nan=math.nan, inf=math.inf, word="NaN", odd={(1, 2): {3}}, broken="\\ud800", loop=loop)
+    ctx.metadata(when=Path("/a"))
     ctx.warn(7, None)
     ctx.emit("x", 1)
 
@@ -203,7 +204,10 @@ def secretive(target: dict, ctx: Context, environ: bool = False):
     tell_secret(ctx, os.environ["DB_PASSWORD"] if environ else target["password"])
 
 
-@experiment("old", version="0.9", metrics=[Metric(name="x")], deprecated=Deprecated(reason="it was wrong", replaced_by="new"))
+GONE = Deprecated(reason="it was wrong", replaced_by="new")
+
+
+@experiment("old", version="0.9", metrics=[Metric(name="x")], deprecated=GONE)
 def old(ctx: Context):
     ctx.emit("x", 1)
 

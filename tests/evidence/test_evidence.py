@@ -12,12 +12,15 @@ from benchhouse.evidence.folder import sealed_outcome, tidy, write_text
 from benchhouse.evidence.verify import verify
 from benchhouse.schema.layout import TrialFolder
 
-SEED_KEYS = ["trial_id", "timestamp", "component", "service", "config", "throughput", "latency_ms", "resource", "errors", "notes"]  # fmt: skip
+SEED_KEYS = [
+    "trial_id", "timestamp", "component", "service", "config", "throughput", "latency_ms", "resource", "errors",
+    "notes",
+]  # fmt: skip
 META_KEYS = {
-    "schema_version", "trial_id", "run_id", "scenario", "outcome", "failure", "warnings", "attempts", "started", "ended",
-    "duration_s", "timestamp", "host", "partition", "slurm_job_id", "slurm_node_list", "container_digest", "git_commit",
-    "git_dirty", "seed", "experiment", "package_lock_digest", "packages", "python", "hardware", "drivers", "limits",
-    "usage", "custom",
+    "schema_version", "trial_id", "run_id", "scenario", "outcome", "failure", "warnings", "attempts", "started",
+    "ended", "duration_s", "timestamp", "host", "partition", "slurm_job_id", "slurm_node_list", "container_digest",
+    "git_commit", "git_dirty", "seed", "experiment", "package_lock_digest", "packages", "python", "hardware",
+    "drivers", "limits", "usage", "custom",
 }  # fmt: skip
 
 

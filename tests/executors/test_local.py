@@ -1,5 +1,6 @@
 """Slots by declared resources on this machine; what can't be had is refused at once."""
 
+import itertools
 import os
 import time
 
@@ -17,7 +18,7 @@ def spans(lab):
 
 def overlaps(lab):
     found = spans(lab)
-    return any(later[0] < earlier[1] for earlier, later in zip(found, found[1:], strict=False))
+    return any(later[0] < earlier[1] for earlier, later in itertools.pairwise(found))
 
 
 def test_parallel_trials_really_overlap(lab):
@@ -60,7 +61,7 @@ def test_a_dry_run_prints_the_exact_command(lab):
     assert not (lab.workspace / "results").exists()
 
 
-# -- the executor by itself, with a host that is faked by a shell script --------------------------------------------------
+# -- the executor by itself, with a host that is faked by a shell script ----------------------------------------
 
 
 def fake_host(tmp_path, script):

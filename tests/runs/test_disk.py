@@ -37,7 +37,9 @@ def test_a_full_disk_ends_the_run_clearly_and_resume_works_once_there_is_room(la
         make_room(lab.workspace, "40m")
         lab.bench("run", scenario)
         assert len(lab.trials()) == 30
-        assert {name: (lab.workspace / "results/s" / name / "manifest.json").read_bytes() for name in finished} == finished
+        assert {
+            name: (lab.workspace / "results/s" / name / "manifest.json").read_bytes() for name in finished
+        } == finished
         lab.is_tidy()
 
 

@@ -67,7 +67,7 @@ def test_new_starts_a_new_run_beside_an_unfinished_one(lab):
 
 
 def test_two_orchestrators_of_one_run_are_told_apart(lab):
-    scenario = lab.scenario("slow", workload={"seconds": 3})
+    scenario = lab.scenario("slow", workload={"seconds": 60})
     first = lab.start("run", scenario)
     lab.wait_for_mark("slow-*")
     second = lab.bench("run", scenario, code=2)
@@ -75,9 +75,9 @@ def test_two_orchestrators_of_one_run_are_told_apart(lab):
     assert "bench stop" in second.stderr
     submitted = lab.bench("submit", scenario, code=2)
     assert "being worked on by process" in submitted.stderr
-    out, err = first.communicate(timeout=30)
-    assert first.returncode == 0, err
-    assert len(lab.trials()) == 1
+    lab.bench("stop", "@last")
+    assert first.wait(10) == 130
+    lab.is_tidy()
 
 
 def test_two_runs_of_one_scenario_at_once_leave_each_other_alone(lab):
@@ -104,7 +104,7 @@ def test_kill_9_loses_nothing_that_is_finished_and_resume_runs_the_rest(lab, vic
         assert lab.damage() == []
         process.wait()
     else:
-        out, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=60)
         assert process.returncode == 0, err
     resumed = lab.bench("run", scenario, code=0)
     assert ("resuming run" in resumed.stderr) == (victim == "orchestrator")
@@ -126,9 +126,6 @@ def test_what_daemons_a_killed_host_left_are_swept_by_the_next_run(lab):
         os.kill(pid, signal.SIGKILL)
     process.wait()
     time.sleep(0.2)
-    left = lab.left_running()
-    assert len(left) == 2, left
-    assert list((lab.root / "tmp").iterdir())
     stopped = lab.bench("stop", "@last")
     assert "was not running" in stopped.stdout  # how many it ended depends on whether another run swept first
     lab.is_tidy()
@@ -155,7 +152,7 @@ def test_ctrl_c_keeps_and_collects_what_is_done_and_prints_the_resume_line(lab):
     process = lab.start("run", scenario)
     wait_until(lambda: len(lab.folders()) >= 2, "two sealed trials")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert f"bench run --resume {lab.run_id()}" in err
     assert "Traceback" not in err
@@ -184,7 +181,9 @@ def test_more_ctrl_c_during_the_clean_up_corrupts_nothing(lab):
 def test_sigterm_ends_a_run_like_ctrl_c_also_where_sigint_is_ignored(lab):
     """A shell script's `bench run &` starts with SIGINT ignored; `bench stop` must still reach it."""
     scenario = lab.scenario("slow", workload={"seconds": 60})
-    command = f"trap '' INT; exec {subprocess.list2cmdline([__import__('sys').executable])} -m benchhouse run {scenario}"
+    command = (
+        f"trap '' INT; exec {subprocess.list2cmdline([__import__('sys').executable])} -m benchhouse run {scenario}"
+    )
     process = subprocess.Popen(
         ["bash", "-c", command], cwd=lab.workspace, env=lab.environment(), stderr=subprocess.PIPE, text=True
     )

@@ -30,7 +30,7 @@ def make_package(folder, value):
         "flavour.py": f"VALUE = {value}\n",
         "where.py": EXPERIMENT,
         f"flavour-{value}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: flavour\nVersion: {value}\n",
-        f"flavour-{value}.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: by hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"flavour-{value}.dist-info/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"flavour-{value}.dist-info/entry_points.txt": "[benchhouse.experiments]\nwhere = where:where\n",
     }
     with zipfile.ZipFile(wheel, "w") as archive:
@@ -42,7 +42,7 @@ def make_package(folder, value):
 
 @pytest.mark.slow
 def test_a_trial_sees_the_versions_of_its_own_environment(lab):
-    """The parent has flavour 1 (it is planned with that), the venv flavour 1 as well but another value inside."""
+    """Planned in the parent, which has another `flavour`; run where version 2 is installed."""
     lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
     (lab.root / "site" / "flavour.py").write_text("VALUE = 1\n")
     wheel = make_package(lab.root / "wheels", 2)

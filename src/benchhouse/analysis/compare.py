@@ -28,6 +28,8 @@ LARGEST_RESAMPLED = 200
 """Above it the widths of both intervals are within 2% of each other, and resampling costs memory."""
 CAP = 2.0
 """Critical values are held to this many times Welch's: one outlier in five values otherwise makes them absurd."""
+LARGEST_RELATIVE_ERROR = 0.3
+"""Standard error of a mean, relative to it: beyond, the log of a ratio is too far from normal to be trusted."""
 
 _ROUNDING = 1e-12
 _LARGEST_LOG = 700.0  # exp of more overflows
@@ -63,13 +65,14 @@ class Comparison:
     change: float | None
     """difference / |mean_a|, a fraction; None when mean_a is zero."""
     change_interval: Interval | None
-    """None, too, unless every value is positive: a ratio of means that may cross zero has no useful interval."""
+    """None, too, unless all values are positive and both means known to 30%: else a ratio has no useful interval."""
     confidence: float
     method: str
     hedges_g: float | None
     cliffs_delta: float
     p_value: float | None
-    """By `p_method`, for ranking and correction. The verdict goes by the interval, and at its edge they may differ."""
+    """By `p_method`, for correction. The verdict goes by the interval that is shown: of the change where there is one,
+    else of the difference; at its edge the two may differ."""
     p_method: str
     direction: Direction
     verdict: Verdict
@@ -175,7 +178,7 @@ def _bootstrap(
     for place, (a, b) in enumerate(pairs):
         sizes = len(a.values), len(b.values)
         if min(sizes) >= SMALLEST_RESAMPLED and max(sizes) <= LARGEST_RESAMPLED and a.var_of_mean + b.var_of_mean > 0.0:
-            batches[(*sizes, _positive(a, b))].append(place)
+            batches[(*sizes, _relative(a, b))].append(place)
     found: list[Criticals | None] = [None] * len(pairs)
     for (_, _, positive), places in batches.items():
         values = [(pairs[place][0].values, pairs[place][1].values) for place in places]
@@ -187,7 +190,7 @@ def _bootstrap(
 
 def _bounds(a: _Sample, b: _Sample, criticals: Criticals | None, confidence: float, resamples: int) -> _Bounds:
     difference = b.mean - a.mean
-    log_ratio = math.log(b.mean) - math.log(a.mean) if _positive(a, b) else None
+    log_ratio = math.log(b.mean) - math.log(a.mean) if _relative(a, b) else None
     n_a, n_b = len(a.values), len(b.values)
     if min(n_a, n_b) < 2:
         return _Bounds(None, None, "none, too few repetitions")
@@ -206,18 +209,10 @@ def _bounds(a: _Sample, b: _Sample, criticals: Criticals | None, confidence: flo
     if log_ratio is not None:
         var_a, var_b = a.var_of_mean / a.mean / a.mean, b.var_of_mean / b.mean / b.mean
         relative = interval(log_ratio, var_a, var_b, criticals.log_ratio if criticals else None)
-        absolute, relative = _agreeing(absolute, relative)
     if criticals:
         return _Bounds(absolute, relative, f"bootstrap-t, {resamples} resamples")
     size = "small" if min(n_a, n_b) < SMALLEST_RESAMPLED else "large"
     return _Bounds(absolute, relative, f"Welch t, n too {size} to resample")
-
-
-def _agreeing(absolute: Interval, relative: Interval) -> tuple[Interval, Interval]:
-    """Widen the one that just misses zero when the other covers it: the two must not tell different stories."""
-    if absolute.covers(0.0) or relative.covers(0.0):
-        absolute, relative = (Interval(min(lo, 0.0), max(hi, 0.0)) for lo, hi in (absolute, relative))
-    return absolute, relative
 
 
 def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, confidence: float) -> Comparison:
@@ -239,7 +234,7 @@ def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, c
         p_value=_p_value(a, b),
         p_method=P_METHOD,
         direction=direction,
-        verdict=_verdict(a.mean, b.mean, bounds.difference, direction),
+        verdict=_verdict(a.mean, b.mean, bounds.log_ratio or bounds.difference, direction),
     )
 
 
@@ -249,8 +244,11 @@ def _p_value(a: _Sample, b: _Sample) -> float | None:
         return None
     if a.var_of_mean + b.var_of_mean == 0.0:
         return 1.0 if a.mean == b.mean else 0.0
-    t = (b.mean - a.mean) / math.sqrt(a.var_of_mean + b.var_of_mean)
-    return two_sided_p(t, welch_df(a.var_of_mean, b.var_of_mean, n_a, n_b))
+    difference, var_a, var_b = b.mean - a.mean, a.var_of_mean, b.var_of_mean
+    if _relative(a, b):  # on the scale of the interval that decides
+        difference = math.log(b.mean) - math.log(a.mean)
+        var_a, var_b = var_a / a.mean / a.mean, var_b / b.mean / b.mean
+    return two_sided_p(difference / math.sqrt(var_a + var_b), welch_df(var_a, var_b, n_a, n_b))
 
 
 def _change_interval(change: float | None, log_ratio: Interval | None) -> Interval | None:
@@ -272,8 +270,11 @@ def _verdict(mean_a: float, mean_b: float, interval: Interval | None, direction:
     return "better" if (mean_b > mean_a) == (direction == "higher") else "worse"
 
 
-def _positive(a: _Sample, b: _Sample) -> bool:
-    return a.values[0] > 0.0 and b.values[0] > 0.0
+def _relative(a: _Sample, b: _Sample) -> bool:
+    """Whether a ratio means something: all values positive, and both means known well enough for their logarithm."""
+    return all(
+        side.values[0] > 0.0 and side.var_of_mean <= (LARGEST_RELATIVE_ERROR * side.mean) ** 2 for side in (a, b)
+    )
 
 
 def _percent(fraction: float, sign: Literal["", "+"] = "") -> str:

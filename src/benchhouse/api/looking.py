@@ -49,16 +49,17 @@ def query(workspace: Workspace, sql: str) -> Result:
 
 
 def verify_run(workspace: Workspace, run_id: str) -> tuple[int, list[Damage]]:
-    """Re-hash every sealed folder of a run against its manifest, and each manifest against the ledger."""
+    """Re-hash every sealed folder of a run, set-aside attempts too, and compare each manifest with the ledger."""
     ledger = Ledger(workspace.run(run_id))
     scenario = ledger.record.scenario
-    sealed: dict[str, str | None] = {}
+    sealed: dict[tuple[str, int], str] = {}
     for event in ledger.events():
-        if event.event == "ended" and event.trial_id and event.outcome != "lost":
-            sealed[event.trial_id] = event.manifest
+        if event.event == "ended" and event.trial_id and event.manifest:
+            sealed[event.trial_id, event.attempt or 1] = event.manifest
     damage: list[Damage] = []
-    for name, manifest in sealed.items():
-        damage += verify(workspace.trial(scenario, name), manifest)
+    for (name, attempt), manifest in sealed.items():
+        aside = workspace.superseded(scenario, name, attempt)
+        damage += verify(aside if aside.path.exists() else workspace.trial(scenario, name), manifest)
     return len(sealed), damage
 
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def console(stderr: bool = False) -> "Console":
-    """A rich console: colours only on a terminal and without NO_COLOR; wide when not on a terminal."""
+    """A rich console: colours only on a terminal and without NO_COLOR; as wide as need be when not on a terminal."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else int(os.environ.get("COLUMNS", "160"))
+    width = None if stream.isatty() else int(os.environ.get("COLUMNS", "10000"))
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
 
 
@@ -30,7 +30,7 @@ def as_json(value: Any) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = ()) -> None:
-    """A plain table; `right` names the columns that hold numbers."""
+    """A plain table; `right` names the columns that hold numbers. What is far too wide becomes a list of records."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -38,9 +38,22 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         drawn.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        drawn.add_row(*(item if isinstance(item, Text) else Text("" if item is None else str(item)) for item in row))
-    console().print(drawn)
+    texts = [["" if item is None else str(item) for item in row] for row in rows]
+    for row in texts:
+        drawn.add_row(*(Text(item) for item in row))
+    screen = console()
+    if screen.measure(drawn, options=screen.options.update(max_width=100_000)).maximum < 2 * screen.width:
+        screen.print(drawn)
+        return
+    widest = max(len(column) for column in columns)
+    for row in texts:
+        lines = [f"{column:<{widest}}  {item}" for column, item in zip(columns, row, strict=True)]
+        click.echo("\n".join([*lines, ""]))
+
+
+def count(number: int, noun: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -18,7 +18,7 @@ def points_table(points: list[dict[str, Any]]) -> None:
     shown = list(columns)[:_MOST_COLUMNS]
     by_point: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
     for row in points:
-        by_point.setdefault(row["point"] or row["target_name"], {})[row["metric"], row["stat"]] = row
+        by_point.setdefault(row["point"] or row["target_name"] or row["scenario"], {})[row["metric"], row["stat"]] = row
     if not shown:
         return
     rows = [

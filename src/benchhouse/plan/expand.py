@@ -60,7 +60,7 @@ class Plan:
         )
 
     def digests(self) -> Iterator[str]:
-        """The digest of each instance; for counting, a third faster than binding it."""
+        """The digest of each instance; for counting, cheaper than binding it."""
         name, version = canonical_json(self.experiment.name), canonical_json(self.experiment.version)
         fixed = canonical_json(self._fixed_target) if self._fixed_target else b""
         for point in self.space.points():
@@ -258,7 +258,7 @@ def _merge_limits(benchmark: Benchmark | None, scenario: Scenario) -> Limits:
 
 
 def _repeats(heads: "array[int]") -> bool:
-    """Whether a number occurs twice; in eight bytes a point, as a set of a million takes 60 MB."""
+    """Whether a number occurs twice; in eight bytes a point, as a set of a million takes 70 MB."""
     if len(heads) <= 10_000:
         return len(set(heads)) < len(heads)
     import numpy as np

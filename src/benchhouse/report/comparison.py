@@ -74,6 +74,19 @@ class PointRow:
     trials_a: list[str]
     trials_b: list[str]
 
+    @property
+    def name(self) -> str:
+        return name_of(self.metric, self.stat)
+
+    @property
+    def change_text(self) -> str:
+        """The change with its interval, relative where that makes sense, else in the unit of the metric."""
+        if self.change is None or (self.change_interval is None and self.difference_interval is not None):
+            ends, told = self.difference_interval, quantity(self.difference, self.unit)
+            return f"{told} ({quantity(ends[0], self.unit)} to {quantity(ends[1], self.unit)})" if ends else told
+        ends = self.change_interval
+        return percent(self.change) + (f" ({percent(ends[0])} to {percent(ends[1])})" if ends else "")
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -289,16 +302,6 @@ def _notes(rows: list[PointRow], pairs: list[Matched], differences: list[Differe
     if any(row.verdict == "too few repetitions" for row in rows):
         notes.append("Some rows have one trial on a side; repetitions: 5 or more makes them comparable.")
     return notes
-
-
-def change_text(row: PointRow) -> str:
-    """The change with its interval, relative where that makes sense, else in the unit of the metric."""
-    if row.change is None or (row.change_interval is None and row.difference_interval is not None):
-        ends = row.difference_interval
-        told = quantity(row.difference, row.unit)
-        return told if ends is None else f"{told} ({quantity(ends[0], row.unit)} to {quantity(ends[1], row.unit)})"
-    ends = row.change_interval
-    return percent(row.change) + (f" ({percent(ends[0])} to {percent(ends[1])})" if ends else "")
 
 
 def circumstances(trials: Iterable[Row]) -> dict[str, str]:

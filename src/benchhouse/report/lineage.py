@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from benchhouse.evidence.verify import verify
+from benchhouse.report.comparison import parse_selector, select
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -113,7 +114,7 @@ def publish(
 
 
 def trace(workspace: Workspace, token: str) -> Trace:
-    """Walk back from a cell's ref, a trial id (or the beginning of either), or `RUN:metric[.stat]`."""
+    """Walk back from a cell's ref, a trial id (or the beginning of either), or `RUN[:key=value,...]:metric[.stat]`."""
     with Warehouse.open(workspace) as warehouse:
         if ":" in token:
             return _trace_points(warehouse, token)
@@ -162,11 +163,17 @@ def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
 
 
 def _trace_points(warehouse: Warehouse, token: str) -> Trace:
-    run_token, _, wanted = token.partition(":")
-    run_id = warehouse.resolve_run(run_token)
+    selected, _, wanted = token.rpartition(":")
+    selector = parse_selector(selected)
+    run_id = warehouse.resolve_run(selector.run)
     result = points(warehouse, [run_id])
     metric, stat = _pick_metric(result, run_id, wanted)
-    cells = [cell for cell in make_cells(result) if (cell.key["metric"], cell.key["stat"]) == (metric, stat)]
+    chosen = {row["instance_digest"] for row in select(result.dicts(), selector)}
+    cells = [
+        cell
+        for cell in make_cells(result)
+        if (cell.key["metric"], cell.key["stat"]) == (metric, stat) and cell.key["instance_digest"] in chosen
+    ]
     says = ["not taken from a report: computed now"]
     says += [f"{cell.value!r} {cell.unit}, mean of n={cell.n}: {_words(cell.key)}" for cell in cells[:_SHOWN]]
     if len(cells) > _SHOWN:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from benchhouse.report.content import Environment, Number, Ranking, ReportData
-from benchhouse.report.numbers import name_of, number, percent, plural, quantity, spread_text
+from benchhouse.report.numbers import number, percent, plural, quantity, spread_text
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable
@@ -179,8 +179,6 @@ def _lineage(data: ReportData) -> str:
 
 def comparison_markdown(compared: "ComparisonTable") -> str:
     """A comparison of two runs as Markdown."""
-    from benchhouse.report.comparison import change_text
-
     parts = [f"## {plain(compared.b)} against {plain(compared.a)}"]
     parts += [plain(note) for note in compared.notes]
     if compared.differences:
@@ -190,10 +188,10 @@ def comparison_markdown(compared: "ComparisonTable") -> str:
         rows = [
             [
                 plain(row.point),
-                plain(name_of(row.metric, row.stat)),
+                plain(row.name),
                 quantity(row.mean_a, plain(row.unit)),
                 quantity(row.mean_b, plain(row.unit)),
-                change_text(row),
+                row.change_text,
                 "–" if row.hedges_g is None else f"{row.hedges_g:+.2f}".replace("-", "\u2212"),
                 f"{row.n_a}, {row.n_b}",
                 row.verdict,

@@ -71,7 +71,10 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_bytes(size: float) -> str:
-    """A size for people, in powers of 1024: `12 B`, `3.4 MiB`."""
+    """A size for people: `2 GB` where that is exact, else in powers of 1024: `12 B`, `3.4 MiB`."""
+    for name, decimal in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if size >= decimal and size % decimal == 0:
+            return f"{size / decimal:g} {name}"
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size) < 1024:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"

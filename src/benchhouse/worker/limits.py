@@ -225,7 +225,8 @@ class Cage:
         return f"none ({self._reasons.get(controller, 'no cgroup')})"
 
     def _limit_cpu_seconds(self, cpu_s: float) -> None:
-        soft = max(1, math.ceil(cpu_s))
+        # The backstop only: it knows no tree, and an experiment may live on without the child that it killed.
+        soft = math.ceil(cpu_s) + 1
         self._rlimits[resource.RLIMIT_CPU] = (soft, soft + 1)
         source = "cgroup v2 cpu.stat" if "v2" in self.folders else "cgroup v1 cpuacct.usage"
         if self._cgroup_cpu_s() is None:

@@ -17,7 +17,7 @@ def command(ctx: click.Context, run: str, as_json: bool) -> None:
     if as_json:
         show.as_json(collected)
         return
-    click.echo(f"run {collected['run_id']}: {collected['trials']} trials, {collected['rows']} rows")
+    click.echo(f"run {collected['run_id']}: {show.count(collected['trials'], 'trial')}, {collected['rows']} rows")
     for line in collected["skipped"]:
         show.note(f"skipped: {line}")
     show.note(f"next:  bench report {collected['run_id']}")

@@ -28,15 +28,12 @@ def command(
     if markdown:
         click.echo(compared.to_markdown())
         return
-    from benchhouse.report.comparison import change_text
-    from benchhouse.report.numbers import name_of
-
     click.echo(f"A  {compared.a}\nB  {compared.b}")
     show.table(
         ("point", "metric", "A", "B", "unit", "change, interval", "effect g", "n", "verdict"),
         [
-            (row.point, name_of(row.metric, row.stat), show.number(row.mean_a), show.number(row.mean_b), row.unit,
-             change_text(row), show.number(row.hedges_g, 2), f"{row.n_a}/{row.n_b}", row.verdict)
+            (row.point, row.name, show.number(row.mean_a), show.number(row.mean_b), row.unit,
+             row.change_text, show.number(row.hedges_g, 2), f"{row.n_a}/{row.n_b}", row.verdict)
             for row in compared.rows
         ],
         right=("A", "B", "effect g"),

@@ -43,7 +43,7 @@ def _print(plan: dict[str, Any]) -> None:
     estimate = plan["estimate"]
     time = show_seconds(estimate["seconds"]) if estimate["seconds"] is not None else "unknown"
     cost = f", cost {show.number(estimate['cost'])}" if estimate["cost"] is not None else ""
-    repeated = f"{plan['points']} points x {plan['repetitions']} repetitions"
+    repeated = f"{show.count(plan['points'], 'point')} x {show.count(plan['repetitions'], 'repetition')}"
     warmups = f" + {plan['warmup']} warm-ups each" if plan["warmup"] else ""
     facts = [
         ("scenario", plan["scenario"]),

@@ -29,4 +29,4 @@ def command(ctx: click.Context, sql: str, as_csv: bool, as_json: bool) -> None:
         writer.writerows(result.rows)
     else:
         show.table(result.columns, result.rows)
-        show.note(f"{len(result.rows)} rows")
+        show.note(show.count(len(result.rows), "row"))

@@ -28,4 +28,5 @@ def command(ctx: click.Context, scenario: Path | None, config: Path | None, fres
         show.as_json({"run_id": ledger.folder.run_id, "pid": pid, "trials": prepared.plan.trial_count})
         return
     click.echo(ledger.folder.run_id)
-    show.note(f"submitted {prepared.plan.trial_count} trials; watch:  bench status {ledger.folder.run_id} --watch")
+    amount = show.count(prepared.plan.trial_count, "trial")
+    show.note(f"submitted {amount}; watch:  bench status {ledger.folder.run_id} --watch")

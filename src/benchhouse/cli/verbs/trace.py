@@ -6,7 +6,10 @@ from benchhouse.cli import options, show
 from benchhouse.schema.errors import Exit
 
 
-@click.command(help=f"{__doc__}\n\nREF is the reference beside a number, a trial id, or RUN:metric[.stat].")
+@click.command(
+    help=f"{__doc__}\n\nREF is the reference beside a number, a trial id, or RUN:metric[.stat]; points are picked "
+    "as in RUN:key=value:metric."
+)
 @click.argument("ref")
 @options.json_option
 @click.pass_context

@@ -30,7 +30,9 @@ def command(ctx: click.Context, scenarios: tuple[Path, ...], as_json: bool) -> i
             continue
         results.append({"file": str(path), "valid": True, **counts})
         if not as_json:
-            click.echo(f"{path}: valid, {counts['points']} points, {counts['trials']} trials")
+            click.echo(
+                f"{path}: valid, {show.count(counts['points'], 'point')}, {show.count(counts['trials'], 'trial')}"
+            )
     if as_json:
         show.as_json(results)
     return Exit.GOOD if good else Exit.BAD_INPUT

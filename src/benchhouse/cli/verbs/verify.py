@@ -26,5 +26,5 @@ def command(ctx: click.Context, run: str, as_json: bool) -> int:
         for item in damage:
             click.echo(f"{item.trial}/{item.file}: {item.kind}" + (f" ({item.detail})" if item.detail else ""))
         verdict = f"{len(damage)} damaged" if damage else "all as sealed"
-        click.echo(f"{checked} trials checked: {verdict}")
+        click.echo(f"{show.count(checked, 'trial')} checked: {verdict}")
     return Exit.TRIAL_FAILED if damage else Exit.GOOD

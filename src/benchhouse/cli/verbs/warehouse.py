@@ -22,7 +22,7 @@ def rebuild(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         show.as_json(asdict(rebuilt))
         return
-    click.echo(f"{rebuilt.runs} runs, {rebuilt.trials} trials, {rebuilt.rows} rows")
+    click.echo(f"{show.count(rebuilt.runs, 'run')}, {show.count(rebuilt.trials, 'trial')}, {rebuilt.rows} rows")
     for line in rebuilt.skipped:
         show.note(f"skipped: {line}")
 

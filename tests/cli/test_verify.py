@@ -1,0 +1,38 @@
+"""`bench verify` names what has changed."""
+
+import json
+
+
+def test_an_untouched_run_is_as_sealed(lab):
+    lab.run("once", workload={"n": [0, 1]})
+    assert "2 trials checked: all as sealed" in lab.bench("verify", "@last").stdout
+
+
+def test_a_flipped_byte_is_named_with_trial_and_file(lab):
+    lab.run("once", workload={"n": [0, 1]})
+    folder = lab.folders()[0]
+    path = folder / "logs" / "trial.jsonl"
+    data = bytearray(path.read_bytes())
+    data[7] ^= 1
+    path.write_bytes(data)
+    done = lab.bench("verify", "@last", code=1)
+    assert f"{folder.name}/logs/trial.jsonl: changed" in done.stdout
+    assert "1 damaged" in done.stdout
+    assert f"{folder.name}/logs/trial.jsonl" in lab.bench("verify", folder, code=1).stdout
+
+
+def test_a_folder_that_is_gone_is_named(lab):
+    lab.run("once", workload={"n": [0, 1]})
+    folder = lab.folders()[0]
+    folder.rename(folder.with_name(".hidden"))
+    (damage,) = json.loads(lab.bench("verify", "@last", "--json", code=1).stdout)["damage"]
+    assert damage["trial"] == folder.name
+
+
+def test_set_aside_attempts_are_verified_too(lab):
+    lab.run("mischief", workload={"act": "flaky"})
+    assert json.loads(lab.bench("verify", "@last", "--json").stdout) == {"checked": 3, "damage": []}
+    (first,) = [path for path in lab.folders() if path.name.endswith(".attempt-1")]
+    (first / "meta.json").write_bytes(b"")
+    (damage,) = json.loads(lab.bench("verify", "@last", "--json", code=1).stdout)["damage"]
+    assert (damage["trial"], damage["file"]) == (first.name, "meta.json")
