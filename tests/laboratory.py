@@ -128,6 +128,7 @@ def tell_secret(ctx, password):
     print("again", password, file=sys.stderr, end="")
     ctx.metadata(note=f"<{password}>", **{password: 1})
     ctx.warn("careful", password)
+    (ctx.artifacts / "dump.bin").write_bytes(b"\\0" * 100 + password.encode() + b"\\xff tail")
     raise ValueError(f"refused: {password}")
 
 

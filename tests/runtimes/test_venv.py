@@ -100,7 +100,7 @@ def test_the_key_of_an_environment_follows_what_is_in_it(tmp_path):
 def test_the_process_runtime_takes_no_requirements(tmp_path):
     assert ProcessRuntime().python(Runtime(), tmp_path)[0] == sys.executable
     with pytest.raises(BenchError, match="uses the installed packages as they are") as found:
-        ProcessRuntime().python(Runtime(requirements=["x"]), tmp_path)
+        ProcessRuntime().prepare(Runtime(requirements=["x"]), tmp_path)
     assert "kind: venv" in found.value.hint
 
 

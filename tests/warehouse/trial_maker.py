@@ -8,6 +8,7 @@ from benchhouse.evidence.folder import seal, write_metrics_csv, write_model, wri
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
 from benchhouse.schema.resources import Limits, Resources
+from benchhouse.schema.scenario import Runtime
 from benchhouse.schema.trial import Attempt, ExperimentRef, Failure, Instance, Meta, TrialSpec, Warning, trial_id
 from benchhouse.warehouse.ingest import collect
 
@@ -63,7 +64,7 @@ def make_trial(
         resources=Resources(),
         limits=Limits(),
         executor="local",
-        runtime="process",
+        runtime=Runtime(),
         cache="/tmp/cache",
         final=str(final),
     )

@@ -241,6 +241,8 @@ def test_a_secret_reaches_the_experiment_and_nothing_else(lab, password, environ
     trial = lab.trials()[0]
     assert trial.meta["failure"]["message"] == "refused: [redacted]"
     assert "the password is [redacted]" in trial.stdout()
+    assert (trial.folder / "artifacts" / "dump.bin").read_bytes().endswith(b"\0[redacted]\xff tail")
+    assert "secret_blanked" in {warning["code"] for warning in trial.meta["warnings"]}
     if password == "1234":
         return  # four digits stand in every digest; that the messages are clean is what can be asked
     shapes = {password, json.dumps(password)[1:-1], json.dumps(password, ensure_ascii=False)[1:-1]}

@@ -28,22 +28,24 @@ class Prepared:
     plan: Plan
     registered: Registered | None
     notes: list[str]
+    home: Path  # the folder of the scenario file
 
 
 def prepare(workspace: Workspace, path: Path) -> Prepared:
     """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
-    return _prepare(workspace, load_scenario(path, os.environ))
+    return _prepare(workspace, load_scenario(path, os.environ), path.parent)
 
 
-def prepare_text(workspace: Workspace, text: str, path: str) -> Prepared:
-    return _prepare(workspace, parse_scenario(text, path, os.environ))
+def prepare_text(workspace: Workspace, text: str, path: str, home: Path) -> Prepared:
+    """The same for a text that was read before; `home` is the folder that its file stood in."""
+    return _prepare(workspace, parse_scenario(text, path, os.environ), home)
 
 
-def _prepare(workspace: Workspace, file: ScenarioFile) -> Prepared:
+def _prepare(workspace: Workspace, file: ScenarioFile, home: Path) -> Prepared:
     notes: list[str] = []
     problems = _missing_plugs(file)
     try:
-        registered, found, code = _what_to_run(workspace, file, notes)
+        registered, found, code = _what_to_run(workspace, file, home, notes)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
     if problems:
@@ -52,7 +54,7 @@ def _prepare(workspace: Workspace, file: ScenarioFile) -> Prepared:
         instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
         notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
     plan = make_plan(file, code, found.ref() if found else _unknown(file), registered)
-    return Prepared(file, plan, registered, notes)
+    return Prepared(file, plan, registered, notes, home)
 
 
 def _missing_plugs(file: ScenarioFile) -> list[Problem]:
@@ -69,7 +71,7 @@ def _missing_plugs(file: ScenarioFile) -> list[Problem]:
 
 
 def _what_to_run(
-    workspace: Workspace, file: ScenarioFile, notes: list[str]
+    workspace: Workspace, file: ScenarioFile, home: Path, notes: list[str]
 ) -> tuple[Registered | None, Listed | None, Experiment | None]:
     """The benchmark, if the scenario uses one, and the experiment; None where it can only be planned."""
     scenario, document = file.scenario, file.document
@@ -78,7 +80,7 @@ def _what_to_run(
     registered: Registered | None = None
     try:
         if scenario.uses:
-            registered = find_benchmark(scenario.uses, workspace.benchmarks)
+            registered = find_benchmark(scenario.uses, workspace.benchmarks, home / workspace.benchmarks.name)
             registered = replace(registered, benchmark=expand_benchmark(registered.document, os.environ))
             found = resolve(registered.benchmark.experiment, _version(file, registered), listed)
         elif scenario.experiment:

@@ -67,7 +67,7 @@ def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
     record = RunRecord(
         run_id=new_run_id(),
         scenario=plan.scenario.scenario,
-        scenario_file=str(path),
+        scenario_file=str(path.absolute()),
         created=now(),
         plan_digest=plan.digest,
         points=plan.points,
@@ -86,7 +86,8 @@ def resume_run(workspace: Workspace, token: str) -> tuple[Ledger, Prepared]:
     """An earlier run and its plan, read from the ledger alone."""
     ledger = Ledger(workspace.run(find_run(workspace, token)))
     text = ledger.folder.scenario.read_text(encoding="utf-8")
-    prepared = prepare_text(workspace, text, str(ledger.folder.scenario))
+    home = Path(ledger.record.scenario_file).parent
+    prepared = prepare_text(workspace, text, str(ledger.folder.scenario), home)
     if prepared.plan.digest != ledger.record.plan_digest:
         raise BenchError(
             f"run {ledger.folder.run_id} was planned as {ledger.record.plan_digest[:12]}, "
@@ -123,12 +124,14 @@ def execute(
     executor = None
     try:
         clean_up(workspace, ledger)
-        python = plug("runtimes", scenario.runtime.kind)().python(scenario.runtime, places.cache())
+        runtime = plug("runtimes", scenario.runtime.kind)()
+        runtime.prepare(scenario.runtime, places.cache())
+        python = runtime.python(scenario.runtime, places.cache())
         executor = plug("executors", scenario.executor)(parallel=parallel or scenario.parallel)
         executor.check(plan.resources)
         frame = {
             "plan_digest": plan.digest,
-            "source": _git(Path(prepared.file.document.path).parent),
+            "source": _git(prepared.home),
             "cache": str(places.cache()),
         }
         orchestrator = Orchestrator(
@@ -150,10 +153,7 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
     """What would be started, exactly, for the first trials."""
     plan = prepared.plan
     run_id = "RUN"
-    runtime = plug("runtimes", plan.scenario.runtime.kind)()
-    python = (sys.executable,) if plan.scenario.runtime.kind == "process" else ("python",)
-    if plan.scenario.runtime.kind == "process":
-        python = runtime.python(plan.scenario.runtime, places.cache())
+    python = plug("runtimes", plan.scenario.runtime.kind)().python(plan.scenario.runtime, places.cache())
     rendered = []
     for planned in plan.trials():
         name = trial_id(run_id, planned.instance_digest, planned.repetition, planned.warmup)
@@ -182,7 +182,7 @@ def effective_config(spec: TrialSpec) -> str:
         "resources": spec.resources.model_dump(exclude_none=True),
         "limits": spec.limits.model_dump(exclude_none=True),
         "executor": spec.executor,
-        "runtime": {"kind": spec.runtime},
+        "runtime": spec.runtime.model_dump(exclude_defaults=True) | {"kind": spec.runtime.kind},
         "partition": spec.partition,
         "account": spec.account,
         "qos": spec.qos,

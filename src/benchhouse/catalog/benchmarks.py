@@ -1,4 +1,4 @@
-"""Registered benchmarks: YAML files of a workspace's `benchmarks/` folder and of installed packages.
+"""Registered benchmarks: YAML files of `benchmarks/` in the workspace or beside a scenario, and of packages.
 
 A benchmark names an experiment and has no `uses:` of its own, so benchmarks can't refer to each other in a circle.
 """
@@ -42,11 +42,11 @@ def load_benchmark(path: Path) -> tuple[Benchmark, Document]:
         raise ProblemsError(from_pydantic(error, document, Benchmark)) from error
 
 
-def list_benchmarks(folder: Path) -> tuple[list[Registered], list[Broken]]:
-    """All benchmarks, those of `folder` first; what can't be read spoils none of the others."""
+def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
+    """All benchmarks, those of `folders` first; what can't be read spoils none of the others."""
     good: list[Registered] = []
     broken: list[Broken] = []
-    for place, origin in _places(folder):
+    for place, origin in _places(folders):
         try:
             paths = sorted((_folder_of(place) if isinstance(place, Entry) else place).glob("*.yaml"))
         except BenchError as error:
@@ -60,8 +60,8 @@ def list_benchmarks(folder: Path) -> tuple[list[Registered], list[Broken]]:
     return good, broken
 
 
-def find_benchmark(name: str, folder: Path) -> Registered:
-    registered, broken = list_benchmarks(folder)
+def find_benchmark(name: str, *folders: Path) -> Registered:
+    registered, broken = list_benchmarks(*folders)
     matches = [item for item in registered if item.benchmark.benchmark == name]
     if len(matches) > 1:
         places = " and ".join(item.document.path for item in matches)
@@ -75,8 +75,9 @@ def find_benchmark(name: str, folder: Path) -> Registered:
     raise BenchError(f"no benchmark named '{name}' is registered", f"{hint}see: bench list benchmarks")
 
 
-def _places(folder: Path) -> Iterator[tuple[Path | Entry, str]]:
-    yield folder, "workspace"
+def _places(folders: tuple[Path, ...]) -> Iterator[tuple[Path | Entry, str]]:
+    for folder in dict.fromkeys(path.resolve() for path in folders):
+        yield folder, "workspace"
     for entry in entries("benchmarks"):
         yield entry, entry.distribution
 

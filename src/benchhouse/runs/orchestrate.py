@@ -211,7 +211,7 @@ class Orchestrator:
             resources=plan.resources,
             limits=plan.limits,
             executor=plan.scenario.executor,
-            runtime=plan.scenario.runtime.kind,
+            runtime=plan.scenario.runtime,
             partition=plan.scenario.partition,
             account=plan.scenario.account,
             qos=plan.scenario.qos,

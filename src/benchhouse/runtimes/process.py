@@ -8,12 +8,14 @@ from benchhouse.schema.scenario import Runtime
 
 
 class ProcessRuntime:
-    def python(self, spec: Runtime, cache: Path) -> tuple[str, ...]:
+    def prepare(self, spec: Runtime, cache: Path) -> None:
         if spec.requirements or spec.python:
             raise BenchError(
                 "the runtime 'process' uses the installed packages as they are",
                 "for requirements or another python, write runtime: {kind: venv, ...}",
             )
+
+    def python(self, spec: Runtime, cache: Path) -> tuple[str, ...]:
         return (sys.executable, "-P")  # a json.py in the current folder is not ours to import
 
     def packages(self, spec: Runtime, cache: Path) -> str:

@@ -19,7 +19,7 @@ _WORKER_NEEDS = ("pydantic", "PyYAML")  # what `benchhouse.worker` imports; the 
 class VenvRuntime:
     """Our own package is linked in, so that worker and orchestrator are one version, whatever the venv holds."""
 
-    def python(self, spec: Runtime, cache: Path) -> tuple[str, ...]:
+    def prepare(self, spec: Runtime, cache: Path) -> None:
         folder = self._folder(spec, cache)
         ready = folder / "ready"
         if not ready.exists():
@@ -28,7 +28,9 @@ class VenvRuntime:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not ready.exists():
                     self._build(spec, folder)
-        return (str(folder / "bin" / "python"), "-I")  # not even PYTHONPATH reaches into it
+
+    def python(self, spec: Runtime, cache: Path) -> tuple[str, ...]:
+        return (str(self._folder(spec, cache) / "bin" / "python"), "-I")  # not even PYTHONPATH reaches into it
 
     def packages(self, spec: Runtime, cache: Path) -> str:
         state = "made before" if (self._folder(spec, cache) / "ready").exists() else "to be made"

@@ -62,8 +62,12 @@ class Executor(Protocol):
 class Runtime(Protocol):
     """What a job runs inside."""
 
+    def prepare(self, spec: RuntimeSpec, cache: Path) -> None:
+        """Make it, once; what was made before is found again in `cache`."""
+        ...
+
     def python(self, spec: RuntimeSpec, cache: Path) -> tuple[str, ...]:
-        """Prepare (once, cached) and return the command prefix that ends in a Python with benchhouse."""
+        """The command prefix that ends in a Python with benchhouse, once `prepare` has been called."""
         ...
 
     def packages(self, spec: RuntimeSpec, cache: Path) -> str:

@@ -9,6 +9,7 @@ from pydantic import Field
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.model import Model
 from benchhouse.schema.resources import Limits, Resources
+from benchhouse.schema.scenario import Runtime
 
 Outcome = Literal["succeeded", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost"]
 OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost")
@@ -86,7 +87,7 @@ class TrialSpec(Model):
     resources: Resources
     limits: Limits
     executor: str
-    runtime: str
+    runtime: Runtime
     partition: str | None = None
     account: str | None = None
     qos: str | None = None

@@ -85,7 +85,7 @@ def make_rows(
         "component": spec.component,
         "service": spec.service,
         "executor": spec.executor,
-        "runtime": spec.runtime,
+        "runtime": spec.runtime.kind,
         "target_name": _target_name(spec.target),
         "target": canonical_json(spec.target).decode(),
         "parameters": canonical_json(spec.parameters).decode(),

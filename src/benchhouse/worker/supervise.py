@@ -9,12 +9,13 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from benchhouse.evidence.blanking import blank_secrets
 from benchhouse.evidence.folder import now, read_spec, seal, tidy, write_metrics_csv, write_model
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import redactor, secret_values
@@ -60,14 +61,14 @@ def run_trial(path: Path) -> int:
     processes.become_subreaper()
     os.environ[TAG] = spec.trial_id
     folder.artifacts.mkdir(exist_ok=True)
-    secrets = [spec.target, spec.parameters, dict(spec.environment)]
-    redact = redactor(secrets)
-    capture = Capture.open(path, spec.trial_id, redact=redact if secret_values(secrets, os.environ) else None)
+    parameters = [spec.target, spec.parameters, dict(spec.environment)]
+    redact, secrets = redactor(parameters), secret_values(parameters, os.environ)
+    capture = Capture.open(path, spec.trial_id, redact=redact if secrets else None)
     scratch = make_scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")
     cage = Cage.build(f"{LEFTOVERS}-{spec.trial_id[:8]}", _limits(spec))
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
-        return _run(spec, folder, capture, scratch, cage, redact)
+        return _run(spec, folder, capture, scratch, cage, redact, secrets)
     except Cancelled:
         return CANCELLED
     finally:
@@ -79,7 +80,15 @@ def run_trial(path: Path) -> int:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run(spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Path, cage: Cage, redact: Redact) -> int:
+def _run(
+    spec: TrialSpec,
+    folder: TrialFolder,
+    capture: Capture,
+    scratch: Path,
+    cage: Cage,
+    redact: Redact,
+    secrets: Sequence[str],
+) -> int:
     workdir, result = scratch / "work", scratch / "result.json"
     workdir.mkdir()
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
@@ -100,6 +109,10 @@ def _run(spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Path, 
         warnings.append(Warning(code="oom_kill", message="a process of the trial was killed by its memory limit"))
     if changed := tidy(folder.path):
         warnings.append(Warning(code="artifacts_changed", message=", ".join(changed[:10])))
+    if blanked := blank_secrets(folder.artifacts, secrets):
+        warnings.append(
+            Warning(code="secret_blanked", message=f"a secret stood in artifacts: {', '.join(blanked[:10])}")
+        )
     if failure:
         failure = failure.model_copy(update={"log_tail": capture.tail(20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
