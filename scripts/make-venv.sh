@@ -2,6 +2,7 @@
 # Make .venv exactly as uv.lock says. Needs Python 3.11 or newer; uv is used when present, else it is put into .venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+PATH=${PATH//"$PWD/.venv/bin:"/} # an activated .venv can't make itself
 
 usable() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 

@@ -361,8 +361,8 @@ class Lab:
     def cgroups(self) -> list[Path]:
         """Cgroup folders of this lab's trials."""
         ids = {path.name[:8] for path in self.folders()}
-        found = [path for path in Path("/sys/fs/cgroup").glob("**/benchhouse-*") if path.is_dir()]
-        return [path for path in found if path.name.split("-")[1] in ids]
+        found = [Path(place, name) for place, names, _ in os.walk("/sys/fs/cgroup") for name in names]
+        return [path for path in found if path.name.startswith("benchhouse-") and path.name.split("-")[1] in ids]
 
     def is_tidy(self) -> None:
         """Nothing runs, nothing lies about, everything with a name is whole."""

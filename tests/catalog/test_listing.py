@@ -76,6 +76,7 @@ def test_a_broken_package_is_listed_as_broken_and_harms_no_other(code, words, pa
         resolve("bad", None, [bad, fine])
 
 
+@pytest.mark.serial
 def test_an_import_that_hangs_is_ended_and_not_tried_again(packages, listed, monkeypatch):
     monkeypatch.setattr(listing, "IMPORT_TIMEOUT_S", 0.5)
     packages.add("bad", "pack_bad", "import time; time.sleep(60)", "bad = pack_bad:run")
@@ -184,6 +185,7 @@ def test_a_cache_that_can_not_be_written_only_costs_time(packages, tmp_path):
     assert any(item.name == "good" for item in list_experiments(tmp_path / "file" / "cache"))
 
 
+@pytest.mark.serial
 def test_200_entry_points_of_200_packages_are_listed(packages, listed):
     for number in range(200):
         packages.add(f"pack{number}", f"pack_{number}", good(f"exp.{number}"), f"e{number} = pack_{number}:run")

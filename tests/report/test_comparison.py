@@ -3,6 +3,7 @@ import json
 import pytest
 
 from benchhouse.report.comparison import Selector, compare_runs, compare_selected, parse_selector, select
+from benchhouse.report.markdown import comparison_markdown
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.query import Warehouse
 
@@ -169,9 +170,9 @@ def test_the_same_input_gives_the_same_table_as_json():
 
 
 def test_markdown_holds_changes_rows_and_what_is_missing():
-    text = compare_runs(
-        [row(), row(point="ef=64")], [scaled(1.2, run="b")], name_a="x|y", facts_b={"host": "n"}
-    ).to_markdown()
+    text = comparison_markdown(
+        compare_runs([row(), row(point="ef=64")], [scaled(1.2, run="b")], name_a="x|y", facts_b={"host": "n"})
+    )
     assert "x\\|y" in text
     assert "| ef=16 | qps | 10.01/s | 12.01/s | +20.0% (" in text
     assert "Only in x\\|y: ef=64." in text

@@ -8,7 +8,8 @@ import pytest
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean, from_pydantic
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.schema.yamltext import parse_yaml
 
 UNKNOWN_KEY = Problem(

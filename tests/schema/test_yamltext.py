@@ -10,9 +10,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.problems import ProblemsError
-from benchhouse.schema.yamltext import MAX_DEPTH, Document, load_yaml, parse_yaml
+from benchhouse.schema.yamltext import MAX_DEPTH, load_yaml, parse_yaml
 
 
 def problems_of(text: str) -> list[str]:
@@ -260,6 +261,7 @@ def test_an_unreadable_file_is_refused(tmp_path, monkeypatch):
         load_yaml(tmp_path / "f.yaml")
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("nest", ["[", "{", "- ", "? ", "[[{", "a: [{"])
 def test_a_megabyte_of_nesting_is_refused_quickly(nest):
     began = time.process_time()
@@ -267,6 +269,7 @@ def test_a_megabyte_of_nesting_is_refused_quickly(nest):
     assert time.process_time() - began < 2
 
 
+@pytest.mark.serial
 def test_twenty_thousand_keys_are_read_quickly():
     text = "".join(f"key_{n}: {{text: 'some words for number {n}', n: {n}}}\n" for n in range(20_000))
     began = time.process_time()

@@ -284,6 +284,7 @@ def test_four_collectors_at_once_lose_nothing(workspace, same_run, first):
     assert lake_bytes(workspace) == before
 
 
+@pytest.mark.serial
 def test_a_thousand_trials_collect_within_three_seconds_of_cpu(workspace):
     collect(workspace, "warm", [make_trial(workspace, "warm")])
     folders = [make_trial(workspace, repetition=at) for at in range(1000)]

@@ -89,6 +89,7 @@ def test_too_much_memory_ends_the_experiment(place):
             assert code == 7 and used["oom_kills"] is None and used["peak_memory_bytes"] is None
 
 
+@pytest.mark.serial
 def test_a_cgroup_holds_the_memory_of_all_processes_together(place):
     program = """if True:
         import os, time
@@ -117,6 +118,7 @@ BUSY_2_CORES = """if True:
 """
 
 
+@pytest.mark.serial
 def test_half_a_core_is_half_a_core(place):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with caged(Limits(cpus=0.5), place) as cage:
@@ -163,6 +165,7 @@ def test_a_fork_bomb_stays_within_its_number_of_processes(place):
             assert cage.enforced["pids"].startswith("none (") and code == 99
 
 
+@pytest.mark.serial
 def test_cpu_seconds_of_one_process_end_it(place):
     with caged(Limits(cpu_s=1), place) as cage:
         began = time.monotonic()

@@ -109,6 +109,7 @@ def test_a_gigabyte_costs_little_cpu_and_constant_memory(tmp_path, redact, line)
     assert (tmp_path / "logs/trial.jsonl").stat().st_size < (8 << 20) + 1000
 
 
+@pytest.mark.serial
 def test_small_unbuffered_writes_keep_the_cost_per_byte_bounded(tmp_path):
     capture = Capture.open(tmp_path, "t", cap_bytes=1 << 16)
     before = time.process_time()
@@ -118,6 +119,7 @@ def test_small_unbuffered_writes_keep_the_cost_per_byte_bounded(tmp_path):
     assert (tmp_path / "logs/stdout.log").stat().st_size > 1 << 17
 
 
+@pytest.mark.serial
 def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
     capture = Capture.open(tmp_path, "t")
     program = """if True:
@@ -145,6 +147,7 @@ def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
     capture.close()
 
 
+@pytest.mark.serial
 def test_an_endless_writer_lets_every_pump_return(tmp_path):
     capture = Capture.open(tmp_path, "t")
     pid = os.fork()

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import time
 import traceback
-from pathlib import Path
 
 import pytest
 
@@ -129,6 +128,7 @@ def test_a_parent_that_died_before_the_call_is_noticed():
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
 
 
+@pytest.mark.serial
 def test_kill_tree_takes_the_polite_and_the_stubborn_with_all_below_them():
     program = f"""if True:
         import subprocess, sys, time
@@ -145,6 +145,7 @@ def test_kill_tree_takes_the_polite_and_the_stubborn_with_all_below_them():
     assert gone(inner) and gone(child.pid)
 
 
+@pytest.mark.serial
 def test_kill_tree_does_not_wait_out_the_grace_for_those_that_obey():
     child = start("import time; print(1, flush=True); time.sleep(60)")
     child.stdout.readline()
@@ -234,6 +235,7 @@ def test_tagged_processes_are_found_by_value_and_by_prefix():
         one.wait()
 
 
+@pytest.mark.serial
 def test_usage_of_the_tree_counts_running_and_reaped_processes():
     burn = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass\n"
 
@@ -253,15 +255,10 @@ def test_usage_of_the_tree_counts_running_and_reaped_processes():
     assert forked(body) == "counted"
 
 
-def test_importing_the_worker_modules_is_cheap(tmp_path):
-    """CPU time with bytecode at hand, beyond pathlib and dataclasses, which every process of ours has loaded anyway."""
+def test_the_worker_modules_import_nothing_heavy():
     program = """if True:
-        import benchhouse, dataclasses, pathlib, sys, time
-        began = time.process_time()
+        import sys
         import benchhouse.worker.limits, benchhouse.worker.output, benchhouse.worker.processes
-        print(time.process_time() - began)
         assert not {"asyncio", "subprocess", "ctypes", "pydantic"} & set(sys.modules)
     """
-    environment = {"PYTHONPATH": str(Path(processes.__file__).parents[2]), "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    took = [float(subprocess.check_output([sys.executable, "-c", program], env=environment)) for _ in range(8)]
-    assert min(took) < 0.015
+    subprocess.run([sys.executable, "-c", program], check=True)

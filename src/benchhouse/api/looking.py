@@ -90,6 +90,12 @@ def compare(workspace: Workspace, a: str, b: str, metrics: list[str], confidence
         return compare_selected(warehouse, a, b, metrics=metrics or None, confidence=confidence)
 
 
+def comparison_markdown(compared: "ComparisonTable") -> str:
+    from benchhouse.report.markdown import comparison_markdown as render
+
+    return render(compared)
+
+
 def trace(workspace: Workspace, token: str) -> "Trace":
     from benchhouse.report.lineage import trace as walk
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from benchhouse.catalog.entries import Entry, entries, load_object
+from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import ProblemsError, did_you_mean, from_pydantic
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.problems import ProblemsError, did_you_mean
 from benchhouse.schema.scenario import Benchmark
-from benchhouse.schema.yamltext import Document, load_yaml
+from benchhouse.schema.yamltext import load_yaml
 
 
 @dataclass(frozen=True)

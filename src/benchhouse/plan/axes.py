@@ -8,10 +8,11 @@ from pydantic import BaseModel, ValidationError
 
 from benchhouse.plan.space import Block, Space
 from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.experiment import Experiment
-from benchhouse.schema.problems import Problem, did_you_mean, from_pydantic, shorten
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.problems import Problem, did_you_mean, shorten
 from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_values
-from benchhouse.schema.yamltext import Document, Loc
 
 TARGETS = "target"  # the axis whose values are whole targets
 

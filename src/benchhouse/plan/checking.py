@@ -8,7 +8,8 @@ from pydantic import BaseModel, ValidationError
 from benchhouse.plan.axes import TARGETS, Draft, Place, fields_of, put_together
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import Problem, did_you_mean, from_pydantic, quote
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.problems import Problem, did_you_mean, quote
 from benchhouse.schema.secrets import is_secret_key
 
 if TYPE_CHECKING:

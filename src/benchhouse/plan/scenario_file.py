@@ -8,10 +8,12 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from benchhouse.schema.problems import Problem, ProblemsError, from_pydantic
+from benchhouse.schema.document import Document, Loc
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.problems import Problem, ProblemsError
 from benchhouse.schema.scenario import Benchmark, Defined, Scenario
 from benchhouse.schema.secrets import is_secret_key, reference
-from benchhouse.schema.yamltext import Document, Loc, load_yaml, parse_yaml
+from benchhouse.schema.yamltext import load_yaml, parse_yaml
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _PARAMETERS = ("workload", "target", "targets", "axes", "exclude", "environment")

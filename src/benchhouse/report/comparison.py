@@ -123,11 +123,6 @@ class ComparisonTable:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def to_markdown(self) -> str:
-        from benchhouse.report.markdown import comparison_markdown
-
-        return comparison_markdown(self)
-
 
 def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
     """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""

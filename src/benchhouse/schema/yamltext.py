@@ -6,16 +6,14 @@ Scalars follow YAML 1.2 and common sense rather than YAML 1.1: only `true` and `
 
 import math
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 from yaml import events
 
+from benchhouse.schema.document import Document, Spot
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.problems import Problem, ProblemsError, describe, did_you_mean, quote, shorten
 
@@ -24,94 +22,6 @@ MAX_DEPTH = 64
 MAX_EXPANSION = 100_000  # nodes that aliases may add to those written out
 MAX_DIGITS = 250  # a longer whole number overflows a float, and from 4,300 digits int() itself refuses
 MAX_PROBLEMS = 100
-
-Loc = tuple[str | int, ...]
-
-
-class Spot(NamedTuple):
-    """Where a value stands in the text, in characters from 0, and the (key, value) spots of what is in it."""
-
-    start: int
-    end: int
-    members: Mapping[str | int, tuple["Spot", "Spot"]]
-
-
-@dataclass(frozen=True)
-class Document:
-    """A file that was read: its text without byte order mark, its data, and where all of it stands.
-
-    Values that came through an alias or a merge key stand where their anchor was written.
-    """
-
-    path: str
-    text: str = field(repr=False)
-    data: Any
-    positions: Spot = field(repr=False)
-
-    def position(self, loc: Loc, key: bool = False) -> tuple[int, int]:
-        """Line and column, from 1, of the value (or its key) at `loc`, or of its nearest ancestor that exists."""
-        return self._place(self._spot(loc, key).start)
-
-    def value(self, loc: Loc) -> Any:
-        """The data at `loc`; None where there is none."""
-        data = self.data
-        for part in loc:
-            try:
-                data = data[part]
-            except (KeyError, IndexError, TypeError):
-                return None
-        return data
-
-    def line(self, number: int) -> str:
-        """The text of a line, counted from 1, without its line break; empty past the end."""
-        if not 1 <= number <= len(self._starts):
-            return ""
-        end = self._starts[number] if number < len(self._starts) else len(self.text)
-        return self.text[self._starts[number - 1] : end].rstrip("\r\n")
-
-    def written(self, loc: Loc) -> str:
-        """The value at `loc` as the user spelled it, cut short if it is long."""
-        spot = self._spot(loc, False)
-        return shorten(self.text[spot.start : spot.end].strip())
-
-    def problem(self, loc: Loc, message: str, expected: str = "", suggestion: str = "", key: bool = False) -> Problem:
-        """A problem with the value (or the key) at `loc`."""
-        spot = self._spot(loc, key)
-        return self.problem_at(spot.start, spot.end, message, expected, suggestion)
-
-    def problem_at(self, start: int, end: int, message: str, expected: str = "", suggestion: str = "") -> Problem:
-        """A problem with a stretch of the text, given in characters from 0."""
-        line, column = self._place(start)
-        source = self.line(line)
-        width = max(1, min(end - start, len(source.rstrip()) - column + 1))
-        return Problem(message, self.path, line, column, source, expected, suggestion, width)
-
-    def assemble(self, home: Loc, data: Mapping[str, Any], places: Mapping[str, Loc]) -> "Document":
-        """A view of this file whose top level is `data`: gathered from `places`, reported at `home` where absent."""
-        here = self._spot(home, False)
-        members: dict[str | int, tuple[Spot, Spot]] = {
-            key: (self._spot(places[key], True), self._spot(places[key], False)) for key in data if key in places
-        }
-        return Document(self.path, self.text, data, Spot(here.start, here.end, members))
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        """Where each line begins, as editors count lines; YAML itself would also break at U+2028."""
-        return [0, *(match.end() for match in re.finditer(r"\r\n?|\n", self.text) if match.end() < len(self.text))]
-
-    def _place(self, index: int) -> tuple[int, int]:
-        line = bisect_right(self._starts, index)
-        column = index - self._starts[line - 1]
-        return line, min(column, len(self.line(line))) + 1
-
-    def _spot(self, loc: Loc, key: bool) -> Spot:
-        here = named = self.positions
-        for part in loc:
-            member = here.members.get(part)
-            if member is None:
-                break
-            named, here = member
-        return named if key else here
 
 
 def load_yaml(path: Path) -> Document:

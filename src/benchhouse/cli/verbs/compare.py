@@ -26,7 +26,7 @@ def command(
         show.as_json(compared.as_dict())
         return
     if markdown:
-        click.echo(compared.to_markdown())
+        click.echo(looking.comparison_markdown(compared))
         return
     click.echo(f"A  {compared.a}\nB  {compared.b}")
     show.table(
