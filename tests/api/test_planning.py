@@ -68,3 +68,49 @@ def test_show_gives_plain_data(workspace):
     shown = catalogue.show(workspace, "vector.search", None)
     assert json.loads(json.dumps(shown)) == shown
     assert {item["name"] for item in shown["workload"]} >= {"vectors", "dimensions"}
+
+
+def places_and_words(caught):
+    return [(found.line, found.message) for found in caught.value.problems]
+
+
+def test_mistakes_of_all_stages_come_in_one_answer_in_the_order_of_the_file(prepare):
+    text = (
+        "scenario: a b\nexperiment: command\ntarget: {name: t, argv: [$NOT_SET_HERE]}\nrepetitions: 0\n"
+        "workload:\n  executoins: 5\n  warmup: many\nexecutor: loca\nruntime: {kind: vnv}\n"
+        "environment: {API_KEY: plain}\n"
+    )
+    with pytest.raises(ProblemsError) as caught:
+        prepare(text)
+    found = places_and_words(caught)
+    assert [line for line, _ in found] == [1, 3, 4, 6, 7, 8, 9, 10]
+    assert str(caught.value).endswith(f"8 problems in {caught.value.problems[0].path}")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("repetitions: 0\ntarget: 5\nexclude: [{x: 1}]\n", [3, 4]),
+        ("repetitions: 0\ntraget: {argv: [ls]}\n", [3, 4]),
+        ("target: {argv: [ls]}\naxes: [{gird: {x: [1]}}]\nexclude: [{x: 1}]\n", [4]),
+        ("target: {argv: [ls]}\nworkload: {executions: $NOT_SET_HERE}\n", [4]),
+        ("target: {argv: [ls]}\nrepetitions: $NOT_SET_HERE\n", [4]),
+    ],
+)
+def test_what_only_follows_from_a_mistake_is_not_told(text, lines, prepare):
+    with pytest.raises(ProblemsError) as caught:
+        prepare("scenario: s\nexperiment: command\n" + text)
+    assert [line for line, _ in places_and_words(caught) if line] == lines, str(caught.value)
+
+
+def test_further_mistakes_never_show_a_line_with_a_secret(prepare):
+    with pytest.raises(ProblemsError) as caught:
+        prepare("scenario: s\nexperiment: command\ntarget: {argv: [ls]}\nworkload: {warmup: x, api_key: hunter2}\n")
+    assert "hunter2" not in str(caught.value)
+    assert any("found the text 'x'" in words for _, words in places_and_words(caught))
+
+
+def test_an_unknown_executor_hides_no_mistake_of_the_workload(prepare):
+    with pytest.raises(ProblemsError) as caught:
+        prepare("scenario: s\nexperiment: command\ntarget: {argv: [ls]}\nexecutor: loca\nworkload: {warmup: x}\n")
+    assert [line for line, _ in places_and_words(caught)] == [4, 5]

@@ -1,5 +1,6 @@
 """`bench --help` and the help of every verb."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import benchhouse.cli
+from benchhouse.schema.errors import BenchError
 
 VERBS = sorted(
     path.stem.removesuffix("_") for path in (Path(benchhouse.cli.__file__).parent / "verbs").glob("[a-z]*.py")
@@ -67,3 +69,41 @@ def test_an_unknown_option_is_bad_input(bench):
 
 def test_the_version_is_told(bench):
     assert bench("--version").out == f"benchhouse {benchhouse.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("rnu", "run"), ("help", "bench --help"), ("version", "bench --version"), ("rep", "report")]
+)
+def test_what_was_meant_is_told(typed, meant, bench):
+    done = bench(typed)
+    assert done.code == 2
+    assert f"Did you mean '{meant}'?" in done.err
+
+
+@pytest.mark.parametrize("args", [("rnu",), ("plan", "--colour"), ("plan", "--points", "x")])
+def test_wrong_usage_is_json_where_json_was_asked_for(args, bench):
+    done = bench(*args, "--json")
+    said = json.loads(done.out)
+    assert done.code == said["exit_code"] == 2
+    assert said["error"] and "--help" in said["hint"]
+    assert done.err == ""
+
+
+def test_a_workspace_that_does_not_exist_is_refused(bench, tmp_path):
+    done = bench("-C", tmp_path / "nowhere", "status")
+    assert done.code == 2
+    assert "does not exist" in done.err and "nowhere" in done.err
+    (tmp_path / "file").touch()
+    assert "is not a folder" in bench("-C", tmp_path / "file", "status").err
+
+
+@pytest.mark.parametrize(("no_color", "styled"), [("", True), ("1", False)])
+def test_colour_of_errors_is_for_terminals_without_no_color(no_color, styled, monkeypatch, capsys):
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    benchhouse.cli.show_error(BenchError("broken"))
+    assert ("\x1b[" in capsys.readouterr().err) == styled
+
+
+def test_the_beginning_of_an_experiments_name_is_enough_for_a_hint(bench):
+    assert "did you mean 'vector.search'?" in bench("show", "vector").err

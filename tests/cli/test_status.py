@@ -11,7 +11,7 @@ def test_runs_are_listed_newest_first(lab):
         ("other", "finished", 2),
         ("s", "finished", 1),
     ]
-    assert "no runs here yet" in lab.bench("-C", lab.root / "tmp", "status").stderr
+    assert "no runs in" in lab.bench("-C", lab.root / "tmp", "status").stderr
 
 
 def test_a_running_run_shows_its_process_and_trials(lab):

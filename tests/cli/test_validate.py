@@ -10,6 +10,7 @@ experiment: command
 target: {name: t, argv: ["true"]}
 """
 HEAD = OK.replace("scenario: ok", "scenario: bad")  # three lines, so that what follows begins on line 4
+TAIL = OK.partition("\n")[2]
 
 # name: (text after HEAD, or the whole file where it begins with a newline; then line, column and words of each problem)
 MISTAKES = {
@@ -47,7 +48,7 @@ MISTAKES = {
         '\nscenario: bad\nexperiment: command\ntarget: {name: t, arg: ["true"]}\n',
         (4, 19, "unknown key 'arg'", "argv"),
     ),
-    "no scenario": ("\nexperiment: command\n", (2, 1, "missing key 'scenario'")),
+    "no scenario": ("\n" + TAIL, (2, 1, "missing key 'scenario'")),
     "nothing to run": ("\nscenario: bad\n", (2, 1, "does not say what to run")),
     "duplicate key": ("seed: 1\nseed: 2\n", (5, 1, "duplicate key 'seed', first on line 4")),
     # files that are no scenario
@@ -63,14 +64,14 @@ MISTAKES = {
         (8, 36, "aliases expand to more than"),
     ),
     # names
-    "name with dots": ("\nscenario: ../up\n", (2, 11, "'../up' can't be a name")),
-    "name with a slash": ("\nscenario: a/b\n", (2, 11, "'a/b' can't be a name")),
-    "name with a space": ("\nscenario: a b\n", (2, 11, "'a b' can't be a name")),
-    "name with a newline": ('\nscenario: "a\\nb"\n', (2, 11, "'a\\nb' can't be a name")),
-    "name that ends in a newline": ('\nscenario: "a\\n"\n', (2, 11, "'a\\n' can't be a name")),
-    "name in other letters": ("\nscenario: prüfung\n", (2, 11, "'prüfung' can't be a name")),
-    "name too long": (f"\nscenario: {'x' * 101}\n", (2, 11, "at most 100")),
-    "empty name": ('\nscenario: ""\n', (2, 11, "can't be a name")),
+    "name with dots": ("\nscenario: ../up\n" + TAIL, (2, 11, "'../up' can't be a name")),
+    "name with a slash": ("\nscenario: a/b\n" + TAIL, (2, 11, "'a/b' can't be a name")),
+    "name with a space": ("\nscenario: a b\n" + TAIL, (2, 11, "'a b' can't be a name")),
+    "name with a newline": ('\nscenario: "a\\nb"\n' + TAIL, (2, 11, "'a\\nb' can't be a name")),
+    "name that ends in a newline": ('\nscenario: "a\\n"\n' + TAIL, (2, 11, "'a\\n' can't be a name")),
+    "name in other letters": ("\nscenario: prüfung\n" + TAIL, (2, 11, "'prüfung' can't be a name")),
+    "name too long": (f"\nscenario: {'x' * 101}\n" + TAIL, (2, 11, "at most 100")),
+    "empty name": ('\nscenario: ""\n' + TAIL, (2, 11, "can't be a name")),
     # quantities
     "bad duration": ("limits: {wall: 10 parsecs}\n", (4, 16, "'10 parsecs' is not a duration")),
     "no time at all": ("limits: {wall: 0}\n", (4, 16, "expected more than 0")),

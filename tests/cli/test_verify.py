@@ -17,7 +17,7 @@ def test_a_flipped_byte_is_named_with_trial_and_file(lab):
     path.write_bytes(data)
     done = lab.bench("verify", "@last", code=1)
     assert f"{folder.name}/logs/trial.jsonl: changed" in done.stdout
-    assert "1 damaged" in done.stdout
+    assert "1 fault" in done.stdout
     assert f"{folder.name}/logs/trial.jsonl" in lab.bench("verify", folder, code=1).stdout
 
 

@@ -165,7 +165,7 @@ def test_a_manifest_that_is_consistently_forged_is_found_by_the_ledger(sealed, t
 
     folder = TrialFolder(sealed.by("act")["raise"].folder)
     kept = folder.manifest.read_bytes(), folder.metrics.read_bytes()
-    folder.metrics.write_bytes(kept[1].replace(b"0.0", b"9.9"))
+    folder.metrics.write_bytes(kept[1].replace(b"1.0", b"9.9"))
     manifest = read_manifest(folder).model_copy(update={"files": describe(folder.path), "self_digest": ""}).signed_off()
     folder.manifest.write_text(manifest.text())
     run_id = json.loads(kept[0])["run_id"]

@@ -46,7 +46,8 @@ def test_peak_memory_of_a_large_program_is_the_measured_one(play):
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 10**6 + 100
     ctx = play(command, python(f"x = b'1' * {megabytes}_000_000"), {"executions": 2, "warmup": 0})
     assert ctx.facts["peak_rss_from"] == "measured executions"
-    assert all(megabytes < value < megabytes + 20 for value in ctx.values["peak_rss_mb"])
+    (peak,) = ctx.values["peak_rss_mb"]
+    assert megabytes < peak < megabytes + 20
 
 
 def test_peak_memory_of_a_small_program_is_not_that_of_the_launcher(play):
@@ -54,15 +55,33 @@ def test_peak_memory_of_a_small_program_is_not_that_of_the_launcher(play):
     ctx = play(command, {"argv": ["true"]}, {"executions": 2, "warmup": 2})
     del ballast
     assert ctx.facts["peak_rss_from"] == "warm-up executions"
-    assert len(ctx.values["peak_rss_mb"]) == 2
-    assert all(0.1 < value < 6 for value in ctx.values["peak_rss_mb"])
+    (peak,) = ctx.values["peak_rss_mb"]
+    assert 0.1 < peak < 6
     assert "rss_floor" not in ctx.warnings
 
 
-def test_peak_memory_below_the_floor_without_warmup_is_marked_as_a_bound(play):
-    ctx = play(command, {"argv": ["true"]}, {"executions": 1, "warmup": 0})
-    assert ctx.facts["peak_rss_from"] == "floor"
-    assert "upper bound" in ctx.warnings["rss_floor"]
+def test_peak_memory_is_the_largest_of_all_executions(play, tmp_path):
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 // 10**6
+    grow = (
+        f"import os; n = len(os.listdir({str(tmp_path / 'seen')!r})); open({str(tmp_path / 'seen')!r} + f'/{{n}}', 'w')"
+    )
+    (tmp_path / "seen").mkdir()
+    ctx = play(command, python(f"{grow}; x = b'1' * (n * {own + 50}_000_000)"), {"executions": 3, "warmup": 0})
+    (peak,) = ctx.values["peak_rss_mb"]  # the first execution is below the floor, the last is the largest
+    assert 2 * (own + 50) < peak < 2 * (own + 50) + 20
+
+
+def test_peak_memory_that_the_launcher_hides_is_left_out(play):
+    ctx = play(command, {"argv": ["true"]}, {"executions": 2, "warmup": 0})
+    assert "peak_rss_mb" not in ctx.values and "peak_rss_from" not in ctx.facts
+    assert "left out" in ctx.warnings["rss_floor"] and "workload.warmup" in ctx.warnings["rss_floor"]
+
+
+def test_peak_memory_is_left_out_where_no_small_shell_can_start_the_program(play, monkeypatch):
+    monkeypatch.setattr("benchhouse.experiments.command.run_small", lambda *_: None)
+    ctx = play(command, {"argv": ["true"]}, {"executions": 2, "warmup": 2})
+    assert "peak_rss_mb" not in ctx.values
+    assert "no warm-up could show it" in ctx.warnings["rss_floor"]
 
 
 def test_executions_are_exactly_those_asked_for(play, tmp_path):
@@ -85,22 +104,127 @@ def test_a_failing_prepare_fails_the_trial(play):
         play(command, {"argv": ["true"]}, {"prepare": ["false"]})
 
 
-def test_some_failures_are_counted_kept_and_left_out_of_latency(play, tmp_path):
-    flag = tmp_path / "flag"
-    line = f"if [ -e {flag} ]; then rm {flag}; echo broken >&2; exit 3; else touch {flag}; fi"
-    ctx = play(command, {"shell": line}, {"executions": 4, "warmup": 0})
+EVERY_SECOND_FAILS = "if [ -e {0} ]; then rm {0}; echo broken >&2; exit 3; else touch {0}; fi"
+
+
+def test_the_first_failing_execution_fails_the_trial(play, tmp_path):
+    line = f"echo >> {tmp_path}/count; {EVERY_SECOND_FAILS.format(tmp_path / 'flag')}"
+    with pytest.raises(ExperimentFailed) as failed:
+        play(command, {"shell": line}, {"executions": 10, "warmup": 0})
+    assert failed.value.code == "command_failed"
+    assert failed.value.message.startswith("execution 2 of 10 ended with exit code 3: broken")
+    assert "tolerate_failures" in failed.value.message
+    assert len((tmp_path / "count").read_text()) == 2
+    assert (tmp_path / "trial-1/artifacts/failed-00002.stderr").read_text() == "broken\n"
+
+
+def test_a_failing_warmup_fails_the_trial(play):
+    with pytest.raises(ExperimentFailed, match=r"command_failed: warm-up 1 of 2 ended with exit code 3: broken"):
+        play(command, {"shell": "echo broken >&2; exit 3"}, {"warmup": 2})
+
+
+def test_tolerated_failures_are_counted_kept_and_left_out_of_latency(play, tmp_path):
+    line = EVERY_SECOND_FAILS.format(tmp_path / "flag")
+    ctx = play(command, {"shell": line}, {"executions": 4, "warmup": 0, "tolerate_failures": True})
     assert ctx.values["error_rate"] == [0.5]
     assert len(ctx.values["wall_ms"]) == 2
     assert ctx.facts["exit_codes"] == {"0": 2, "3": 2}
     assert sorted(os.listdir(ctx.artifacts)) == ["failed-00002.stderr", "failed-00004.stderr", "last.stderr"]
     assert (ctx.artifacts / "failed-00002.stderr").read_text() == "broken\n"
+    assert ctx.warnings["executions_failed"].startswith("2 of 4 executions failed")
+    assert "exit code 3: broken" in ctx.warnings["executions_failed"]
 
 
-def test_all_failing_fails_the_trial_and_says_why(play):
+def test_all_failing_fails_the_trial_even_when_tolerated(play):
     with pytest.raises(ExperimentFailed) as failed:
-        play(command, {"shell": "echo no such model >&2; exit 7"}, {"executions": 2})
+        play(
+            command,
+            {"shell": "echo no such model >&2; exit 7"},
+            {"executions": 2, "warmup": 1, "tolerate_failures": True},
+        )
     assert failed.value.code == "command_failed"
-    assert "exit code 7" in failed.value.message and "no such model" in failed.value.message
+    assert failed.value.message == "all 2 executions failed: the first ended with exit code 7: no such model"
+
+
+def test_a_success_that_complains_is_a_warning(play):
+    ctx = play(command, {"shell": f"echo >&2; echo {'no file ' * 50} >&2; echo more >&2"}, {"warmup": 1})
+    assert ctx.warnings["stderr_output"] == ("no file " * 50)[:200]
+
+
+@pytest.mark.parametrize("warmup", [0, 2])
+def test_only_the_first_success_is_listened_to(play, tmp_path, warmup):
+    line = f"[ -e {tmp_path}/flag ] && echo late >&2; touch {tmp_path}/flag"
+    assert "stderr_output" not in play(command, {"shell": line}, {"executions": 3, "warmup": warmup}).warnings
+
+
+def test_programs_run_in_an_empty_folder_by_default(play):
+    ctx = play(command, {"shell": "ls -A; pwd"}, {"executions": 1})
+    assert (ctx.artifacts / "warmup.stdout").read_text() == f"{ctx.workdir}\n"
+
+
+def test_programs_run_in_the_folder_asked_for(play, tmp_path):
+    (tmp_path / "here").mkdir()
+    script = tmp_path / "here" / "script"
+    script.write_text("#!/bin/sh\ncat data.txt")
+    script.chmod(0o755)
+    workload = {"cwd": str(tmp_path / "here"), "prepare": ["sh", "-c", "echo found 7 > data.txt"]}
+    metric = {"name": "found", "pattern": r"found (\d)"}
+    ctx = play(command, {"argv": ["./script"]}, {**workload, "executions": 2, "metrics": [metric]})
+    assert ctx.values["found"] == [7, 7]
+    assert os.getcwd() == str(ctx.workdir)
+
+
+def test_a_missing_folder_is_named(play, tmp_path):
+    with pytest.raises(ExperimentFailed, match=r"no_such_folder.*/nowhere: No such file"):
+        play(command, {"argv": ["true"]}, {"cwd": f"{tmp_path}/nowhere"})
+
+
+def test_a_relative_folder_is_refused():
+    with pytest.raises(ValidationError, match=r"\$PWD/data"):
+        CommandWorkload.model_validate({"cwd": "data"})
+
+
+def test_a_relative_program_that_is_not_there_hints_at_cwd(play):
+    with pytest.raises(ExperimentFailed, match=r"no program './script'.*workload.cwd"):
+        play(command, {"argv": ["./script"]}, {})
+
+
+ODD = "it's {n} $HOME; *"
+
+
+def test_values_fill_placeholders_everywhere(play, tmp_path):
+    ctx = play(
+        command,
+        {"argv": ["sh", "-c", 'printf "%s|" "$@"; cat', "-", "-{n}", "{odd}", "{other}", "${n}"]},
+        {
+            "values": {"n": 6, "odd": ODD, "where": f"{tmp_path}/made", "x-y": 0.5},
+            "stdin": "{x-y}",
+            "prepare": ["touch", "{where}"],
+        },
+    )
+    assert (ctx.artifacts / "warmup.stdout").read_text() == f"-6|{ODD}|{{other}}|${{n}}|0.5"
+    assert (tmp_path / "made").exists()
+
+
+def test_values_are_quoted_for_the_shell(play):
+    ctx = play(command, {"shell": "printf '%s|' {odd} --x={odd}"}, {"values": {"odd": ODD}})
+    assert (ctx.artifacts / "warmup.stdout").read_text() == f"{ODD}|--x={ODD}|"
+
+
+def test_a_value_that_is_used_nowhere_fails(play):
+    with pytest.raises(ExperimentFailed, match=r"unused_value: .*\{levle\}$"):
+        play(command, {"argv": ["echo", "{level}"]}, {"values": {"levle": 1}})
+
+
+@pytest.mark.parametrize("values", [{"a b": 1}, {"a.b": 1}, {"x": True}, {"x": [1]}, {"x": None}, {"": 1}])
+def test_a_bad_value_is_refused(values):
+    with pytest.raises(ValidationError):
+        CommandWorkload.model_validate({"values": values})
+
+
+def test_values_keep_their_kind():
+    values = {"text": "06", "whole": 6, "real": 6.0}
+    assert repr(CommandWorkload.model_validate({"values": values}).values) == repr(values)
 
 
 def test_an_allowed_exit_code_is_a_success(play):
@@ -117,7 +241,7 @@ def test_a_timeout_is_counted_and_ends_the_whole_tree(play, tmp_path):
     flag, alive = tmp_path / "flag", tmp_path / "alive"
     line = f"[ -e {flag} ] || {{ touch {flag}; exit 0; }}; (sleep 1; touch {alive}) & sleep 30"
     started = time.monotonic()
-    ctx = play(command, {"shell": line}, {"executions": 2, "warmup": 0, "timeout": "200ms"})
+    ctx = play(command, {"shell": line}, {"executions": 2, "warmup": 0, "timeout": "200ms", "tolerate_failures": True})
     assert time.monotonic() - started < 2
     assert ctx.values["timeouts"] == [1] and ctx.values["error_rate"] == [0.5]
     assert len(ctx.values["wall_ms"]) == 1
@@ -175,6 +299,14 @@ def test_stdin_and_environment_reach_every_execution(play):
     assert ctx.values["n"] == [1, 1, 1]
 
 
+def test_warmups_have_the_stdin_and_the_descriptors_of_measured_executions(play):
+    workload = {"stdin": "given ", "executions": 1, "metrics": [ANY_DIGIT]}
+    ctx = play(command, {"shell": "cat; ls /proc/self/fd"}, workload)
+    warmup, measured = ((ctx.artifacts / f"{which}.stdout").read_text() for which in ("warmup", "last"))
+    assert warmup.startswith("given ")
+    assert warmup == measured
+
+
 def test_stdin_is_empty_by_default(play):
     ctx = play(
         command,
@@ -219,6 +351,36 @@ def test_json_lines_become_metrics_and_metadata(play):
     assert ctx.values["tokens_s"] == [12.5, 12.5] and ctx.values["loss"] == [2, 2]
     assert ctx.values["output.wall_ms"] == [3, 3] and 3 not in ctx.values["wall_ms"]
     assert ctx.facts["output"] == {"ok": True, "model": "m", "bad": "NaN"}
+
+
+def test_a_json_member_is_given_unit_and_direction(play):
+    lines = 'print(\'{"loss": 3, "wall_ms": 1}\'); print(\'{"loss": 2, "n": 5, "tokens/s": 9}\')'
+    metrics = [
+        {"name": "loss", "unit": "nat", "direction": "lower"},
+        {"name": "output.wall_ms", "unit": "ms"},
+        {"name": "tokens_s", "unit": "1/s", "direction": "higher", "take": "last"},
+        {"name": "n", "pattern": r"n.: (\d)"},
+    ]
+    ctx = play(command, python(lines), {"executions": 2, "json_lines": True, "metrics": metrics})
+    assert ctx.values["loss"] == [3, 2] * 2  # a unit does not change the values
+    assert (ctx.units["loss"], ctx.directions["loss"]) == ("nat", "lower")
+    assert ctx.values["output.wall_ms"] == [1, 1] and ctx.units["output.wall_ms"] == "ms"
+    assert ctx.values["tokens_s"] == [9, 9] and ctx.directions["tokens_s"] == "higher"
+    assert ctx.values["n"] == ctx.values["output.n"] == [5, 5]
+
+
+def test_a_json_member_that_is_never_printed_fails_and_names_those_that_are(play):
+    with pytest.raises(ExperimentFailed, match=r"metric_not_found.*called los; there are: acc, loss"):
+        play(
+            command,
+            {"argv": ["echo", '{"loss": 1, "acc": 2}']},
+            {"json_lines": True, "metrics": [{"name": "los", "unit": "nat"}]},
+        )
+
+
+def test_a_metric_without_pattern_needs_json_lines():
+    with pytest.raises(ValidationError, match=r"loss has no pattern: give it one, or say json_lines: true"):
+        CommandWorkload.model_validate({"metrics": [{"name": "loss", "unit": "nat"}]})
 
 
 def test_json_lines_without_any_number_fail(play):

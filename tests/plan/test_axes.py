@@ -146,7 +146,7 @@ def test_values_that_mean_the_same_are_one_point_and_refused_as_two(plan_of):
         with pytest.raises(ProblemsError, match="this means the same as the value at"):
             plan_of(f"workload: {{{text}}}")
     with pytest.raises(ProblemsError, match="this means the same as the value at"):
-        plan_of("targets: [here, {name: here, cores: 1}]")
+        plan_of("targets: [here, {cores: 1}]")
 
 
 def test_an_excluded_combination_need_not_fit(plan_of):
@@ -158,3 +158,20 @@ def test_an_excluded_combination_need_not_fit(plan_of):
 
 def test_without_an_experiment_everything_listed_is_an_axis(points_of):
     assert len(points_of("workload: {component: a, service: b, x: [1, 2], y: [3]}", code=None)) == 2
+
+
+def test_a_target_that_is_named_twice_is_refused_at_the_second_name(plan_of):
+    with pytest.raises(ProblemsError) as caught:
+        plan_of("targets: [a, {name: b, cores: 2}, {cores: 3, name: b}, a]")
+    assert [(found.line, found.column, found.message) for found in caught.value.problems] == [
+        (2, 52, "the target 'b' is named twice"),
+        (2, 56, "the target 'a' is named twice"),
+    ]
+
+
+@pytest.mark.parametrize("key", ["workload: {size: ", "target: {cores: "])
+def test_a_range_without_its_word_is_told_how_to_write_it(key, plan_of):
+    with pytest.raises(ProblemsError) as caught:
+        plan_of(f"{key}{{from: 1, to: 10, factor: 10}}}}")
+    (found,) = caught.value.problems
+    assert "for a range write {range: {from: 1, to: 10, factor: 10}}" in found.expected

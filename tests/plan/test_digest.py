@@ -7,6 +7,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import experiment
 from benchhouse.schema.problems import ProblemsError
 
+TWO_BLOCKS = "axes: [{zip: {size: [1, 2], share: [0.1, 0.2]}}, {points: [{pause: 1s}, {pause: 2s}]}]\n"
 BASE = "workload: {size: [1, 2]}\nrepetitions: 2\n"
 
 
@@ -152,3 +153,23 @@ def test_a_model_that_ignores_unknown_keys_does_not_let_a_misspelt_one_pass(plan
 
     with pytest.raises(ProblemsError, match=r"2:12: unknown key 'siez'"):
         plan_of("workload: {siez: [1, 2]}", code=loose)
+
+
+@pytest.mark.parametrize(
+    ("text", "digest"),
+    [
+        (BASE, "8dd6834e9fc7ffbb5e81c32ef19e52b27063059941b496276c641fff8190f047"),
+        (
+            "targets: [a, {name: b, cores: 2}]\norder: random\nexclude: [{size: 1, pause: 2s}]\n" + TWO_BLOCKS,
+            "c72576183109b730239476bce481508d255af3b6bf0cfd3cdc44c11719293ce3",
+        ),
+    ],
+)
+def test_the_digest_of_a_plan_is_the_same_in_every_release(text, digest, plan_of):
+    assert plan_of(text).digest == digest
+
+
+def test_a_dotted_name_that_leads_into_no_mapping_is_a_name_in_every_release(plan_of):
+    text = "workload: {component: a, service: b, x: [1, 2]}\naxes: [{grid: {y.z: [3, 4]}}]"
+    digest = "0f32db2b0c77dfe4f6261d80dc3c878d3abd7e6ad6fbe8d02183345084ad5c4c"
+    assert plan_of(text, code=None).digest == digest

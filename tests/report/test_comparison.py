@@ -110,12 +110,15 @@ def test_one_selected_point_is_compared_with_each_of_several():
     assert len(compare_runs(one, several, selected={"index"}).rows) == 2
     assert len(compare_runs(several, one, selected={"index"}).rows) == 2
     two = [*one, named("flat-2", "flat")]
-    assert compare_runs(two, several, selected={"index"}).rows == []
+    with pytest.raises(BenchError, match="nothing to compare"):
+        compare_runs(two, several, selected={"index"})
 
 
 def test_targets_of_two_runs_are_not_taken_for_each_other():
-    table = compare_runs([named("flat", "flat")], [named("ivf-4", "ivf", run="b")])
-    assert (table.rows, table.only_a, table.only_b) == ([], ["ef=16"], ["ef=16"])
+    with pytest.raises(BenchError, match="nothing to compare: no point of old belongs to one of new") as refused:
+        compare_runs([named("flat", "flat")], [named("ivf-4", "ivf", run="b")], name_a="old", name_b="new")
+    assert "old has flat ef=16\nnew has ivf-4 ef=16\n" in refused.value.hint
+    assert refused.value.exit_code == 2
 
 
 def test_points_of_one_side_are_listed_not_dropped():
@@ -125,9 +128,34 @@ def test_points_of_one_side_are_listed_not_dropped():
 
 def test_ambiguous_points_are_not_paired_by_guess():
     twins = [row(run="b", target="flat"), row(run="b", target="ivf")]
-    table = compare_runs([row()], twins)
-    assert (table.rows, table.only_a, table.only_b) == ([], ["ef=16"], ["ef=16", "ef=16"])
-    assert "nothing is compared" in table.notes[0]
+    with pytest.raises(BenchError, match="nothing to compare") as refused:
+        compare_runs([row()], twins)
+    assert "B has flat ef=16, ivf ef=16" in refused.value.hint
+
+
+def test_points_without_a_common_metric_say_what_each_has():
+    with pytest.raises(BenchError, match="no metric in common") as refused:
+        compare_runs([row()], [row(run="b", metric="latency", stat="mean")])
+    assert refused.value.hint == "A has qps\nB has latency mean"
+
+
+def test_the_same_trials_on_both_sides_are_noted():
+    assert compare_runs([row()], [row()]).notes == ["A and B are the same trials."]
+    assert compare_runs([row()], [row(run="b")]).notes == []
+
+
+def test_percentile_is_shaky_where_either_side_has_too_few_samples():
+    many, few = (row(metric="latency", stat="p99", samples=5 * each) for each in (100, 20))
+    assert [compare_runs([a], [b]).rows[0].shaky for a, b in ((many, many), (many, few), (few, many))] == [
+        False, True, True,
+    ]  # fmt: skip
+    assert "~latency p99" in comparison_markdown(compare_runs([few], [many])).replace("\\", "")
+
+
+def test_metrics_come_in_the_order_given():
+    sides = [[row(run=run, metric=metric) for metric in ("a", "b", "c")] for run in ("x", "y")]
+    table = compare_runs(*sides, order={"c": 0, "b": 1})
+    assert [item.metric for item in table.rows] == ["c", "b", "a"]
 
 
 @pytest.mark.parametrize("change", [{"unit": "1/min"}, {"direction": "lower"}])
@@ -145,12 +173,15 @@ def test_two_changes_at_once_are_exploratory():
     assert two.notes[0].startswith("Exploratory: 2 things changed at once (git commit, host)")
 
 
-def test_leading_statistics_are_compared_and_single_sided_ones_named():
+def test_headline_statistics_are_compared_and_single_sided_ones_named():
     a = [row(metric="latency", stat=stat, unit="ms", direction="lower") for stat in ("mean", "p50", "p90", "p99")]
     b = [dict(item, run_id="b") for item in a[:2]]
     table = compare_runs(a, b, name_a="old", name_b="new")
-    assert [item.stat for item in table.rows] == ["mean", "p50"]
+    assert [item.stat for item in table.rows] == ["mean"]
     assert table.unmatched_metrics == ["latency p99 (only in old)"]
+    everything = compare_runs(a, b, every=True)
+    assert [item.stat for item in everything.rows] == ["mean", "p50"]
+    assert everything.unmatched_metrics == ["latency p90 (only in A)", "latency p99 (only in A)"]
 
 
 def test_unknown_metric_is_refused_with_those_there_are():
@@ -174,7 +205,9 @@ def test_markdown_holds_changes_rows_and_what_is_missing():
         compare_runs([row(), row(point="ef=64")], [scaled(1.2, run="b")], name_a="x|y", facts_b={"host": "n"})
     )
     assert "x\\|y" in text
-    assert "| ef=16 | qps | 10.01/s | 12.01/s | +20.0% (" in text
+    assert "\n| qps | 10.01/s | 12.01/s | +20.0% (" in text
+    both = [row(), row(point="ef=64")], [row(run="b"), row(run="b", point="ef=64")]
+    assert "\n| ef=64 | qps |" in comparison_markdown(compare_runs(*both))
     assert "Only in x\\|y: ef=64." in text
 
 

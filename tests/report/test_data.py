@@ -1,10 +1,14 @@
 import json
 
 import pytest
+import trial_maker
 
+from benchhouse.report import html, markdown
 from benchhouse.report.data import _limits, gather, write_report
 from benchhouse.report.lineage import trace
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+from benchhouse.warehouse.ingest import collect
 
 
 def test_gather_reads_numbers_from_tables_and_circumstances_from_evidence(collected):
@@ -18,6 +22,30 @@ def test_gather_reads_numbers_from_tables_and_circumstances_from_evidence(collec
     assert qps.low < qps.cell.value < qps.high
     assert data.environments[0].hosts == ["node1"]
     assert data.environments[0].git_commit == "c" * 40
+
+
+def test_points_without_a_successful_trial_are_named(collected):
+    collect(collected, "run-a", [trial_maker.make_trial(collected, "run-a", ef=256, outcome="error", minute=9)])
+    data = gather(collected, ["run-a"])
+    assert data.without_number == ["hnsw ef=256"]
+    told = "4 points: target (2) × ef (2); without a successful trial: hnsw ef=256"
+    assert told in html.render(data)
+    assert "without a successful trial: hnsw ef=256" in markdown.render(data)
+
+
+def test_whiskers_end_at_zero_for_a_metric_that_is_never_below(tmp_path):
+    workspace = Workspace(tmp_path / "ws")
+    values = (0.1, 0.1, 9.0)
+    folders = [trial_maker.make_trial(workspace, "run-a", at, value=value) for at, value in enumerate(values, 1)]
+    collect(workspace, "run-a", folders)
+    (qps,) = (number for number in gather(workspace, ["run-a"]).points[0].numbers if number.metric == "qps")
+    assert qps.low == 0.0 < qps.cell.value < qps.high
+
+
+def test_metrics_come_in_the_order_in_which_the_experiment_gave_them(collected):
+    emitted = [item.metric for item in trial_maker.measure(1.0)]
+    told = [number.metric for number in gather(collected, ["run-a"]).points[0].numbers]
+    assert list(dict.fromkeys(told)) == list(dict.fromkeys(emitted))
 
 
 def test_warmups_never_enter_a_number_or_the_order_of_execution(collected):

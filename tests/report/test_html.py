@@ -83,6 +83,18 @@ def test_words_not_only_colours_say_best_median_and_worst(page):
         assert re.search(rf'<span class="place {word}">{word}</span>', page)
 
 
+def test_a_change_without_a_relative_interval_shows_the_difference():
+    numbers = [
+        made_up.number("wait", "value", "ms", "lower", values, ["a", "b", "c"], {"at": at})
+        for at, values in enumerate([[0.0, 1.0, 0.5], [20.0, 21.0, 22.0]])
+    ]
+    data = made_up.assemble([made_up.point(at, {"p": at}, [found]) for at, found in enumerate(numbers)], [])
+    told, interval = data.rankings[0].standings[1].told("ms")
+    assert told == "+20.5\u2009ms"
+    assert f'<td class="n">{told}</td><td class="n">{interval}</td>' in html.render(data)
+    assert f"| {told} ({interval}) |" in markdown.render(data)
+
+
 def evil():
     """A report in which every text field tries to break out."""
     spec = QuerySpec(

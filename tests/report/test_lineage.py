@@ -72,6 +72,7 @@ def test_a_published_number_walks_back_to_its_bytes(workspace, report):
         listed = json.loads((workspace.root / pointer[0]).read_text())["benchhouse"]["measurements"]
         assert listed[int(pointer[2])]["value"] == line["value"]
         assert [(one["rows"], one["first_line"], one["last_line"]) for one in proof["samples"]] == [(20, 2, 21)]
+        assert [one["recomputed"] for one in proof["samples"]] == [["p99"]]
     json.dumps(found.as_dict(), allow_nan=False)
 
 

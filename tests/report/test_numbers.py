@@ -1,6 +1,17 @@
 import pytest
 
-from benchhouse.report.numbers import mean_interval, number, percent, primary_stats, quantity, shaky, spread_text
+from benchhouse.report.numbers import (
+    change_texts,
+    headline_stats,
+    mean_interval,
+    number,
+    percent,
+    primary_stats,
+    quantity,
+    shaky,
+    spread_text,
+    titled,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,7 +25,10 @@ from benchhouse.report.numbers import mean_interval, number, percent, primary_st
         (0.97142, 0.0017, "0.9714"),
         (-3.25, None, "\u22123.25"),
         (1.5e12, None, "1.500e12"),
-        (2.5e-7, None, "2.500e-7"),
+        (2.5e-7, None, "2.500e\u22127"),
+        (-1.5e12, None, "\u22121.500e12"),
+        (8681.0, 2329.0, "8681"),
+        (-12345.0, None, "\u221212\u2009345"),
         (5.0, 0.0, "5"),
     ],
 )
@@ -23,7 +37,16 @@ def test_number_keeps_the_digits_that_its_spread_leaves(value, spread, text):
 
 
 def test_spread_is_written_to_two_digits():
-    assert [spread_text(1.0, s) for s in (None, 0.0, 0.0173, 851.7)] == ["", "0", "0.017", "852"]
+    spreads = {
+        None: "",
+        0.0: "0",
+        0.0173: "0.017",
+        851.7: "852",
+        2329.4: "2329",
+        12329.4: "12\u2009329",
+        1.2e10: "1.2e10",
+    }
+    assert {spread: spread_text(1.0, spread) for spread in spreads} == spreads
 
 
 def test_a_ratio_has_no_unit_and_a_rate_reads_naturally():
@@ -32,10 +55,30 @@ def test_a_ratio_has_no_unit_and_a_rate_reads_naturally():
     assert quantity(3.2, "ms") == "3.2\u2009ms"
 
 
+def test_a_column_of_ratios_names_no_unit():
+    assert [titled("recall", "1"), titled("latency p99", "ms")] == ["recall", "latency p99 (ms)"]
+
+
+@pytest.mark.parametrize(
+    ("change", "ends", "difference_ends", "texts"),
+    [
+        (0.5, (0.4, 0.6), (4.0, 6.0), ("+50.0%", "+40.0% to +60.0%")),
+        (0.5, None, (-1.0, 11.0), ("+5\u2009ms", "\u22121 to +11\u2009ms")),
+        (None, None, (4.0, 6.0), ("+5\u2009ms", "+4 to +6\u2009ms")),
+        (0.5, (0.5, 0.5), (5.0, 5.0), ("+50.0%", "no spread")),
+        (0.5, None, None, ("+50.0%", "")),
+        (None, None, None, ("+5\u2009ms", "")),
+    ],
+)
+def test_a_change_is_relative_where_that_has_an_interval(change, ends, difference_ends, texts):
+    assert change_texts(change, ends, 5.0, difference_ends, "ms") == texts
+
+
 def test_percent_never_rounds_to_a_total_loss():
     assert percent(-0.99995) == "\u221299.995%"
     assert percent(0.0) == "0%"
     assert percent(0.1234) == "+12.3%"
+    assert percent(146.367) == "+14\u2009636.7%"
 
 
 def test_shaky_percentile_says_how_many_samples_it_needs():
@@ -49,6 +92,20 @@ def test_a_single_value_leads_else_centre_and_tail_do():
     assert primary_stats({"value", "n"}) == ["value"]
     assert primary_stats({"mean", "p50", "p90", "p99", "max"}) == ["mean", "p50", "p99"]
     assert primary_stats({"p50", "p95"}) == ["p50"]
+
+
+def test_headline_is_the_centre_and_the_tail():
+    assert headline_stats({"value", "n"}) == ["value"]
+    assert headline_stats({"mean", "p50", "p90", "p99", "max"}) == ["mean", "p99"]
+    assert headline_stats({"p50", "p99"}) == ["p50", "p99"]
+    assert headline_stats({"mean", "max"}) == ["mean"]
+    assert headline_stats({"max"}) == []
+
+
+def test_interval_ends_at_zero_where_no_value_is_below():
+    assert mean_interval(1.0, 2.0, 3, minimum=0.0)[0] == 0.0
+    assert mean_interval(1.0, 2.0, 3, minimum=-1.0)[0] < 0.0
+    assert mean_interval(1.0, 2.0, 3)[0] < 0.0
 
 
 def test_interval_of_the_mean_is_students():

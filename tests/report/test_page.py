@@ -147,6 +147,21 @@ def test_page_fits_its_window(visit, sweep, width, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_verdicts_of_long_names_are_in_sight_without_scrolling(visit, sweep):
+    points = [
+        point.model_copy(update={"label": f"{point.label} consistency=eventual compression=zstd replicas=3"})
+        for point in sweep.points
+    ]
+    page = visit(made_up.assemble(points, sweep.trials), 1200)
+    hidden = "e => e.scrollWidth - e.clientWidth"
+    assert page.locator("#comparison .scroll").first.evaluate(hidden) <= 0
+
+
+def test_tradeoff_starts_with_what_the_data_chose(visit, sweep):
+    page = visit(sweep)
+    assert "qps against recall" in page.locator("#scatter svg").get_attribute("aria-label")
+
+
 def test_two_thousand_points_are_paged_and_stay_usable(visit):
     page = visit(made_up.large())
     assert page.locator("#points tbody tr").count() == 50

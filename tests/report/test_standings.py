@@ -26,7 +26,7 @@ def noisy(mean, n=5, seed=0, spread=0.01):
 
 def test_clear_winner_is_told_with_its_lead_and_how_sure_it_is():
     ranking = ranked(noisy(100), noisy(200), noisy(50))
-    assert ranking.sentence.startswith("p=1 is best on qps: ")
+    assert ranking.sentence.startswith("p=1 has the highest qps: ")
     assert "above the next, p=0 (95% interval +" in ranking.sentence
     assert [item.mark for item in ranking.standings] == ["best", "median", "worst"]
     assert [item.verdict for item in ranking.standings] == ["the best", *["worse than the best"] * 2]
@@ -34,7 +34,7 @@ def test_clear_winner_is_told_with_its_lead_and_how_sure_it_is():
 
 def test_lower_is_better_turns_the_order_and_the_words():
     ranking = ranked(noisy(100), noisy(200), direction="lower")
-    assert ranking.sentence.startswith("p=0 is best on qps: ")
+    assert ranking.sentence.startswith("p=0 has the lowest qps: ")
     assert "% below the next, p=1" in ranking.sentence
 
 
@@ -42,6 +42,36 @@ def test_equal_groups_show_no_evidence_of_a_difference():
     ranking = ranked(noisy(100, seed=1), noisy(100.01, seed=2), noisy(100.02, seed=3))
     assert ranking.sentence.startswith("No evidence of a difference in qps between the 3 points")
     assert ranking.standings[1].verdict == "no evidence of a difference from the best"
+
+
+def test_doubt_is_told_by_name_and_what_is_sure_by_number():
+    ranking = ranked(noisy(100), noisy(99, seed=4), noisy(50), noisy(30))
+    assert ranking.sentence.endswith(
+        "2 of the 3 others are lower, also after correction for many comparisons; for p=1 that is not certain."
+    )
+    lower = ranked(noisy(100), noisy(100.4, seed=5), noisy(200), [150.0], direction="lower")
+    assert lower.sentence.startswith("p=0 has the lowest qps: ")
+    assert lower.sentence.endswith(
+        "1 of the 3 others is higher, also after correction for many comparisons; "
+        "for p=1 that is not certain; p=3 has too few trials to say."
+    )
+
+
+def test_many_doubtful_points_are_counted_after_a_few_names():
+    close = [noisy(100, seed=seed) for seed in range(6)]
+    sentence = ranked([110, 112, 114, 90, 111], *close, noisy(20)).sentence
+    assert "1 of the 7 others is lower" in sentence
+    assert sentence.count(", ") <= 3
+    assert sentence.endswith(" and 4 more that is not certain.")
+
+
+def test_a_difference_without_a_relative_interval_is_told_in_the_unit():
+    standing = ranked([1.0, 0.0, 2.0], noisy(50, 3)).standings[1]
+    assert standing.low is None
+    told, interval = standing.told("ms")
+    assert told.endswith("\u2009ms")
+    assert " to " in interval
+    assert interval.endswith("\u2009ms")
 
 
 def test_one_trial_a_point_claims_nothing():
@@ -52,7 +82,7 @@ def test_one_trial_a_point_claims_nothing():
 
 def test_points_that_share_the_best_value_share_the_place():
     ranking = ranked([1.0, 1.0], [1.0, 1.0], noisy(0.5, 2))
-    assert ranking.sentence == "2 of 3 points share the best qps, 1/s: p=0 and p=1."
+    assert ranking.sentence == "2 of 3 points share the highest qps, 1/s: p=0 and p=1."
     assert [item.place for item in ranking.standings] == [1, 1, 3]
 
 

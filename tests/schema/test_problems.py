@@ -1,6 +1,7 @@
 """Problems read well, and pydantic's findings arrive in the user's words at the right place."""
 
 import pickle
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -316,3 +317,35 @@ def test_nothing_of_pydantic_shows():
     said = str(ProblemsError(problems_of(text))).lower()
     for jargon in ("pydantic", "http", "input should", "value error", "extra inputs", "valid", "tagged-union"):
         assert jargon not in said
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("rnu", "run"), ("vector", "vector.search"), ("vec", "vector.search"), ("ve", None), ("Vector-", None)],
+)
+def test_letters_in_another_order_and_beginnings_are_close(word, meant):
+    assert did_you_mean(word, ["run", "vector.search.long", "vector.search"]) == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("sync", "[sync]"), ("sync -x", "[sync -x]"), ('"a, b"', '["a, b"]'), ('"no"', '["no"]'), ('"5"', '["5"]')],
+)
+def test_text_for_a_list_is_told_how_a_list_is_written(text, hint):
+    (found,) = problems_of(f"scenario: s\nlabels: {text}\n")
+    assert found.message.startswith("expected a list, found the text")
+    assert found.expected == f"a list, e.g. {hint}"
+
+
+def test_a_list_for_one_is_told_the_key_for_several():
+    class Several(Model):
+        target: dict[str, int] | str | None = None
+        targets: list[dict[str, int]] = []
+
+    (found,) = problems_of("target: [{a: 1}, {b: 2}]\n", Several)
+    assert (found.message, found.suggestion) == ("expected a mapping or text, found a list", "targets")
+
+
+def test_the_count_of_problems_comes_last():
+    said = str(ProblemsError([UNKNOWN_KEY, replace(UNKNOWN_KEY, line=9)]))
+    assert said.splitlines()[-1] == "2 problems in scenario.yaml"

@@ -2,7 +2,15 @@
 
 import pytest
 
-from benchhouse.schema.secrets import REDACTED, is_secret_key, redactor, reference, resolve, secret_values
+from benchhouse.schema.secrets import (
+    REDACTED,
+    is_secret_key,
+    is_secret_variable,
+    redactor,
+    reference,
+    resolve,
+    secret_values,
+)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +70,23 @@ def test_well_known_shapes_are_blanked_without_being_named():
     assert redact("key AKIAABCDEFGHIJKLMNOP.") == f"key {REDACTED}."
     assert redact("hf_" + "a" * 34) == REDACTED
     assert redact("nothing secret") == "nothing secret"
+
+
+@pytest.mark.parametrize(
+    ("name", "secret"),
+    [("HF_TOKEN", True), ("GITHUB_TOKEN", True), ("MYSQL_PWD", True), ("AWS_SECRET_ACCESS_KEY", True),
+     ("DB_PASSWORD", True), ("PWD", False), ("HOME", False), ("TOKENIZERS_PARALLELISM", False), ("KEYBOARD", False)],
+)  # fmt: skip
+def test_a_variable_is_a_secret_by_its_name(name, secret):
+    assert is_secret_variable(name) is secret
+
+
+def test_a_secret_variable_is_put_in_late_wherever_it_stands():
+    environ = {"HF_TOKEN": "hf-123456", "HOME": "/home/x"}
+    parameters = {"argv": ["curl", "-H", "Bearer $HF_TOKEN", "$HOME"], "environment": {"MYVAR": "${HF_TOKEN}"}}
+    resolved = resolve(parameters, environ)
+    assert resolved == {
+        "argv": ["curl", "-H", "Bearer hf-123456", "$HOME"],
+        "environment": {"MYVAR": "hf-123456"},
+    }
+    assert secret_values(parameters, environ) == ["hf-123456"]

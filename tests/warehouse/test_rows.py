@@ -28,7 +28,7 @@ def row_of(workspace):
         (["workload.ef", "target.index"], {"workload.ef": 64, "target.index": "hnsw"}, "ef=64 index=hnsw"),
         (["size", "target.size"], {"size": 1, "target.size": 2}, "size=1 target.size=2"),
         (["index"], {"index": "hnsw"}, "index=hnsw"),
-        (["options.depth"], {"options.depth": 0.5}, "depth=0.5"),
+        (["options.depth"], {"options.depth": 0.5}, "options.depth=0.5"),
         (["flag"], {"flag": False}, "flag=false"),
         (["mix"], {"mix": [1, 2]}, "mix=[1,2]"),
         (["missing"], {"missing": None}, "missing=null"),

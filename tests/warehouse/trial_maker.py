@@ -122,8 +122,9 @@ def make_trial(
     write_model(folder.metrics, metrics)
     write_metrics_csv(folder.metrics_csv, spec, measurements)
     if samples:
-        lines = [f"{at},latency,{at / 10}" for at in range(20)] + ["20,other,1"]
-        write_text(folder.samples, "\n".join(["index,metric,value", *lines]) + "\n")
+        latencies = [1000 / value] * 18 + [3000 / value] * 2  # of which p50 and p99 are what `measure` says
+        lines = [f"latency,,{at},{latency!r},ms" for at, latency in enumerate(latencies)] + ["other,,0,1.0,1"]
+        write_text(folder.samples, "\n".join(["metric,window,index,value,unit", *lines]) + "\n")
     return seal(folder, spec, outcome) if sealed else folder.path
 
 

@@ -99,7 +99,18 @@ def test_a_killed_build_is_begun_again_and_leaves_no_parts(tmp_path):
     os.waitpid(pid, 0)
     path = cache.build("key", lambda part: part.write_bytes(b"whole"))
     assert path.read_bytes() == b"whole"
-    assert [item.name for item in path.parent.iterdir()] == [path.name]
+    assert sorted(item.name for item in path.parent.iterdir()) == [path.name, f"{path.name}.sha256"]
+
+
+def test_a_damaged_entry_is_made_again(tmp_path):
+    cache = DataCache(tmp_path / "cache", "e", [])
+    path = cache.build("truth", lambda part: part.write_bytes(b"0123456789"))
+    path.write_bytes(b"9876543210")
+    made = []
+    again = cache.build("truth", lambda part: (made.append(1), part.write_bytes(b"0123456789")))
+    assert made and again.read_bytes() == b"0123456789"
+    cache.build("truth", lambda part: made.append(2))
+    assert made == [1]
 
 
 def test_keys_that_look_alike_are_kept_apart(tmp_path):

@@ -13,7 +13,7 @@ from benchhouse.schema.trial import OUTCOMES
 
 ENDINGS = {
     "ok": ("succeeded", ""),
-    "silent": ("succeeded", ""),
+    "silent": ("failed", "no_metrics"),
     "fail": ("failed", "no_gpu"),
     "raise": ("error", "ValueError"),
     "exit": ("error", "exit"),
@@ -62,7 +62,7 @@ def test_every_ending_has_its_outcome_and_code(endings, act):
     assert outcome in OUTCOMES
     assert code is None or trial.code == code
     assert trial.metrics["benchhouse"]["outcome"] == outcome
-    assert trial.metrics["errors"]["rate"] == (0 if outcome == "succeeded" else 1)
+    assert trial.metrics["errors"]["rate"] == (None if outcome == "succeeded" else 1)  # null: nobody measured it
 
 
 def test_the_other_trials_go_on_and_nothing_is_left(endings):

@@ -1,14 +1,16 @@
 """Look at results: query, points, compare, report, trace, verify. Everything reads the warehouse and the evidence."""
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.api import running
-from benchhouse.evidence.folder import read_metrics
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.report.lineage import make_cells
+from benchhouse.report.numbers import number, quantity, spread_text, titled
+from benchhouse.report.order import declared_order
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse import queries
@@ -20,12 +22,15 @@ if TYPE_CHECKING:
     from benchhouse.warehouse.ingest import Rebuilt
 
 
+__all__ = ["number", "quantity", "spread_text", "titled"]  # how numbers are written, for the command line
+
+
 def points(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
     """The points of runs with every metric: mean, spread, n, and the reference that `bench trace` takes."""
     with Warehouse.open(workspace) as warehouse:
         result = queries.points(warehouse, run_ids)
     rows = result.dicts()
-    order = _declared_order(workspace, rows)
+    order = declared_order(_first_sealed(workspace, rows))
     for row, cell in zip(rows, make_cells(result), strict=True):
         row["ref"] = cell.ref
         row["shaky"] = row["stat"] in shaky_quantiles(int(row["samples"] / row["n"])) if row["n"] else False
@@ -33,14 +38,24 @@ def points(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: order.get(row["metric"], len(order)))
 
 
-def _declared_order(workspace: Workspace, rows: list[dict[str, Any]]) -> dict[str, int]:
-    """Metrics in the order their experiment emitted them: its author put what matters first."""
-    for row in rows:
-        folder = workspace.trial(row["scenario"], row["trials"][0])
-        if folder.sealed:
-            names = [item.metric for item in read_metrics(folder).benchhouse.measurements]
-            return {name: at for at, name in enumerate(dict.fromkeys(names))}
-    return {}
+def _first_sealed(workspace: Workspace, rows: list[dict[str, Any]]) -> list[TrialFolder]:
+    folders = (workspace.trial(row["scenario"], row["trials"][0]) for row in rows)
+    return list(islice((folder for folder in folders if folder.sealed), 1))
+
+
+def tried(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
+    """Every point that was tried, in the order of `points`: its label, all its trials, and how many succeeded."""
+    with Warehouse.open(workspace) as warehouse:
+        trials = queries.trials(warehouse, run_ids).dicts()
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in trials:
+        if row["warmup"]:
+            continue
+        names = {name: row[name] for name in ("run_id", "instance_digest", "point", "target_name", "scenario")}
+        point = found.setdefault((row["run_id"], row["instance_digest"]), names | {"succeeded": 0, "trials": 0})
+        point["trials"] += 1
+        point["succeeded"] += row["outcome"] == "succeeded"
+    return list(found.values())
 
 
 def query(workspace: Workspace, sql: str) -> Result:
@@ -82,12 +97,14 @@ def _rerun(workspace: Workspace, run_id: str, trial: str) -> str:
     return running.rerun_line(workspace.trial(Ledger(workspace.run(run_id)).record.scenario, trial))
 
 
-def compare(workspace: Workspace, a: str, b: str, metrics: list[str], confidence: float) -> "ComparisonTable":
-    """B against A; each is a run, or points of a run: `RUN:key=value,...`."""
+def compare(
+    workspace: Workspace, a: str, b: str, metrics: list[str], confidence: float, *, every: bool = False
+) -> "ComparisonTable":
+    """B against A; each is a run, or points of a run: `RUN:key=value,...`. `every` statistic, or the headline ones."""
     from benchhouse.report.comparison import compare_selected
 
     with Warehouse.open(workspace) as warehouse:
-        return compare_selected(warehouse, a, b, metrics=metrics or None, confidence=confidence)
+        return compare_selected(warehouse, a, b, metrics=metrics or None, every=every, confidence=confidence)
 
 
 def comparison_markdown(compared: "ComparisonTable") -> str:

@@ -1,7 +1,7 @@
 """From a scenario file to a reviewed plan: validate, plan, estimate."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,15 @@ from benchhouse.catalog.benchmarks import Registered, find_benchmark
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
 from benchhouse.catalog.loading import load
-from benchhouse.plan import Plan, ScenarioFile, expand_benchmark, load_scenario, make_plan, parse_scenario
+from benchhouse.plan import (
+    FaultyScenarioError,
+    Plan,
+    ScenarioFile,
+    expand_benchmark,
+    load_scenario,
+    make_plan,
+    parse_scenario,
+)
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
@@ -33,19 +41,41 @@ class Prepared:
 
 def prepare(workspace: Workspace, path: Path) -> Prepared:
     """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
-    return _prepare(workspace, load_scenario(path, os.environ), path.parent)
+    return _prepare(workspace, lambda: load_scenario(path, os.environ), path.parent)
 
 
 def prepare_text(workspace: Workspace, text: str, path: str, home: Path) -> Prepared:
     """The same for a text that was read before; `home` is the folder that its file stood in."""
-    return _prepare(workspace, parse_scenario(text, path, os.environ), home)
+    return _prepare(workspace, lambda: parse_scenario(text, path, os.environ), home)
 
 
-def _prepare(workspace: Workspace, file: ScenarioFile, home: Path) -> Prepared:
+def _prepare(workspace: Workspace, read: Callable[[], ScenarioFile], home: Path) -> Prepared:
+    try:
+        file = read()
+    except FaultyScenarioError as error:
+        raise error.joined_by(_further_problems(workspace, error.rest, home)) from error
+    return _resolve_and_plan(workspace, file, home)
+
+
+def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Path) -> Sequence[Problem]:
+    """What is wrong with the part of a faulty scenario that could be read, so that all is told at once."""
+    if rest is None:
+        return []
+    try:
+        _resolve_and_plan(workspace, rest, home)
+    except ProblemsError as error:
+        return error.problems
+    except BenchError:  # not about the file
+        return []
+    return []
+
+
+def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path) -> Prepared:
     notes: list[str] = []
     problems = _missing_plugs(file)
     try:
         registered, found, code = _what_to_run(workspace, file, home, notes)
+        plan = make_plan(file, code, found.ref() if found else _unknown(file), registered)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
     if problems:
@@ -53,7 +83,6 @@ def _prepare(workspace: Workspace, file: ScenarioFile, home: Path) -> Prepared:
     if found and found.deprecated:
         instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
         notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
-    plan = make_plan(file, code, found.ref() if found else _unknown(file), registered)
     return Prepared(file, plan, registered, notes, home)
 
 

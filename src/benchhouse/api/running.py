@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,19 @@ from typing import Any
 from benchhouse.api import places
 from benchhouse.api.planning import Prepared, prepare_text
 from benchhouse.catalog.entries import plug
-from benchhouse.evidence.folder import now, read_meta, write_text
+from benchhouse.catalog.loading import code_digest
+from benchhouse.evidence.folder import now, read_meta, read_spec, write_text
+from benchhouse.plan import Plan
 from benchhouse.runs.ledger import Event, Ledger, RunRecord, new_run_id
 from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress, leftovers
+from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.problems import did_you_mean
-from benchhouse.schema.protocols import Job
+from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.secrets import is_secret_key
-from benchhouse.schema.trial import TrialSpec, trial_id
+from benchhouse.schema.trial import Instance, TrialSpec, trial_id
 from benchhouse.schema.yamldump import dump_yaml
 
 Say = Callable[[str], None]
@@ -50,16 +53,54 @@ class RunSummary:
 def open_run(
     workspace: Workspace, prepared: Prepared, path: Path, fresh: bool, say: Say, *, finished_too: bool = False
 ) -> Ledger:
-    """The unfinished run of the same plan, if there is one and `fresh` is not asked; else a new run."""
+    """The unfinished run of the same plan and conditions, if there is one and `fresh` is not asked; else a new run.
+
+    With `finished_too` (to run failed trials again) code that was mended meanwhile is no hindrance, but is told.
+    """
     if prepared.plan.code is None:
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
+    _executor(prepared).close()
     unfinished = None if fresh else _last_of_plan(workspace, prepared, finished_too)
     if unfinished:
+        if (owner := unfinished.owner()) is not None:
+            raise unfinished.busy(owner)
+        changed = changed_conditions(unfinished, prepared)
+        if changed and not finished_too:
+            say(f"a new run: since {unfinished.folder.run_id} there is another {' and '.join(changed)}")
+            return create_run(workspace, prepared, path)
         say(f"resuming run {unfinished.folder.run_id} (bench run --new starts afresh)")
-        if unfinished.owner() is None:  # what the plan does not cover, such as the budget, may have been edited
-            write_text(unfinished.folder.scenario, prepared.file.document.text)
+        # What the plan does not cover, such as the budget, may have been edited.
+        write_text(unfinished.folder.scenario, prepared.file.document.text)
         return unfinished
     return create_run(workspace, prepared, path)
+
+
+def conditions(prepared: Prepared) -> dict[str, str]:
+    """What a measurement depends on besides the plan: trials made under different ones don't belong into one mean."""
+    scenario = prepared.plan.scenario
+    return {
+        "experiment code": code_digest(prepared.plan.experiment),
+        "environment": digest(dict(scenario.environment)),
+        "runtime": digest(scenario.runtime.model_dump()),
+        "resources": digest(prepared.plan.resources.model_dump()),
+    }
+
+
+def changed_conditions(ledger: Ledger, prepared: Prepared) -> list[str]:
+    before = ledger.record.conditions
+    return [name for name, value in conditions(prepared).items() if before.get(name, value) != value]
+
+
+def _executor(prepared: Prepared, parallel: int | None = None) -> Executor:
+    """The scenario's executor; raises at once when it can't give what a trial asks for."""
+    scenario = prepared.plan.scenario
+    executor: Executor = plug("executors", scenario.executor)(parallel=parallel or scenario.parallel)
+    try:
+        executor.check(prepared.plan.resources)
+    except BenchError:
+        executor.close()
+        raise
+    return executor
 
 
 def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
@@ -77,6 +118,7 @@ def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
         runtime=plan.scenario.runtime.kind,
         host=os.uname().nodename,
         command=sys.argv,
+        conditions=conditions(prepared),
     )
     benchmark_text = prepared.registered.document.text if prepared.registered else None
     return Ledger.create(workspace, record, prepared.file.document.text, benchmark_text)
@@ -93,6 +135,10 @@ def resume_run(workspace: Workspace, token: str) -> tuple[Ledger, Prepared]:
             f"run {ledger.folder.run_id} was planned as {ledger.record.plan_digest[:12]}, "
             f"its scenario now plans as {prepared.plan.digest[:12]}",
             "the experiment's package or the environment has changed; start afresh: bench run --new",
+        )
+    for name in changed_conditions(ledger, prepared):
+        prepared.notes.append(
+            f"another {name} than when this run began: its numbers mix the two (bench run --new keeps them apart)"
         )
     return ledger, prepared
 
@@ -127,9 +173,10 @@ def execute(
         runtime = plug("runtimes", scenario.runtime.kind)()
         runtime.prepare(scenario.runtime, places.cache())
         python = runtime.python(scenario.runtime, places.cache())
-        executor = plug("executors", scenario.executor)(parallel=parallel or scenario.parallel)
-        executor.check(plan.resources)
+        executor = _executor(prepared, parallel)
         frame = {
+            "code_digest": code_digest(plan.experiment),
+            "parallel": parallel or scenario.parallel,
             "plan_digest": plan.digest,
             "source": _git(prepared.home),
             "cache": str(places.cache()),
@@ -158,14 +205,23 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
     for planned in plan.trials():
         name = trial_id(run_id, planned.instance_digest, planned.repetition, planned.warmup)
         folder = workspace.partial(plan.scenario.scenario, name, 1).path
-        rendered.append(Job(name, folder, python, plan.resources, folder))
+        label = ", ".join(f"{key}={value}" for key, value in _point(plan, planned.instance).items())
+        kind = "warm-up" if planned.warmup else "repetition"
+        label = f"{label or plan.scenario.scenario}, {kind} {planned.repetition}, seed {planned.seed}"
+        rendered.append(Job(name, folder, python, plan.resources, folder, label))
         if len(rendered) == jobs:
             break
-    executor = plug("executors", plan.scenario.executor)(parallel=plan.scenario.parallel)
-    executor.check(plan.resources)
-    text: str = executor.render(rendered)
+    executor = _executor(prepared)
+    text = executor.render(rendered)
     executor.close()
-    return text
+    more = plan.trial_count - len(rendered)
+    return f"{text}\n# ... and {more} more" if more else text
+
+
+def _point(plan: Plan, instance: Instance) -> dict[str, Any]:
+    """The values of the axes at one instance, as far as they are plain."""
+    values = {f"target.{key}": value for key, value in instance.target.items()} | instance.parameters
+    return {key: values[key] for key in plan.axes if not isinstance(values.get(key), dict | list | None)}
 
 
 def effective_config(spec: TrialSpec) -> str:
@@ -273,26 +329,36 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "done": len(final),
         "outcomes": outcomes,
         "retries": sum(event.event == "retry" for event in events),
-        "running": _running(workspace, record.scenario) if owner is not None else [],
+        "running": _running(workspace, record.scenario, run_id) if owner is not None else [],
         "estimated_left_s": sum(durations) / len(durations) * left if durations and left and not finished else None,
         "failures": [
             {"trial_id": name, "outcome": event.outcome, "reason": event.reason}
             for name, event in final.items()
             if event.outcome != "succeeded"
         ],
-        "next": _next_command(run_id, owner, finished),
+        "stopped": events[-1].reason if events and events[-1].event == "budget" else "",
+        "next": _next_command(run_id, owner, finished, set(outcomes) - {"succeeded"}),
     }
 
 
-def _next_command(run_id: str, owner: int | None, finished: bool) -> str:
+def _next_command(run_id: str, owner: int | None, finished: bool, failed: Collection[str]) -> str:
     if owner is not None:
         return f"bench status {run_id} --watch"
+    if finished and failed:
+        return f"bench run --resume {run_id} --rerun-failed"
     return f"bench report {run_id}" if finished else f"bench run --resume {run_id}"
 
 
-def _running(workspace: Workspace, scenario: str) -> list[str]:
+def _running(workspace: Workspace, scenario: str, run_id: str) -> list[str]:
+    """Trials of this run that a worker has begun: it opens their logs."""
     folder = workspace.results / scenario / ".partial"
-    return sorted(path.name.rpartition(".")[0] for path in folder.iterdir()) if folder.is_dir() else []
+    begun = [TrialFolder(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
+    found = []
+    for trial in begun:
+        with contextlib.suppress(OSError, ValueError):
+            if trial.logs.is_dir() and read_spec(trial).run_id == run_id:
+                found.append(trial.path.name.rpartition(".")[0])
+    return found
 
 
 def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, Any]:
@@ -358,15 +424,16 @@ def start_in_background(workspace: Workspace, ledger: Ledger) -> int:
     return process.pid
 
 
-def failures(workspace: Workspace, run_id: str, most: int = 5) -> list[dict[str, Any]]:
-    """The first failed trials of a run, with what a person needs to go on."""
+def failures(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
+    """The failed trials of a run, with what a person needs to go on."""
     found = []
-    for item in status(workspace, run_id)["failures"][:most]:
+    for item in status(workspace, run_id)["failures"]:
         folder = workspace.trial(Ledger(workspace.run(run_id)).record.scenario, item["trial_id"])
         if folder.sealed:
             meta = read_meta(folder)
             failure = meta.failure
             item = item | {
+                "point": _label(read_spec(folder)),
                 "code": failure.code if failure else "",
                 "message": failure.message if failure else "",
                 "traceback": failure.traceback if failure else "",
@@ -374,6 +441,26 @@ def failures(workspace: Workspace, run_id: str, most: int = 5) -> list[dict[str,
             }
         found.append(item | {"folder": str(folder.path), "rerun": rerun_line(folder)})
     return found
+
+
+def warnings(workspace: Workspace, run_id: str) -> dict[str, tuple[str, int]]:
+    """Named doubts about a run's numbers: code -> what it says (of the first trial) and how many trials have it."""
+    from benchhouse.warehouse.query import Warehouse
+
+    found: dict[str, tuple[str, int]] = {}
+    with Warehouse.open(workspace) as warehouse:
+        sql = "SELECT warnings FROM trial_fact WHERE outcome = 'succeeded' ORDER BY started, trial_id"
+        rows = warehouse.query(sql, runs=[run_id]).rows
+    for line in (line for row in rows for line in row[0]):
+        code, _, text = line.partition(": ")
+        first, number = found.get(code, (text, 0))
+        found[code] = (first, number + 1)
+    return found
+
+
+def _label(spec: TrialSpec) -> str:
+    values = {f"target.{key}": value for key, value in spec.target.items()} | spec.parameters
+    return " ".join(f"{key.removeprefix('target.')}={values[key]}" for key in spec.axes if key in values)
 
 
 def rerun_line(folder: TrialFolder) -> str:

@@ -170,12 +170,12 @@ def scenario(name: str, chosen: str, folder: Path) -> Path:
     shown = catalogue.show(Workspace(folder.absolute()), chosen, None)
     path = folder / f"{name}.yaml"
     if chosen == "command":
-        target = 'targets:\n  - {name: short, argv: [sleep, "0.01"]}\n  - {name: longer, argv: [sleep, "0.02"]}\n'
+        target = 'targets:\n  - {name: short, argv: [sleep, "0.01"]}\n  - {name: longer, argv: [sleep, "0.05"]}\n'
         workload = "  executions: 10"
     else:
         target = "target:\n" + (_to_fill_in(shown["target"]) if shown["target"] else "  name: baseline") + "\n"
         workload = _to_fill_in(shown["workload"])
-    _write(path, _SCENARIO.format(name=name, experiment=chosen, path=path, target=target, workload=workload))
+    _write(path, _SCENARIO.format(name=name, experiment=chosen, path=_shown(path), target=target, workload=workload))
     return path
 
 
@@ -196,12 +196,17 @@ def workspace(place: Workspace) -> list[Path]:
     first = place.root / "scenarios" / "first.yaml"
     if not first.exists():
         first.parent.mkdir(parents=True, exist_ok=True)
-        made.append(scenario("first", "command", first.parent))
+        made.append(_shown(scenario("first", "command", first.parent)))
     ignore = place.root / ".gitignore"
     if not ignore.exists():
         _write(ignore, ".bench/\nresults/\nreports/\n")
-        made.append(ignore)
+        made.append(_shown(ignore))
     return made
+
+
+def _shown(path: Path) -> Path:
+    """As a person would type it from here."""
+    return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
 
 
 def _write(path: Path, text: str) -> None:

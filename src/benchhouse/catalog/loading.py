@@ -1,9 +1,12 @@
 """From an entry point to Experiment objects: an Experiment, a list of them, a module, or a plain function."""
 
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from benchhouse.catalog.entries import Entry, load_object
+from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment, from_function
 from benchhouse.schema.trial import ExperimentRef
@@ -36,3 +39,17 @@ def load(ref: ExperimentRef) -> Experiment:
 
 def load_entry(entry: Entry) -> list[Experiment]:
     return experiments_of(load_object(entry.object), entry.name, entry.distribution_version)
+
+
+def code_digest(ref: ExperimentRef) -> str:
+    """Digest of the Python files of the package that holds the experiment: other code, other digest."""
+    module = sys.modules[ref.object.partition(":")[0].partition(".")[0]]
+    if hasattr(module, "__path__"):
+        files = sorted(
+            (path.relative_to(root).as_posix(), path)
+            for root in map(Path, module.__path__)
+            for path in root.rglob("*.py")
+        )
+    else:
+        files = [("", Path(module.__file__ or ""))]
+    return digest([[name, file_digest(path)] for name, path in files])

@@ -43,7 +43,8 @@ class Verbs(click.Group):
         except click.UsageError as error:
             from benchhouse.schema.problems import did_you_mean
 
-            guess = did_you_mean(args[0], self.list_commands(ctx))
+            option = f"--{args[0]}" if args[0] in ("help", "version") else ""
+            guess = f"bench {option}" if option else did_you_mean(args[0], self.list_commands(ctx))
             hint = f" Did you mean '{guess}'?" if guess else ""
             raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx) from error
 
@@ -70,6 +71,9 @@ def _first_line(verb: str) -> str:
 @click.version_option(__version__, message="benchhouse %(version)s")
 @click.pass_context
 def bench(ctx: click.Context, folder: str | None) -> None:
+    if folder and not Path(folder).is_dir():
+        missing = "is not a folder" if Path(folder).exists() else "does not exist"
+        raise BenchError(f"the folder of the workspace {missing}: {folder}", "give one that exists: bench -C DIR")
     ctx.obj = folder
 
 
@@ -81,7 +85,11 @@ def main() -> None:
     except click.exceptions.Abort:
         sys.exit(Exit.INTERRUPTED)
     except click.ClickException as error:
-        error.show()
+        if _wants_json() and error.exit_code == Exit.BAD_INPUT:
+            path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
+            show_error(BenchError(error.format_message(), f"see: {path} --help"))
+        else:
+            error.show()
         sys.exit(error.exit_code)
     except BenchError as error:
         show_error(error)
@@ -95,16 +103,21 @@ def main() -> None:
     sys.exit(code if isinstance(code, int) else Exit.GOOD)
 
 
+def _wants_json() -> bool:
+    return "--json" in sys.argv
+
+
 def show_error(error: BenchError) -> None:
     """An error with its hint; as JSON on stdout where JSON was asked for."""
-    if "--json" in sys.argv:
+    if _wants_json():
         import json
 
         problems = [problem.as_dict() for problem in getattr(error, "problems", [])]
         document = {"error": error.message, "hint": error.hint, "problems": problems, "exit_code": int(error.exit_code)}
         click.echo(json.dumps(document, indent=2))
         return
-    label = click.style("error:", fg="red", bold=True)
+    colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    label = click.style("error:", fg="red", bold=True) if colours else "error:"
     click.echo(f"{label} {error.message}", err=True)
     if error.hint:
         click.echo(f"  {error.hint}", err=True)

@@ -10,6 +10,10 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+
+_WRAPPED = 16
+"""The least width of a column that wraps beside others that don't."""
 
 
 def console(stderr: bool = False) -> "Console":
@@ -29,26 +33,59 @@ def as_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = ()) -> None:
-    """A plain table; `right` names the columns that hold numbers. What is far too wide becomes a list of records."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    spare: Sequence[str] = (),
+) -> list[str]:
+    """A plain table. What is far too wide for the screen, or can't be wrapped to fit it, becomes a list of records.
 
-    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        drawn.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    `right` names the columns that hold numbers and `whole` those that are never wrapped. Where there is no room, those
+    in `spare` are left out, the last of them first; returns the columns that were.
+    """
     texts = [["" if item is None else str(item) for item in row] for row in rows]
-    for row in texts:
-        drawn.add_row(*(Text(item) for item in row))
     screen = console()
-    if screen.measure(drawn, options=screen.options.update(max_width=100_000)).maximum < 2 * screen.width:
+    room = screen.options.update(max_width=100_000)
+    dropped: list[str] = []
+    while True:
+        kept = [at for at, column in enumerate(columns) if column not in dropped]
+        drawn = _drawn([columns[at] for at in kept], [[row[at] for at in kept] for row in texts], right, whole)
+        needs = screen.measure(drawn, options=room)
+        if needs.minimum <= screen.width or len(dropped) == len(spare):
+            break
+        dropped.append(spare[-1 - len(dropped)])
+    if needs.minimum <= screen.width if whole else needs.maximum < 2 * screen.width:
         screen.print(drawn)
-        return
+        return dropped
     widest = max(len(column) for column in columns)
     for row in texts:
         lines = [f"{column:<{widest}}  {item}" for column, item in zip(columns, row, strict=True)]
         click.echo("\n".join([*lines, ""]))
+    return []
+
+
+def _drawn(columns: Sequence[str], rows: list[list[str]], right: Sequence[str], whole: Sequence[str]) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for at, column in enumerate(columns):
+        # rich would cut even what it may not wrap, rather than be wider than the screen; least widths prevent that.
+        widest = max(cell_len(text) for text in [column, *(row[at] for row in rows)])
+        drawn.add_column(
+            column,
+            justify="right" if column in right else "left",
+            overflow="fold",
+            no_wrap=column in whole,
+            min_width=widest if column in whole else min(widest, _WRAPPED) if whole else None,
+        )
+    for row in rows:
+        drawn.add_row(*(Text(item) for item in row))
+    return drawn
 
 
 def count(number: int, noun: str) -> str:
@@ -56,15 +93,11 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """A number with sensible digits: 0.000123, 12.35, 1 234 567."""
-    if value is None:
-        return "n/a"
-    if value == 0:
-        return "0"
-    if abs(value) >= 10**digits:
-        return f"{value:,.0f}".replace(",", " ")
-    return f"{value:.{digits}g}"
+def number(value: float | None, spread: float | None = None) -> str:
+    """A number as reports write it: 0.0123, 12.35, 1 234 567."""
+    from benchhouse.api import looking
+
+    return looking.number(value, spread)
 
 
 def outcomes(counts: dict[str, int]) -> str:

@@ -2,58 +2,65 @@
 
 from typing import Any
 
-from rich.text import Text
-
+from benchhouse.api import looking
 from benchhouse.cli import show
 
-_MOST_COLUMNS = 6
+Column = tuple[str, str, str]
+SHAKY = "~ a percentile from too few samples within a trial to be trusted"
 
 
-def points_table(points: list[dict[str, Any]]) -> None:
-    """One row a point, one column a metric (mean over trials ± spread), the experiment's own order of metrics."""
-    columns: dict[tuple[str, str], str] = {}
+def points_table(points: list[dict[str, Any]], tried: list[dict[str, Any]] | None = None) -> None:
+    """One row a point, one column a metric (mean over trials ± spread), the experiment's own order of metrics.
+
+    As many metrics as the screen has room for. `tried` names points without a number too, and how many trials failed.
+    """
+    columns: dict[Column, str] = {}
+    cells: dict[tuple[str, str], dict[Column, dict[str, Any]]] = {_key(row): {} for row in tried or points}
     for row in points:
+        column = row["metric"], row["stat"], row["unit"]
+        cells.setdefault(_key(row), {})[column] = row
         if row["headline"]:
-            columns.setdefault((row["metric"], row["stat"]), f"{_name(row)} ({row['unit']})")
-    shown = list(columns)[:_MOST_COLUMNS]
-    by_point: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
-    for row in points:
-        by_point.setdefault(row["point"] or row["target_name"] or row["scenario"], {})[row["metric"], row["stat"]] = row
-    if not shown:
+            columns.setdefault(column, looking.titled(_name(row), row["unit"]))
+    if not cells:
         return
+    labels = {_key(row): row["point"] or row["target_name"] or row["scenario"] for row in [*points, *(tried or [])]}
+    counts = _counts(cells, tried)
     rows = [
-        (label, max(row["n"] for row in cells.values()), *(_cell(cells.get(column)) for column in shown))
-        for label, cells in by_point.items()
+        (labels[key], counts[key], *(_cell(found.get(column)) for column in columns)) for key, found in cells.items()
     ]
-    names = [columns[column] for column in shown]
-    show.table(["point", "n", *names], rows, right=["n", *names])
-    if any(cells[column]["shaky"] for cells in by_point.values() for column in shown if column in cells):
-        show.note("~ a percentile from too few samples within a trial to be trusted")
-    if len(columns) > len(shown):
-        show.note(f"{len(columns) - len(shown)} more metrics: bench report, or --json")
+    n = "ok/all" if any("/" in count for count in counts.values()) else "n"
+    names = list(columns.values())
+    dropped = show.table(["point", n, *names], rows, right=[n, *names], whole=[n, *names], spare=names[1:])
+    shown = [column for column, name in columns.items() if name not in dropped]
+    if any(found[column]["shaky"] for found in cells.values() for column in shown if column in found):
+        show.note(SHAKY)
+    if dropped:
+        show.note(f"{show.count(len(dropped), 'more metric')}: bench report, or --json")
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str]:
+    """Labels may be the same; an instance of a run is itself."""
+    return row["run_id"], row["instance_digest"]
+
+
+def _counts(
+    cells: dict[tuple[str, str], dict[Column, dict[str, Any]]], tried: list[dict[str, Any]] | None
+) -> dict[tuple[str, str], str]:
+    """Trials behind each row; `2/3` everywhere as soon as one failed somewhere."""
+    if tried and any(row["succeeded"] < row["trials"] for row in tried):
+        return {_key(row): f"{row['succeeded']}/{row['trials']}" for row in tried}
+    return {key: str(max((row["n"] for row in found.values()), default=0)) for key, found in cells.items()}
 
 
 def _cell(row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
-    mark = "~" if row["shaky"] else ""
-    spread = f" ± {show.number(row['stdev'], 2)}" if row["stdev"] is not None else ""
-    return f"{mark}{show.number(row['mean'])}{spread}"
+    spread = looking.spread_text(row["mean"], row["stdev"])
+    return (
+        ("~" if row["shaky"] else "") + looking.number(row["mean"], row["stdev"]) + (f" ± {spread}" if spread else "")
+    )
 
 
 def _name(row: dict[str, Any]) -> str:
     name: str = row["metric"]
     return name if row["stat"] == "value" else f"{name} {row['stat']}"
-
-
-def failure_block(failure: dict[str, Any]) -> None:
-    """What failed, its last words, where it is, and the line that runs it again."""
-    console = show.console(stderr=True)
-    code = failure.get("code") or ""
-    title = f"{failure['outcome']}: {code + ': ' if code else ''}{failure.get('message') or failure['reason']}"
-    console.print(Text(f"✗ {failure['trial_id'][:8]}  {title}", style="red"), soft_wrap=True)
-    tail = failure.get("traceback") or failure.get("log_tail") or ""
-    for line in tail.strip().splitlines()[-8:]:
-        console.print(Text(f"    {line}", style="dim"), soft_wrap=True)
-    console.print(Text(f"    folder  {failure['folder']}"), soft_wrap=True)
-    console.print(Text(f"    again   {failure['rerun']}"), soft_wrap=True)

@@ -19,7 +19,9 @@ def blank_secrets(folder: Path, values: Sequence[str]) -> list[str]:
             content = path.read_bytes()
             for secret in secrets:
                 content = content.replace(secret, REDACTED.encode())
-            path.write_bytes(content)
+            blanked = path.with_name(f".{path.name}.blanked")  # the experiment may have made its file read-only
+            blanked.write_bytes(content)
+            blanked.replace(path)
             changed.append(path.relative_to(folder).as_posix())
     return changed
 

@@ -50,7 +50,8 @@ class LocalExecutor:
             )
 
     def render(self, jobs: Sequence[Job]) -> str:
-        return "\n".join(shlex.join([*job.python, "-m", "benchhouse.worker", str(job.folder)]) for job in jobs)
+        commands = [shlex.join([*job.python, "-m", "benchhouse.worker", str(job.folder)]) for job in jobs]
+        return "\n".join(f"# {job.label}\n{command}" for job, command in zip(jobs, commands, strict=True))
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
         for job in jobs:

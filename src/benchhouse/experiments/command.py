@@ -3,23 +3,27 @@
 import dataclasses
 import gc
 import os
+import re
+import shlex
 import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from benchhouse.experiments.printed import SEARCHED_BYTES, OutputMetric, PrintedValues
-from benchhouse.experiments.processes import CannotStart, Finished, Program, own_peak_kib, run, run_small
+from benchhouse.experiments.processes import CannotStart, Finished, Program, Streams, own_peak_kib, run, run_small
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 
 _KEPT_BYTES = 64 * 1024  # of each output that becomes evidence
 _KEPT_FAILURES = 100
+_SHOWN_CHARACTERS = 200  # of a line in a message
+_NAME = r"[A-Za-z_][A-Za-z0-9_-]*"  # of a placeholder
 _RSS_SLACK_KIB = 1024  # the kernel's memory counters lag by some pages a core
 
 METRICS = (
@@ -47,9 +51,9 @@ METRICS = (
         name="peak_rss_mb",
         unit="MB",
         direction="lower",
-        formula="ru_maxrss of the largest process, 10^6 bytes. Measured executions can't show less than the launcher's "
-        "own memory; below that it is taken from the warm-ups, which a small shell starts. Metadata `peak_rss_from` "
-        "says which; `floor` means an upper bound",
+        formula="one value a trial: the largest ru_maxrss of any process of any execution, 10^6 bytes. Measured "
+        "executions can't show less than the launcher's own memory; below that it is taken from the warm-ups, which "
+        "a small shell starts, and without warm-ups it is left out. Metadata `peak_rss_from` says which",
     ),
     Metric(
         name="executions_per_s",
@@ -63,7 +67,8 @@ METRICS = (
         unit="1",
         direction="lower",
         role="error_rate",
-        formula="measured executions that timed out or ended with an exit code that is not allowed / all of them",
+        formula="measured executions that timed out or ended with an exit code that is not allowed / all of them; "
+        "above 0 only with `tolerate_failures`, else the first one fails the trial",
     ),
     Metric(name="timeouts", unit="1", direction="lower", role="timeouts", formula="executions ended by the timeout"),
 )
@@ -73,8 +78,15 @@ _DECLARED = frozenset(metric.name for metric in METRICS)
 class CommandTarget(Model):
     """The program: `argv`, or `shell` where a shell is really wanted."""
 
-    argv: list[str] = Field(default_factory=list, description="Program and arguments; no shell is involved.")
-    shell: str = Field("", description="A line for `/bin/sh -c`; the shell's own time is measured with it.")
+    argv: list[str] = Field(
+        default_factory=list,
+        description="Program and arguments; no shell is involved. Relative paths start in `cwd` of the workload.",
+    )
+    shell: str = Field(
+        "",
+        description="A line for `/bin/sh -c`; the shell's own time is measured with it. Relative paths start in `cwd` "
+        "of the workload.",
+    )
     name: str = Field("", description="Name in reports.")
 
     @model_validator(mode="after")
@@ -93,22 +105,63 @@ class CommandWorkload(Model):
 
     executions: int = Field(10, ge=1, le=10_000_000, description="Measured executions.")
     warmup: int = Field(1, ge=0, le=100_000, description="Executions before them that are not measured.")
+    cwd: str = Field(
+        "",
+        description="Folder to run in, as an absolute path: `$PWD` is the folder you plan in. By default an empty "
+        "temporary one, in which relative paths find nothing.",
+    )
+    values: dict[str, str | int | float] = Field(
+        default_factory=dict,
+        description="What replaces `{name}` in argv, shell (there quoted for the shell), stdin and prepare.",
+    )
     stdin: str = Field("", description="What the program reads; nothing by default.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables added for the program.")
     timeout: Seconds | None = Field(None, gt=0, description="Of one execution; it then counts as failed.")
     allowed_exit_codes: list[int] = Field(default=[0], min_length=1, description="Exit codes that mean success.")
+    tolerate_failures: bool = Field(
+        False,
+        description="Count failing executions in `error_rate` and go on; by default the first one fails the trial.",
+    )
     prepare: list[str] = Field(default_factory=list, description="Program run before each execution, not timed.")
-    metrics: list[OutputMetric] = Field(default_factory=list, description="Numbers to find in the output.")
     json_lines: bool = Field(False, description="Numeric members of JSON objects on stdout become metrics.")
+    metrics: list[OutputMetric] = Field(
+        default_factory=list,
+        description="Numbers to find in the output; with `json_lines` also units and directions of JSON members.",
+    )
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, cwd: str) -> str:
+        if cwd and not Path(cwd).is_absolute():
+            raise ValueError(f"{cwd!r} is a relative path; $PWD/{cwd} starts in the folder you plan in")
+        return cwd
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _printable(cls, values: Any) -> Any:
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if not re.fullmatch(_NAME, str(name)):
+                raise ValueError(f"{name!r} can't be a placeholder: letters, digits, _ and -")
+            if isinstance(value, bool):
+                raise ValueError(f"{name} is {value}: write in quotes the word that the program expects")
+        return values
 
     @field_validator("metrics")
     @classmethod
-    def _own_names(cls, metrics: list[OutputMetric]) -> list[OutputMetric]:
+    def _own_names(cls, metrics: list[OutputMetric], info: ValidationInfo) -> list[OutputMetric]:
         taken = set(_DECLARED)
         for metric in metrics:
             if metric.name in taken:
                 where = "by the experiment itself" if metric.name in _DECLARED else "twice"
-                raise ValueError(f"{metric.name} is measured {where}: choose another name")
+                raise ValueError(
+                    f"{metric.name} is measured {where}: choose another name (a JSON member {metric.name} is called "
+                    f"output.{metric.name})"
+                )
+            if metric.pattern is None and not info.data.get("json_lines", True):
+                raise ValueError(
+                    f"{metric.name} has no pattern: give it one, or say json_lines: true to take the JSON member "
+                    "of that name"
+                )
             taken.add(metric.name)
         return metrics
 
@@ -120,8 +173,10 @@ class CommandWorkload(Model):
 @experiment("command", version="1.0", metrics=METRICS)
 def _command(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> None:
     """Run a program many times: wall and CPU time, peak memory, failures, and metrics that it prints."""
+    target, workload = _fill(target, workload, ctx)
     with ExitStack() as stack:
-        streams = _Streams(workload, stack, ctx)
+        _enter(workload.cwd, stack, ctx)
+        streams = stack.enter_context(Streams(ctx.workdir, workload.stdin))
         program = _resolve(target.arguments, workload, streams.actions(workload.needs_output), ctx)
         prepare = _resolve(workload.prepare, workload, streams.actions(True), ctx) if workload.prepare else None
         session = _Session(program, prepare, streams, workload, ctx)
@@ -138,74 +193,86 @@ def _command(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> 
 command = dataclasses.replace(_command, strict_metrics=False)
 
 
+def _fill(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> tuple[CommandTarget, CommandWorkload]:
+    """Both with their placeholders replaced, in one pass: a value is never searched for placeholders itself.
+
+    `${name}` is the shell's own and stays.
+    """
+    if not workload.values:
+        return target, workload
+    placeholder = re.compile(rf"(?<!\$)\{{({'|'.join(map(re.escape, workload.values))})\}}")
+    used: set[str] = set()
+
+    def fill(text: str, quote: Callable[[str], str] = str) -> str:
+        used.update(placeholder.findall(text))
+        return placeholder.sub(lambda match: quote(str(workload.values[match[1]])), text)
+
+    filled = (
+        target.model_copy(update={"argv": list(map(fill, target.argv)), "shell": fill(target.shell, shlex.quote)}),
+        workload.model_copy(update={"stdin": fill(workload.stdin), "prepare": list(map(fill, workload.prepare))}),
+    )
+    if unused := [name for name in workload.values if name not in used]:
+        shown = ", ".join(f"{{{name}}}" for name in unused)
+        ctx.fail("unused_value", f"neither argv, shell, stdin nor prepare has a place for {shown}")
+    return filled
+
+
+def _enter(cwd: str, stack: ExitStack, ctx: Context) -> None:
+    """Change folder once for all executions: `posix_spawn` can't, and a launcher in between would be timed."""
+    if cwd:
+        before = Path.cwd()
+        try:
+            os.chdir(cwd)
+        except OSError as error:
+            ctx.fail("no_such_folder", f"can't run in {cwd}: {error.strerror}; workload.cwd is where the trial runs")
+        stack.callback(os.chdir, before)
+
+
 def _resolve(argv: list[str], workload: CommandWorkload, actions: list[tuple[Any, ...]], ctx: Context) -> Program:
     """Look the program up once, so that no execution pays for the search."""
     environment = {**os.environ, **workload.environment}
     path = shutil.which(argv[0], path=environment.get("PATH", os.defpath))
     if path is None:
-        ctx.fail(
-            "command_not_found",
-            f"no program {argv[0]!r} in PATH; give its full path, or install it where the trial runs",
-        )
+        where = " in PATH; give its full path, or install it where the trial runs"
+        if "/" in argv[0]:
+            where = f"; relative paths start in {workload.cwd or 'an empty folder: say where with workload.cwd'}"
+        ctx.fail("command_not_found", f"no program {argv[0]!r}{where}")
     encoded = {os.fsencode(key): os.fsencode(value) for key, value in environment.items()}
     return Program(path, argv, encoded, actions)
-
-
-class _Streams:
-    """Files behind the program's stdin, stdout and stderr: opened once, rewound for every execution."""
-
-    def __init__(self, workload: CommandWorkload, stack: ExitStack, ctx: Context) -> None:
-        def scratch() -> IO[bytes]:
-            return stack.enter_context(tempfile.TemporaryFile(dir=ctx.workdir, buffering=0))
-
-        self.null = os.open(os.devnull, os.O_RDWR)
-        stack.callback(os.close, self.null)
-        self.stdout, self.stderr = scratch(), scratch()
-        self.stdin = scratch() if workload.stdin else None
-        if self.stdin:
-            self.stdin.write(workload.stdin.encode())
-
-    def actions(self, keep_stdout: bool) -> list[tuple[Any, ...]]:
-        stdin = self.stdin.fileno() if self.stdin else self.null
-        stdout = self.stdout.fileno() if keep_stdout else self.null
-        sources = (stdin, stdout, self.stderr.fileno())
-        return [(os.POSIX_SPAWN_DUP2, source, descriptor) for descriptor, source in enumerate(sources)]
-
-    def rewind(self) -> None:
-        for stream in (self.stdout, self.stderr):
-            if stream.seek(0, os.SEEK_END):
-                stream.seek(0)
-                stream.truncate()
-        if self.stdin:
-            self.stdin.seek(0)
-
-    def read(self, limit: int) -> tuple[bytes, bytes]:
-        """The last `limit` bytes of stdout and of stderr."""
-        return _tail(self.stdout, limit), _tail(self.stderr, limit)
 
 
 class _Session:
     """The executions of one trial."""
 
     def __init__(
-        self, program: Program, prepare: Program | None, streams: _Streams, workload: CommandWorkload, ctx: Context
+        self, program: Program, prepare: Program | None, streams: Streams, workload: CommandWorkload, ctx: Context
     ) -> None:
         self.program, self.prepare, self.streams, self.workload, self.ctx = program, prepare, streams, workload, ctx
         self.finished: list[Finished] = []
         self.small_peaks_kib: list[int] = []
         self.failures = 0
+        self.first_failure = ""
+        self.listened = False  # to the stderr of a success
         self.outputs = PrintedValues(workload.metrics, workload.json_lines, _DECLARED)
 
     def warm_up(self) -> None:
         """Executions that are not measured, but tell the peak memory and what the program prints."""
         program = dataclasses.replace(self.program, streams=self.streams.actions(True))
-        for _ in range(self.workload.warmup):
+        timeout_s = self.workload.timeout
+        for number in range(1, self.workload.warmup + 1):
             self._prepare()
-            done = run_small(program, self.workload.timeout) or run(program, self.workload.timeout)
-            if self._succeeded(done):
-                self.small_peaks_kib.append(done.maxrss_kib)
+            small = run_small(program, timeout_s)
+            done = small or run(program, timeout_s)
+            if not self._succeeded(done):
+                self._keep("warmup")
+                self._stop_unless_tolerated(done, f"warm-up {number} of {self.workload.warmup}")
+                continue
+            if small:
+                self.small_peaks_kib.append(small.maxrss_kib)
+            if not self.listened:
+                self._listen()
         if self.workload.warmup:
-            self._keep("warmup", *self.streams.read(_KEPT_BYTES))
+            self._keep("warmup")
 
     def measure(self) -> None:
         program, timeout_s, streams = self.program, self.workload.timeout, self.streams
@@ -214,12 +281,13 @@ class _Session:
             done = run(program, timeout_s)
             self.finished.append(done)
             if not self._succeeded(done):
-                self.failures += 1
-                if self.failures <= _KEPT_FAILURES:
-                    self._keep(f"failed-{number:05d}", *streams.read(_KEPT_BYTES))
-            elif self.workload.needs_output:
+                self._count_failure(done, number)
+                continue
+            if not self.listened:
+                self._listen()
+            if self.workload.needs_output:
                 self.outputs.add(*streams.read(SEARCHED_BYTES))
-        self._keep("last", *streams.read(_KEPT_BYTES))
+        self._keep("last")
 
     def report(self) -> None:
         good = [done for done in self.finished if self._succeeded(done)]
@@ -227,75 +295,90 @@ class _Session:
         codes = Counter("timeout" if done.timed_out else str(done.exit_code) for done in self.finished)
         self.ctx.metadata(exit_codes=dict(codes), program=self.program.path)
         if not good:
-            self._fail_all()
+            self.ctx.fail(
+                "command_failed", f"all {len(self.finished)} executions failed: the first {self.first_failure}"
+            )
+        if self.failures:
+            failed = f"{self.failures} of {len(self.finished)} executions failed"
+            self.ctx.warn("executions_failed", f"{failed} and are in no latency: the first {self.first_failure}")
         emit = self.ctx.emit
         for done in good:
             emit("wall_ms", done.wall_ns / 1e6)
             emit("user_ms", done.user_s * 1e3)
             emit("system_ms", done.system_s * 1e3)
             emit("cpu_ms", (done.user_s + done.system_s) * 1e3)
-        self._report_memory([done.maxrss_kib for done in good])
+        self._report_memory(max(done.maxrss_kib for done in good))
         emit("executions_per_s", len(good) / (sum(done.wall_ns for done in self.finished) / 1e9))
-        emit("error_rate", 1 - len(good) / len(self.finished))
+        emit("error_rate", self.failures / len(self.finished))
         emit("timeouts", timeouts)
         self.outputs.report(len(good), self.ctx)
 
-    def _report_memory(self, peaks_kib: list[int]) -> None:
-        floor = own_peak_kib() + _RSS_SLACK_KIB
+    def _report_memory(self, peak_kib: int) -> None:
+        floor_kib = own_peak_kib() + _RSS_SLACK_KIB
         source = "measured executions"
-        if min(peaks_kib) <= floor and self.small_peaks_kib:
-            source, peaks_kib = "warm-up executions", self.small_peaks_kib
-        elif min(peaks_kib) <= floor:
-            source = "floor"
-            self.ctx.warn(
-                "rss_floor",
-                f"peak_rss_mb is an upper bound: the program needs less than the {floor * 1024 / 1e6:.0f} MB of the "
-                "process that starts it; with workload.warmup of at least 1 it is measured",
-            )
-        for peak in peaks_kib:
-            self.ctx.emit("peak_rss_mb", peak * 1024 / 1e6)
+        if peak_kib <= floor_kib:
+            if not self.small_peaks_kib:
+                asked = "no warm-up could show it" if self.workload.warmup else "workload.warmup of at least 1 shows it"
+                self.ctx.warn(
+                    "rss_floor",
+                    "peak_rss_mb is left out: the program needs less memory than the "
+                    f"{floor_kib * 1024 / 1e6:.0f} MB of the process that starts it, which hide it; {asked}",
+                )
+                return
+            source, peak_kib = "warm-up executions", max(self.small_peaks_kib)
+        self.ctx.emit("peak_rss_mb", peak_kib * 1024 / 1e6)
         self.ctx.metadata(peak_rss_from=source)
+
+    def _listen(self) -> None:
+        """Once a trial: a program may complain and yet call it a success."""
+        self.listened = True
+        if line := self.streams.first_complaint():
+            self.ctx.warn("stderr_output", line[:_SHOWN_CHARACTERS])
+
+    def _count_failure(self, done: Finished, number: int) -> None:
+        self.failures += 1
+        if self.failures <= _KEPT_FAILURES:
+            self._keep(f"failed-{number:05d}")
+        self._stop_unless_tolerated(done, f"execution {number} of {self.workload.executions}")
+        if self.failures == 1:
+            self.first_failure = f"{_ending(done)}{self._last_words()}"
+
+    def _stop_unless_tolerated(self, done: Finished, which: str) -> None:
+        if not self.workload.tolerate_failures:
+            self.ctx.fail(
+                "command_failed",
+                f"{which} {_ending(done)}{self._last_words()} (if that is no failure: workload.allowed_exit_codes; to "
+                "count failures and go on: workload.tolerate_failures)",
+            )
 
     def _prepare(self) -> None:
         if self.prepare:
             self.streams.rewind()
             done = run(self.prepare)
             if done.exit_code != 0:
-                said = _words(*self.streams.read(_KEPT_BYTES))
-                self.ctx.fail("prepare_failed", f"{self.prepare.argv} {_ending(done)}{said}")
+                self._keep("prepare")
+                self.ctx.fail("prepare_failed", f"{self.prepare.argv} {_ending(done)}{self._last_words()}")
         self.streams.rewind()
 
     def _succeeded(self, done: Finished) -> bool:
         return not done.timed_out and done.exit_code in self.workload.allowed_exit_codes
 
-    def _fail_all(self) -> None:
-        last = self.finished[-1]
-        said = _words(*self.streams.read(_KEPT_BYTES))
-        self.ctx.fail(
-            "command_failed", f"all {len(self.finished)} executions failed: the last one {_ending(last)}{said}"
-        )
+    def _last_words(self) -> str:
+        """What the program said last, for a message."""
+        stdout, stderr = self.streams.read(_KEPT_BYTES)
+        lines = (stderr.strip() or stdout.strip()).decode(errors="replace").splitlines()
+        return f": {lines[-1].strip()[:_SHOWN_CHARACTERS]}" if lines else " and said nothing"
 
-    def _keep(self, name: str, stdout: bytes, stderr: bytes) -> None:
-        for stream, content in (("stdout", stdout), ("stderr", stderr)):
+    def _keep(self, name: str) -> None:
+        for stream, content in zip(("stdout", "stderr"), self.streams.read(_KEPT_BYTES), strict=True):
             if content:
                 (self.ctx.artifacts / f"{name}.{stream}").write_bytes(content)
-
-
-def _tail(stream: IO[bytes], limit: int) -> bytes:
-    size = stream.seek(0, os.SEEK_END)
-    return os.pread(stream.fileno(), limit, max(0, size - limit)) if size else b""
 
 
 def _ending(done: Finished) -> str:
     if done.timed_out:
         return f"was ended by the timeout after {done.wall_ns / 1e9:.1f} s"
     return f"ended by signal {-done.exit_code}" if done.exit_code < 0 else f"ended with exit code {done.exit_code}"
-
-
-def _words(stdout: bytes, stderr: bytes) -> str:
-    """The last lines a program said, for a message."""
-    lines = (stderr.strip() or stdout.strip()).decode(errors="replace").splitlines()[-10:]
-    return "; it said:\n" + "\n".join(lines) if lines else " and said nothing"
 
 
 @contextmanager

@@ -22,12 +22,20 @@ class OutputMetric(Model):
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_.@-]*$", max_length=100, description="Name of the metric.")
     unit: str = Field("1", description="Unit of the printed number.")
     direction: Direction | None = Field(None, description="Which way is better.")
-    pattern: str = Field(description="Regular expression with one group around the number; `^` begins a line.")
-    take: Literal["first", "last", "mean", "all"] = Field("last", description="Which of an execution's matches.")
+    pattern: str | None = Field(
+        None,
+        description="Regular expression with one group around the number; `^` begins a line. Without one, and with "
+        "`json_lines`, the metric is the JSON member of that name.",
+    )
+    take: Literal["first", "last", "mean", "all"] | None = Field(
+        None, description="Which of an execution's values; by default the last match of a pattern, all of a member."
+    )
 
     @field_validator("pattern")
     @classmethod
-    def _one_group(cls, pattern: str) -> str:
+    def _one_group(cls, pattern: str | None) -> str | None:
+        if pattern is None:
+            return None
         try:
             groups = re.compile(pattern).groups
         except re.error as error:
@@ -37,28 +45,35 @@ class OutputMetric(Model):
         return pattern
 
     def values(self, text: str) -> list[float]:
-        """Numbers of one execution's output; what does not read as a finite number is passed over."""
+        """What the pattern finds in one execution's output; what does not read as a finite number is passed over."""
         found: list[float] = []
-        for match in re.finditer(self.pattern, text, re.MULTILINE):
+        for match in re.finditer(self.pattern or "", text, re.MULTILINE):
             try:
                 number = float(_without_thousands(match[1] or ""))
             except ValueError:
                 continue
             if math.isfinite(number):
                 found.append(number)
-        if not found or self.take == "all":
+        return self.taken(found)
+
+    def taken(self, found: list[float]) -> list[float]:
+        take = self.take or ("all" if self.pattern is None else "last")
+        if not found or take == "all":
             return found
-        return [{"first": found[0], "last": found[-1], "mean": statistics.fmean(found)}[self.take]]
+        return [{"first": found[0], "last": found[-1], "mean": statistics.fmean(found)}[take]]
 
 
 class PrintedValues:
     """What the executions printed, turned into numbers."""
 
     def __init__(self, metrics: Sequence[OutputMetric], json_lines: bool, reserved: frozenset[str]) -> None:
-        self.metrics, self.json_lines = metrics, json_lines
-        self.reserved = reserved | {metric.name for metric in metrics}
+        self.declared = {metric.name: metric for metric in metrics}
+        self.patterns = [metric for metric in metrics if metric.pattern is not None]
+        self.json_lines = json_lines
+        self.reserved = reserved | {metric.name for metric in self.patterns}
         self.values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
         self.missed: Counter[str] = Counter()
+        self.members: set[str] = set()  # names of all numbers found in JSON
         self.facts: dict[str, Any] = {}
         self.cut = 0
 
@@ -66,42 +81,42 @@ class PrintedValues:
         self.cut += max(len(stdout), len(stderr)) >= SEARCHED_BYTES
         text = stdout.decode(errors="replace")
         both = f"{text}\n{stderr.decode(errors='replace')}" if stderr else text
-        for metric in self.metrics:
-            found = metric.values(both)
-            self.values[metric.name] += found
-            self.missed[metric.name] += not found
+        found = {metric.name: metric.values(both) for metric in self.patterns}
         if self.json_lines:
-            self.facts = {}
-            for item in _json_objects(text):
-                self._add_object(item)
+            members = self._members(text)
+            self.members |= members.keys()
+            for name, numbers in members.items():
+                found[name] = self.declared[name].taken(numbers) if name in self.declared else numbers
+        for name, numbers in found.items():
+            self.values.setdefault(name, []).extend(numbers)
+        for name in self.declared:
+            self.missed[name] += not found.get(name)
 
-    def _add_object(self, item: dict[str, Any]) -> None:
-        for key, value in item.items():
-            number = _finite(value)
-            if number is not None:
-                name = re.sub(r"[^A-Za-z0-9_.@-]", "_", key)[:90]
-                if name in self.reserved or not name[:1].isalpha():
-                    name = f"output.{name}"
-                self.values.setdefault(name, []).append(number)
-            else:
-                self.facts[key] = value
+    def _members(self, text: str) -> dict[str, list[float]]:
+        """Numeric members of one execution's JSON objects; the others become facts, of the last execution only."""
+        found: dict[str, list[float]] = {}
+        self.facts = {}
+        for item in _json_objects(text):
+            for key, value in item.items():
+                number = _finite(value)
+                if number is not None:
+                    found.setdefault(self._member_name(key), []).append(number)
+                else:
+                    self.facts[key] = value
+        return found
+
+    def _member_name(self, key: str) -> str:
+        name = re.sub(r"[^A-Za-z0-9_.@-]", "_", key)[:90]
+        return f"output.{name}" if name in self.reserved or not name[:1].isalpha() else name
 
     def report(self, executions: int, ctx: Context) -> None:
-        declared = {metric.name: metric for metric in self.metrics}
-        for metric in self.metrics:
-            if self.missed[metric.name] == executions:
-                ctx.fail(
-                    "metric_not_found",
-                    f"no output of {executions} executions has a number where {metric.name} looks for "
-                    f"{metric.pattern!r}; artifacts/last.stdout shows what was printed",
-                )
-            if self.missed[metric.name]:
-                ctx.warn(
-                    "metric_missing",
-                    f"{metric.name}: {self.missed[metric.name]} of {executions} executions did not print it",
-                )
-        if self.json_lines and len(self.values) == len(self.metrics):
+        if self.json_lines and not self.members:
             ctx.fail("metric_not_found", f"no JSON object with a number on the stdout of {executions} executions")
+        for name, metric in self.declared.items():
+            if self.missed[name] == executions:
+                ctx.fail("metric_not_found", self._not_found(metric, executions))
+            if self.missed[name]:
+                ctx.warn("metric_missing", f"{name}: {self.missed[name]} of {executions} executions did not print it")
         if self.cut:
             searched = f"the last {SEARCHED_BYTES // 2**20} MiB of the output"
             ctx.warn(
@@ -109,12 +124,21 @@ class PrintedValues:
             )
         for name, values in self.values.items():
             for value in values:
-                if known := declared.get(name):
+                if known := self.declared.get(name):
                     ctx.emit(name, value, known.unit, direction=known.direction)
                 else:
                     ctx.emit(name, value)
         if self.facts:
             ctx.metadata(output=self.facts)
+
+    def _not_found(self, metric: OutputMetric, executions: int) -> str:
+        if metric.pattern is None:
+            there = ", ".join(sorted(self.members)[:20])
+            return f"no JSON object of {executions} executions has a number called {metric.name}; there are: {there}"
+        return (
+            f"no output of {executions} executions has a number where {metric.name} looks for "
+            f"{metric.pattern!r}; artifacts/last.stdout shows what was printed"
+        )
 
 
 def _json_objects(text: str) -> Iterator[dict[str, Any]]:

@@ -5,19 +5,20 @@ import fcntl
 import os
 import select
 import signal
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any
+from typing import IO, Any
 
 # A process group and not a session: the kernel may schedule each session as a group of its own (autogroup), which
 # makes a program slower or faster than the same one started by a shell or by hyperfine.
 # Python ignores these; a program must not inherit that.
 _RESTORED = [signal.SIGPIPE, signal.SIGXFSZ]
 _SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
-# Waits until the shell is gone, which else might reap it; <&0: a background job would otherwise lose its stdin.
-_DETACH = '{ read _ <&4 && exec "$@" 3>&- 4<&-; } <&0 & echo $! >&3'
+# Waits until the shell is gone, which else might reap it. 5: a background job's own stdin is /dev/null.
+_DETACH = 'exec 5<&0; { read _ <&4 && exec "$@" 3>&- 4<&- 5<&-; } <&5 & echo $! >&3'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,53 @@ class Finished:
 
 class CannotStart(Exception):  # noqa: N818 - an outcome that the caller names
     """The kernel refused to execute the file."""
+
+
+class Streams:
+    """Files behind a program's stdin, stdout and stderr: opened once, rewound for every execution."""
+
+    def __init__(self, folder: Path, stdin: str) -> None:
+        self.folder, self.given = folder, stdin
+
+    def __enter__(self) -> "Streams":
+        with contextlib.ExitStack() as stack:
+            self.null = os.open(os.devnull, os.O_RDWR)
+            stack.callback(os.close, self.null)
+            self.stdout, self.stderr = self._scratch(stack), self._scratch(stack)
+            self.stdin = self._scratch(stack) if self.given else None
+            if self.stdin:
+                self.stdin.write(self.given.encode())
+            self._opened = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def actions(self, keep_stdout: bool) -> list[tuple[Any, ...]]:
+        stdin = self.stdin.fileno() if self.stdin else self.null
+        stdout = self.stdout.fileno() if keep_stdout else self.null
+        sources = (stdin, stdout, self.stderr.fileno())
+        return [(os.POSIX_SPAWN_DUP2, source, descriptor) for descriptor, source in enumerate(sources)]
+
+    def rewind(self) -> None:
+        for stream in (self.stdout, self.stderr):
+            if stream.seek(0, os.SEEK_END):
+                stream.seek(0)
+                stream.truncate()
+        if self.stdin:
+            self.stdin.seek(0)
+
+    def read(self, limit: int) -> tuple[bytes, bytes]:
+        """The last `limit` bytes of stdout and of stderr."""
+        return _tail(self.stdout, limit), _tail(self.stderr, limit)
+
+    def first_complaint(self) -> str:
+        """The first line of stderr that says something."""
+        lines = os.pread(self.stderr.fileno(), 64 * 1024, 0).decode(errors="replace").splitlines()
+        return next((line.strip() for line in lines if line.strip()), "")
+
+    def _scratch(self, stack: contextlib.ExitStack) -> IO[bytes]:
+        return stack.enter_context(tempfile.TemporaryFile(dir=self.folder, buffering=0))
 
 
 def run(program: Program, timeout_s: float | None = None) -> Finished:
@@ -107,6 +155,11 @@ def own_peak_kib() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1])
     return 0
+
+
+def _tail(stream: IO[bytes], limit: int) -> bytes:
+    size = stream.seek(0, os.SEEK_END)
+    return os.pread(stream.fileno(), limit, max(0, size - limit)) if size else b""
 
 
 def _await(pid: int, group: int, started: int, timeout_s: float | None) -> Finished:

@@ -32,6 +32,13 @@ METRICS = (
         formula="of one operation, with its fsync where `fsync: each`; at most 10,000 operations, evenly chosen",
     ),
     Metric(name="errors", unit="1", direction="lower", formula="operations that failed or were cut short"),
+    Metric(
+        name="error_rate",
+        unit="1",
+        direction="lower",
+        role="error_rate",
+        formula="errors / (errors + operations that succeeded)",
+    ),
 )
 
 
@@ -131,6 +138,7 @@ def _report(moved: Any, user_s: float, folder: Path, workload: FileWorkload, ctx
     ctx.emit("bandwidth", moved.bytes / 1e6 / seconds)
     ctx.emit("iops", operations / seconds)
     ctx.emit("errors", len(moved.errors))
+    ctx.emit("error_rate", len(moved.errors) / (len(moved.errors) + operations))
     samples = min(operations, _LATENCY_SAMPLES)
     for number in range(samples):
         ctx.emit("latency", moved.latencies_ns[number * operations // samples] / 1e6)

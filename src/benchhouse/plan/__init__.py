@@ -1,6 +1,21 @@
 """Scenario -> Plan: pure and streaming. A scenario file goes in, bound instances come out one by one."""
 
 from benchhouse.plan.expand import Plan, PlannedTrial, make_plan
-from benchhouse.plan.scenario_file import ScenarioFile, expand_benchmark, load_scenario, parse_scenario
+from benchhouse.plan.scenario_file import (
+    FaultyScenarioError,
+    ScenarioFile,
+    expand_benchmark,
+    load_scenario,
+    parse_scenario,
+)
 
-__all__ = ["Plan", "PlannedTrial", "ScenarioFile", "expand_benchmark", "load_scenario", "make_plan", "parse_scenario"]
+__all__ = [
+    "FaultyScenarioError",
+    "Plan",
+    "PlannedTrial",
+    "ScenarioFile",
+    "expand_benchmark",
+    "load_scenario",
+    "make_plan",
+    "parse_scenario",
+]

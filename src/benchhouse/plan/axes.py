@@ -1,6 +1,6 @@
 """From a scenario's workload, targets and axes to a Space: which keys vary, over what, and where each value stands."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_origin
 
@@ -11,7 +11,7 @@ from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.problems import Problem, did_you_mean, shorten
+from benchhouse.schema.problems import Problem, did_you_mean, quote, shorten
 from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_values
 
 TARGETS = "target"  # the axis whose values are whole targets
@@ -52,6 +52,7 @@ class Draft:
     blocks: list[Block] = field(default_factory=list)
     rules: list[Mapping[int, frozenset[int]]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    nested: dict[str, Loc] = field(default_factory=dict)  # axes over a key inside a mapping: the path to that key
     spoilt: set[str] = field(default_factory=set)  # given, but in a way that left nothing to check
 
     @property
@@ -66,19 +67,32 @@ class Draft:
     def space(self) -> Space:
         return Space(tuple(self.blocks), tuple(self.rules))
 
+    def put_together(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        return put_together(self.target, self.parameters, point, self.nested)
+
     def qualify(self, key: str) -> str:
         """The full name of a key: `target.x` for a field of the target, plain `x` for a workload parameter."""
         if key.startswith("target."):
             return key
         bare = key.removeprefix("workload.")
-        if bare == key and bare in fields_of(self.target_model) and bare not in fields_of(self.workload_model):
+        head = bare.partition(".")[0]
+        ours, theirs = fields_of(self.workload_model), fields_of(self.target_model)
+        if bare == key and not ours.keys() & {bare, head} and theirs.keys() & {bare, head}:
             return f"target.{bare}"
         return bare
+
+    def path(self, name: str) -> Loc:
+        """Where in the target or workload the key with that full name is."""
+        return self.nested.get(name, (name.removeprefix("target."),))
 
     def add_targets(self, scenario: Scenario, home: Place) -> None:
         if scenario.targets:
             whole = [_named(target) for target in scenario.targets]
             places = [home.at("targets", index) for index in range(len(whole))]
+            names = [target.get("name") for target in whole]
+            for index, name in enumerate(names):
+                if isinstance(name, str) and name in names[:index]:
+                    self.problems.append(places[index].at("name").problem(f"the target {quote(name)} is named twice"))
             self._add_block({TARGETS: home.at("targets")}, [(target,) for target in whole], {TARGETS: places})
         elif isinstance(scenario.target, str):
             self._fix("target.name", scenario.target, home.at("target"))
@@ -122,7 +136,7 @@ class Draft:
         block = self.blocks[axis.block]
         column = [row[block.keys.index(TARGETS if whole else name)] for row in block.rows]
         if whole or (name == TARGETS and not isinstance(value, dict)):
-            column = [target.get(inner) for target in column]
+            column = [target[inner] if inner in target else inside(target, inner.split(".")) for target in column]
         values = [canonical_json(item) for item in column]
         is_any_of = isinstance(value, list) and canonical_json(value) not in values
         rows: set[int] = set()
@@ -140,16 +154,37 @@ class Draft:
     def check_clashes(self) -> None:
         """A key is fixed or varied, and by one place only."""
         for name, axis in self.axes.items():
-            if name in self.fixed:
+            in_target = name.startswith("target.")
+            taken = taken_at(self.target if in_target else self.parameters, self.path(name))
+            wider = next(
+                (other for other in self.axes if name in self.nested and name.startswith(f"{other}.")), TARGETS
+            )
+            if wider != TARGETS:
+                self.problems.append(axis.key.problem(f"'{name}' varies, and so does all of '{wider}'", key=True))
+            elif taken is None:
+                continue
+            elif taken == self.path(name):
                 self.problems.append(axis.key.problem(f"'{name}' is both fixed and varied", key=True))
+            else:
+                message = f"'{name}' can't vary: '{'.'.join(map(str, taken))}' is fixed, and not to a mapping"
+                self.problems.append(axis.key.problem(message, key=True))
         whole = self.axes.get(TARGETS)
         if whole is None:
             return
         for (target,), place in zip(self.blocks[whole.block].rows, whole.values, strict=True):
-            for key in target:
-                if f"target.{key}" in self.axes:
-                    message = f"'{key}' is set by this target and varied by an axis"
-                    self.problems.append(place.at(key).problem(message, key=True))
+            for name in self.axes:
+                taken = taken_at(target, self.path(name)) if name.startswith("target.") else None
+                if taken:
+                    message = f"'{'.'.join(map(str, taken))}' is set by this target and varied by an axis"
+                    self.problems.append(place.at(*taken).problem(message, key=True))
+
+    def forgive(self, dropped: Set[str]) -> None:
+        """Nothing is held against keys that are absent because the part of the file that may give them was dropped."""
+        given = self.fixed.keys() | self.axes.keys()
+        if dropped & {"target", "targets", "workload", "axes"}:
+            self.spoilt |= {"target.", *(f"target.{key}" for key in fields_of(self.target_model))} - given
+        if dropped & {"workload", "axes"}:
+            self.spoilt |= {"", *fields_of(self.workload_model)} - given
 
     def _place(self, name: str, value: Any, place: Place) -> None:
         """Put one key of the workload or target where it belongs: an axis or a fixed value."""
@@ -166,11 +201,16 @@ class Draft:
             try:
                 numbers = Ranged.model_validate(value).range.values()
             except ValidationError as error:
-                view = place.document.assemble(place.loc, value, {"range": place.at("range").loc})
+                view = place.document.assemble(place.loc, value, {("range",): place.at("range").loc})
                 self.problems += from_pydantic(error, view, Ranged)
                 self.spoilt.add(name)
                 return
             self._add_block({name: place}, [(item,) for item in numbers], {name: [place.at("range")] * len(numbers)})
+        elif _looks_like_a_range(value) and inner in fields_of(model) and not accepts_mapping(model, inner):
+            said = ", ".join(f"{key}: {item}" for key, item in value.items())
+            expected = f"a value; for a range write {{range: {{{said}}}}}"
+            self.problems.append(place.problem(f"'{inner}' takes no mapping", expected))
+            self.spoilt.add(name)
         else:
             self._fix(name, value, place)
 
@@ -208,23 +248,75 @@ class Draft:
         if twice:
             return
         for key, name in names.items():
+            if self._is_nested(name):
+                self.nested[name] = tuple(name.removeprefix("target.").split("."))
             self.axes[name] = Axis(keys[key], values[key], len(self.blocks))
         self.blocks.append(Block(tuple(names.values()), tuple(rows)))
 
+    def _is_nested(self, name: str) -> bool:
+        """Whether a dotted name leads into a mapping: a field that takes one, or a key that is fixed to one."""
+        inner = name.removeprefix("target.")
+        head, dot, _ = inner.partition(".")
+        in_target = inner != name
+        model = self.target_model if in_target else self.workload_model
+        if name == TARGETS or not dot or inner in fields_of(model):
+            return False
+        if head in fields_of(model):
+            return accepts_mapping(model, head)
+        holders = [self.target if in_target else self.parameters]
+        if in_target and TARGETS in self.axes:
+            holders += [row[0] for row in self.blocks[self.axes[TARGETS].block].rows]
+        return any(isinstance(holder.get(head), dict) for holder in holders)
+
 
 def put_together(
-    target: Mapping[str, Any], parameters: Mapping[str, Any], point: Mapping[str, Any]
+    target: Mapping[str, Any], parameters: Mapping[str, Any], point: Mapping[str, Any], nested: Mapping[str, Loc]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Target and workload at one point of the space."""
+    """Target and workload at one point of the space; `nested` has the paths of the axes that lead into mappings."""
     whole, workload = dict(target), dict(parameters)
     for key, value in point.items():
         if key == TARGETS:
             whole |= value
+        elif key in nested:
+            _set_inside(whole if key.startswith("target.") else workload, nested[key], value)
         elif key.startswith("target."):
             whole[key.removeprefix("target.")] = value
         else:
             workload[key] = value
     return whole, workload
+
+
+def _set_inside(holder: dict[str, Any], path: Loc, value: Any) -> None:
+    """Set the value at `path`; the mappings on the way are copied, as the other points share them."""
+    here: dict[Any, Any] = holder
+    for part in path[:-1]:
+        found = here.get(part)
+        here[part] = dict(found) if isinstance(found, dict) else {}
+        here = here[part]
+    here[path[-1]] = value
+
+
+def inside(data: Any, path: Iterable[str | int]) -> Any:
+    """What is at `path` in nested mappings; None where there is nothing."""
+    for part in path:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data
+
+
+def taken_at(data: Mapping[str, Any], path: Loc) -> Loc | None:
+    """How far `path` leads when `data` leaves no room there: to a value, or to what is no mapping; else None."""
+    here: Any = data
+    for depth, part in enumerate(path):
+        if not isinstance(here, dict):
+            return path[:depth]
+        if part not in here:
+            return None
+        here = here[part]
+    return path
+
+
+def _looks_like_a_range(value: Any) -> bool:
+    return isinstance(value, dict) and {"from", "to"} <= set(value) <= {"from", "to", "step", "factor", "count"}
 
 
 def _spots(place: Place, given: Any) -> list[Place]:
@@ -243,12 +335,30 @@ def fields_of(model: type[BaseModel] | None) -> dict[str, Any]:
 
 def accepts_list(model: type[BaseModel] | None, name: str) -> bool:
     """Whether a list is a plain value of that field rather than an axis over it."""
+    kinds = (list, tuple, set, frozenset)
+    found = fields_of(model).get(name)
+    return found is not None and _top(found.annotation, lambda hint: hint in kinds)
 
-    def top(hint: Any) -> bool:
-        origin = get_origin(hint)
-        if origin in (list, tuple, set, frozenset) or hint in (list, tuple, set, frozenset):
-            return True
-        return origin is not dict and any(top(part) for part in get_args(hint) if origin is not None)
+
+def accepts_mapping(model: type[BaseModel] | None, name: str) -> bool:
+    """Whether a mapping is a value of that field, so that an axis may lead into it."""
+
+    def is_mapping(hint: Any) -> bool:
+        return hint in (Any, dict, Mapping) or (isinstance(hint, type) and issubclass(hint, dict | Mapping | BaseModel))
 
     found = fields_of(model).get(name)
-    return found is not None and top(found.annotation)
+    return found is not None and _top(found.annotation, is_mapping)
+
+
+def only_model(hint: Any) -> Any:
+    """The model that an annotation means: itself, or the one member of a union that is not None; else None."""
+    members = [part for part in get_args(hint) if part is not type(None)] if get_origin(hint) else [hint]
+    return members[0] if len(members) == 1 and get_origin(hint) not in (list, dict, tuple, set, frozenset) else None
+
+
+def _top(hint: Any, fits: Callable[[Any], bool]) -> bool:
+    """Whether the annotation, or a member of it where it is a union or the like, fits; not what is in a container."""
+    origin = get_origin(hint)
+    if fits(origin or hint):
+        return True
+    return origin is not dict and any(_top(part, fits) for part in get_args(hint) if origin is not None)

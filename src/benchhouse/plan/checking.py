@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from benchhouse.plan.axes import TARGETS, Draft, Place, fields_of, put_together
+from benchhouse.plan.axes import TARGETS, Draft, Place, accepts_mapping, fields_of, only_model
+from benchhouse.plan.space import Block
 from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.document import Loc
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.misfits import from_pydantic
 from benchhouse.schema.problems import Problem, did_you_mean, quote
@@ -49,44 +51,53 @@ def check_values(draft: Draft, home: Place) -> None:
             if len(draft.problems) > before:
                 continue
             earlier = meant.setdefault(_meaning(draft, point), number)
-            if earlier != number:
+            if earlier != number and not _named_twice(block, row, block.rows[earlier]):
                 place, other = at[block.keys[0]], draft.axes[block.keys[0]].values[earlier]
                 line, column = other.document.position(other.loc)
                 draft.problems.append(place.problem(f"this means the same as the value at {line}:{column}"))
+
+
+def _named_twice(block: Block, row: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether these are two targets of one name, which was told before."""
+    return block.keys == (TARGETS,) and "name" in row[0] and row[0].get("name") == other[0].get("name")
 
 
 def _check_point(
     draft: Draft, home: Place, point: Mapping[str, Any], axis_places: dict[str, Place], changed: set[str] | None
 ) -> None:
     """Report what is wrong at one point; `changed` keeps to mistakes of the keys that this point changed."""
-    target, parameters = put_together(draft.target, draft.parameters, point)
+    target, parameters = draft.put_together(point)
     places = draft.fixed | axis_places
-    in_target = {key.removeprefix("target."): place for key, place in places.items() if key.startswith("target.")}
-    in_workload = {key: place for key, place in places.items() if key != TARGETS and not key.startswith("target.")}
+    in_target = {draft.path(key): place for key, place in places.items() if key.startswith("target.")}
+    own = {key for key in places if key != TARGETS and not key.startswith("target.")}
+    in_workload = {draft.path(key): places[key] for key in own}
     target_home = home.at("target")
     if TARGETS in point:
         target_home = axis_places[TARGETS]
-        in_target |= {key: target_home.at(key) for key in point[TARGETS]}
+        in_target |= {(key,): target_home.at(key) for key in point[TARGETS]}
     if draft.target_model:
-        keys = None if changed is None or TARGETS in changed else {key.removeprefix("target.") for key in changed}
-        spoilt = {key.removeprefix("target.") for key in draft.spoilt}
-        draft.problems += _misfits(draft.target_model, target, target_home, in_target, keys, spoilt)
+        whole = changed is None or TARGETS in changed
+        paths = None if whole else {draft.path(key) for key in changed or () if key.startswith("target.")}
+        spoilt = {key.removeprefix("target.") for key in draft.spoilt if key.startswith("target.")}
+        draft.problems += _misfits(draft.target_model, target, target_home, in_target, paths, spoilt)
     if draft.workload_model:
         workload_home = home.at("workload")
-        draft.problems += _misfits(draft.workload_model, parameters, workload_home, in_workload, changed, draft.spoilt)
+        paths = None if changed is None else {draft.path(key) for key in changed & own}
+        draft.problems += _misfits(draft.workload_model, parameters, workload_home, in_workload, paths, draft.spoilt)
 
 
 def _misfits(
     model: type[BaseModel],
     data: dict[str, Any],
     home: Place,
-    places: Mapping[str, Place],
-    changed: set[str] | None,
+    places: Mapping[Loc, Place],
+    changed: set[Loc] | None,
     spoilt: set[str],
 ) -> list[Problem]:
     """What the model says about `data`, in the file where each value stands; unknown names are told elsewhere."""
-    if changed is not None and not changed & set(data):
+    if changed is not None and not any(path[0] in data for path in changed):
         return []
+    varied = {path for path in places if len(path) > 1}
     try:
         model.model_validate(data)
     except ValidationError as error:
@@ -95,10 +106,14 @@ def _misfits(
         for path, document in documents.items():
             here = {key: place.loc for key, place in places.items() if place.document.path == path}
 
-            def belongs(item: "ErrorDetails", path: str = path) -> bool:
+            def belongs(item: "ErrorDetails", at: Loc, path: str = path) -> bool:
                 key = str(item["loc"][0]) if item["loc"] else ""
-                known = key not in spoilt and not (item["type"] == "extra_forbidden" and len(item["loc"]) == 1)
-                return known and places.get(key, home).document.path == path and (changed is None or key in changed)
+                at = at or (key,)  # a missing key is not in the data
+                unknown = item["type"] == "extra_forbidden" and (len(item["loc"]) == 1 or at in varied)
+                nearest = max((known for known in places if at[: len(known)] == known), key=len, default=None)
+                place = places[nearest] if nearest else home
+                met = changed is None or any(at[: len(one)] == one for one in changed)
+                return key not in spoilt and not unknown and place.document.path == path and met
 
             found += from_pydantic(error, document.assemble(home.loc, data, here), model, belongs)
         return found
@@ -110,7 +125,11 @@ def _check_names(draft: Draft) -> None:
     given = draft.fixed | {name: axis.key for name, axis in draft.axes.items() if name != TARGETS}
     for name, place in given.items():
         inner = name.removeprefix("target.")
-        _check_name(draft, draft.workload_model if inner == name else draft.target_model, inner, place)
+        model = draft.workload_model if inner == name else draft.target_model
+        if name in draft.nested:
+            _check_path(draft, model, draft.nested[name], place)
+        else:
+            _check_name(draft, model, inner, place)
     if TARGETS in draft.axes:
         whole = draft.axes[TARGETS]
         for (target,), place in zip(draft.blocks[whole.block].rows, whole.values, strict=True):
@@ -122,18 +141,37 @@ def _check_name(draft: Draft, model: type[BaseModel] | None, key: str, place: Pl
     if model is None or model.model_config.get("extra") == "allow" or key in model.model_fields:
         return
     known = fields_of(model)
-    if key not in known:
+    head, dot, _ = key.partition(".")
+    if dot and accepts_mapping(model, head):  # where nothing varies, it is written as any mapping is
+        inner = "".join(f"{{{part}: " for part in key.split(".")[1:])
+        expected = f"{head}: {inner}...{'}' * inner.count('{')}"
+        draft.problems.append(place.problem(f"{quote(key)} is an axis or nothing", expected, key=True))
+    elif dot and head in known:
+        draft.problems.append(place.problem(f"'{head}' holds no mapping, so there is no {quote(key)}", key=True))
+    elif key not in known:
         meant = did_you_mean(key, known) or ""
         draft.problems.append(place.problem(f"unknown key {quote(key)}", f"one of {', '.join(known)}", meant, key=True))
+
+
+def _check_path(draft: Draft, model: type[BaseModel] | None, path: Loc, place: Place) -> None:
+    """Refuse a nested name that leads to an unknown key of a model inside the model."""
+    shape: Any = model
+    for part in path:
+        if not (isinstance(shape, type) and issubclass(shape, BaseModel)):
+            return
+        before = len(draft.problems)
+        _check_name(draft, shape, str(part), place)
+        if len(draft.problems) > before:
+            return
+        found = fields_of(shape).get(str(part))
+        shape = only_model(found.annotation) if found else None
 
 
 def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
     """The worker reads the inputs back from JSON: an experiment whose defaults don't fit its own types can't run."""
     if draft.problems or draft.experiment is None:
         return
-    for model, data in zip(
-        (draft.target_model, draft.workload_model), put_together(draft.target, draft.parameters, point), strict=True
-    ):
+    for model, data in zip((draft.target_model, draft.workload_model), draft.put_together(point), strict=True):
         if model is None:
             continue
         try:
@@ -146,7 +184,7 @@ def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
 
 
 def _meaning(draft: Draft, point: Mapping[str, Any]) -> bytes:
-    target, parameters = put_together(draft.target, draft.parameters, point)
+    target, parameters = draft.put_together(point)
     try:
         return canonical_json([normal(draft.target_model, target), normal(draft.workload_model, parameters)])
     except ValidationError:  # a combination that does not fit, reported elsewhere

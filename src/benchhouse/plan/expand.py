@@ -3,7 +3,7 @@
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from benchhouse.plan.checking import check_values, normal, reasons
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.plan.space import Shuffle, Space
 from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.document import Loc
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.problems import ProblemsError, shorten
 from benchhouse.schema.resources import Limits, Resources
@@ -48,6 +49,7 @@ class Plan:
     target: Mapping[str, Any]
     parameters: Mapping[str, Any]
     home: Place  # the top of the scenario file
+    nested: Mapping[str, Loc] = field(default_factory=dict)  # axes that lead into mappings, with their paths
 
     def instances(self) -> Iterator[Instance]:
         return map(self.bind, self.space.points())
@@ -68,7 +70,7 @@ class Plan:
             yield instance_digest(name, version, fixed or canonical_json(target), canonical_json(parameters))
 
     def _inputs(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        target, parameters = put_together(self.target, self.parameters, point)
+        target, parameters = put_together(self.target, self.parameters, point, self.nested)
         if self.code is None:
             return target, parameters
         try:
@@ -188,9 +190,11 @@ def make_plan(
             raise ProblemsError(draft.problems)
         draft.add(registered.benchmark, _own(registered.benchmark.workload, code), there)
     draft.add(scenario, _own(scenario.workload, code), home)
+    draft.forgive(file.dropped)
     if registered:
         draft.add_rules(registered.benchmark.exclude, there)
-    draft.add_rules(scenario.exclude, home)
+    if not draft.spoilt:  # else a rule may be about an axis that could not be read
+        draft.add_rules(scenario.exclude, home)
     draft.check_clashes()
     if "service" in given and "driver" in fields_of(draft.target_model) and "target.driver" not in draft.axes:
         draft.target.setdefault("driver", service)
@@ -213,6 +217,7 @@ def make_plan(
         target=draft.target,
         parameters=draft.parameters,
         home=home,
+        nested=draft.nested,
     )
 
 
@@ -236,7 +241,8 @@ def _refuse_frozen(benchmark: Benchmark, scenario: Scenario, draft: Draft, home:
         frozen |= {draft.qualify(key) for key in block.keys}
     expected = "a scenario fills only what the benchmark leaves open; register another benchmark to change it"
     for place, key in _given_keys(scenario, home):
-        if draft.qualify(key) in frozen:
+        name = draft.qualify(key)
+        if name in frozen or any(name.startswith(f"{fixed}.") for fixed in frozen):
             message = f"'{key}' is fixed by the benchmark '{benchmark.benchmark}'"
             draft.problems.append(place.problem(message, expected, key=True))
 

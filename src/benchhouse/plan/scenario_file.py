@@ -1,23 +1,26 @@
 """Reading a scenario file: YAML, variables expanded, secrets kept out, every mistake with its line."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.problems import Problem, ProblemsError
-from benchhouse.schema.scenario import Benchmark, Defined, Scenario
-from benchhouse.schema.secrets import is_secret_key, reference
+from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.schema.scenario import Benchmark, Scenario
+from benchhouse.schema.secrets import REDACTED, is_secret_key, is_secret_variable, reference
 from benchhouse.schema.yamltext import load_yaml, parse_yaml
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
 _PARAMETERS = ("workload", "target", "targets", "axes", "exclude", "environment")
-_D = TypeVar("_D", bound=Defined)
+_SUBJECT = {"experiment", "uses", "version"}  # without these, nothing further can be said
 
 
 @dataclass(frozen=True)
@@ -26,33 +29,87 @@ class ScenarioFile:
 
     scenario: Scenario
     document: Document
+    dropped: frozenset[str] = frozenset()  # top-level keys left out because they are faulty: such a file is never run
+
+
+class FaultyScenarioError(ProblemsError):
+    """The mistakes of a scenario file; `rest` is what is left without them, to be searched for further ones."""
+
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        rest: ScenarioFile | None = None,
+        faults: Collection[tuple[int, int]] = (),
+        secret_lines: Collection[int] = (),
+    ) -> None:
+        super().__init__([_discreet(problem, secret_lines) for problem in problems])
+        self.rest, self.faults, self.secret_lines = rest, faults, secret_lines
+
+    def joined_by(self, further: Iterable[Problem]) -> ProblemsError:
+        """All mistakes in one; what follows only from a variable that is not set, or was told before, is left out."""
+        joined = list(self.problems)
+        for found in further:
+            problem = _discreet(found, self.secret_lines) if found.path == joined[0].path else found
+            told = problem in joined or (
+                problem.path == joined[0].path and (problem.line, problem.column) in self.faults
+            )
+            joined += [] if told else [problem]
+        return ProblemsError(joined)
+
+
+def _discreet(problem: Problem, secret_lines: Collection[int]) -> Problem:
+    """A line that holds a secret is not shown, whatever else is wrong with it."""
+    return replace(problem, source="") if problem.line in secret_lines else problem
 
 
 def load_scenario(path: Path, environ: Mapping[str, str]) -> ScenarioFile:
-    document = load_yaml(path)
-    return ScenarioFile(_read(document, environ, Scenario), document)
+    return _read_scenario(load_yaml(path), environ)
 
 
 def parse_scenario(text: str, path: str, environ: Mapping[str, str]) -> ScenarioFile:
-    document = parse_yaml(text, path)
-    return ScenarioFile(_read(document, environ, Scenario), document)
+    return _read_scenario(parse_yaml(text, path), environ)
 
 
 def expand_benchmark(document: Document, environ: Mapping[str, str]) -> Benchmark:
     """A registered benchmark as it is used: its variables expanded too."""
-    return _read(document, environ, Benchmark)
-
-
-def _read(document: Document, environ: Mapping[str, str], model: type[_D]) -> _D:
     expansion = _Expansion(document, environ)
     expanded = expansion.expand(document.data, ())
     try:
-        read = model.model_validate(expanded)
+        read = Benchmark.model_validate(expanded)
     except ValidationError as error:
-        expansion.problems += from_pydantic(error, document, model, lambda item: item["loc"] not in expansion.secrets)
+        expansion.problems += from_pydantic(error, document, Benchmark, expansion.is_news)
     if expansion.problems:
-        raise ProblemsError(list(expansion.discreet_problems()))
+        raise expansion.error(None)
     return read
+
+
+def _read_scenario(document: Document, environ: Mapping[str, str]) -> ScenarioFile:
+    expansion = _Expansion(document, environ)
+    expanded = expansion.expand(document.data, ())
+    file = _validate(expanded, expansion)
+    if expansion.problems or file is None:
+        raise expansion.error(file)
+    return file
+
+
+def _validate(expanded: Any, expansion: "_Expansion") -> ScenarioFile | None:
+    """The scenario, without what is faulty in it; None where too little is left to say what it would run."""
+    document = expansion.document
+    dropped = {str(loc[0]) for loc in expansion.faults if loc[0] not in _PARAMETERS}
+    while not dropped & _SUBJECT:
+        kept = {key: value for key, value in expanded.items() if key not in dropped}
+        if "scenario" in dropped:
+            kept["scenario"] = "nameless"
+        try:
+            return ScenarioFile(Scenario.model_validate(kept), document, frozenset(dropped))
+        except ValidationError as error:
+            expansion.problems += from_pydantic(error, document, Scenario, expansion.is_news)
+            faulty = {str(item["loc"][0]) for item in error.errors() if item["loc"]}
+            if not faulty:  # keys that don't go together
+                faulty = {"target", "targets"} if {"target", "targets"} <= kept.keys() else _SUBJECT
+            meant = {did_you_mean(key, Scenario.model_fields) for key in faulty - Scenario.model_fields.keys()}
+            dropped |= faulty | {key for key in meant if key and key not in kept}
+    return None
 
 
 @dataclass
@@ -61,25 +118,31 @@ class _Expansion:
     environ: Mapping[str, str]
     problems: list[Problem] = field(default_factory=list)
     secrets: list[Loc] = field(default_factory=list)  # those in plain text
+    unset: list[Loc] = field(default_factory=list)  # values with a variable that is not set
 
     def expand(self, value: Any, loc: Loc) -> Any:
         if isinstance(value, dict):
             return {key: self.expand(item, (*loc, key)) for key, item in value.items()}
         if isinstance(value, list):
             return [self.expand(item, (*loc, index)) for index, item in enumerate(value)]
-        if value is not None and loc and loc[0] in _PARAMETERS and is_secret_key(_last_key(loc)):
+        if value is not None and loc and loc[0] in _PARAMETERS and is_secret_key(_last_key(loc).rpartition(".")[2]):
             return self._secret(value, loc)
         if not isinstance(value, str) or "$" not in value:
             return value
         return _VARIABLE.sub(lambda match: self._variable(match, loc), value)
 
-    def discreet_problems(self) -> Iterator[Problem]:
-        """The problems; a line that holds a secret is not shown, whatever else is wrong with it."""
-        lines: set[int] = set()
-        for loc in self.secrets:
-            lines.update(number for number, _ in (self.document.position(loc), self.document.position(loc, key=True)))
-        for problem in self.problems:
-            yield replace(problem, source="") if problem.line in lines else problem
+    @property
+    def faults(self) -> list[Loc]:
+        """Values that are not what they will be: whatever else is found there follows from that."""
+        return [*self.secrets, *self.unset]
+
+    def is_news(self, item: "ErrorDetails", at: Loc) -> bool:
+        return at not in self.faults and item["loc"] not in self.faults
+
+    def error(self, rest: ScenarioFile | None) -> FaultyScenarioError:
+        places = {self.document.position(loc) for loc in self.faults}
+        lines = {self.document.position(loc, key)[0] for loc in self.secrets for key in (False, True)}
+        return FaultyScenarioError(self.problems, rest, places, lines)
 
     def _variable(self, match: re.Match[str], loc: Loc) -> str:
         name = match[1] or match[2]
@@ -88,6 +151,8 @@ class _Expansion:
         if name not in self.environ:
             self._unset(name, loc)
             return ""
+        if loc and loc[0] in _PARAMETERS and is_secret_variable(name):
+            return match[0]  # like a secret parameter: put in by the worker
         return self.environ[name]
 
     def _secret(self, value: Any, loc: Loc) -> Any:
@@ -98,11 +163,13 @@ class _Expansion:
             expected = f"a variable: put the secret into the environment and write {key}: $NAME"
             self.secrets.append(loc)
             self.problems.append(self.document.problem(loc, f"'{key}' is a secret in plain text", expected))
-        elif name not in self.environ:
+            return REDACTED  # so that no message about another value can show it
+        if name not in self.environ:
             self._unset(name, loc)
         return value
 
     def _unset(self, name: str, loc: Loc) -> None:
+        self.unset.append(loc)
         message = f"the environment variable {name} is not set"
         self.problems.append(self.document.problem(loc, message, f"export {name}=..., or $$ for a plain $"))
 

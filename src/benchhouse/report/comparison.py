@@ -6,14 +6,18 @@ from typing import Any
 
 from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
 from benchhouse.analysis.ranking import holm
-from benchhouse.report.matching import Matched, as_text, look_up, match, point_of, points_of
-from benchhouse.report.numbers import name_of, percent, plural, primary_stats, quantity
+from benchhouse.analysis.summary import shaky_quantiles
+from benchhouse.report.matching import Matched, MatchPoint, as_text, look_up, match, point_of, points_of
+from benchhouse.report.numbers import MINUS, NONE, change_texts, headline_stats, name_of, plural, stat_place
+from benchhouse.report.order import declared_order
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
 SEED = 20_240_229
+_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,8 @@ class PointRow:
     verdict: str
     method: str
     sentence: str
+    shaky: bool
+    """A percentile that one side or the other has too few samples for, within a trial."""
     trials_a: list[str]
     trials_b: list[str]
 
@@ -79,13 +85,21 @@ class PointRow:
         return name_of(self.metric, self.stat)
 
     @property
+    def name_marked(self) -> str:
+        """The name, behind `~` where it can't be trusted."""
+        return ("~" if self.shaky else "") + self.name
+
+    @property
+    def effect_text(self) -> str:
+        return NONE if self.hedges_g is None else f"{self.hedges_g:+.2f}".replace("-", MINUS) if self.hedges_g else "0"
+
+    @property
     def change_text(self) -> str:
         """The change with its interval, relative where that makes sense, else in the unit of the metric."""
-        if self.change is None or (self.change_interval is None and self.difference_interval is not None):
-            ends, told = self.difference_interval, quantity(self.difference, self.unit)
-            return f"{told} ({quantity(ends[0], self.unit)} to {quantity(ends[1], self.unit)})" if ends else told
-        ends = self.change_interval
-        return percent(self.change) + (f" ({percent(ends[0])} to {percent(ends[1])})" if ends else "")
+        told, interval = change_texts(
+            self.change, self.change_interval, self.difference, self.difference_interval, self.unit
+        )
+        return told + (f" ({interval})" if interval else "")
 
 
 @dataclass(frozen=True)
@@ -113,6 +127,13 @@ class ComparisonTable:
     confidence: float
     seed: int
     notes: list[str]
+
+    @property
+    def several_points(self) -> bool:
+        """Whether a row must name its point."""
+        return len({row.point for row in self.rows}) > 1 or len({(row.metric, row.stat) for row in self.rows}) < len(
+            self.rows
+        )
 
     def regressions(self, *, corrected: bool = False) -> list[PointRow]:
         """Rows that are worse in B; `corrected` keeps those that hold up after Holm's correction."""
@@ -146,20 +167,37 @@ def compare_runs(
     facts_a: Mapping[str, str] | None = None,
     facts_b: Mapping[str, str] | None = None,
     metrics: Collection[str] | None = None,
+    every: bool = False,
+    order: Mapping[str, int] | None = None,
     confidence: float = 0.95,
     seed: int = SEED,
 ) -> ComparisonTable:
-    """Compare rows of the points query; B is told against A.
+    """Compare rows of the points query; B is told against A: the headline statistics of each metric, or `every` one.
 
     `selected` are the keys that the selectors fixed, which therefore don't tell points apart; `facts_*` are
-    circumstances by name (experiment version, git commit, host, package lock digest).
+    circumstances by name (experiment version, git commit, host, package lock digest); `order` is that of the metrics.
     """
     points_a, points_b = points_of(a), points_of(b)
     if not points_a or not points_b:
         empty = name_a if not points_a else name_b
         raise BenchError(f"{empty} has no successful trial to compare", hint="See why: bench status, bench report")
     pairs, only_a, only_b = match(points_a, points_b, set(selected))
-    asked, unmatched = _pairs_of_numbers(pairs, metrics, name_a, name_b)
+    if not pairs:
+        raise BenchError(
+            f"nothing to compare: no point of {name_a} belongs to one of {name_b}",
+            hint=f"{name_a} has {_some(_told(point) for point in only_a)}\n"
+            f"{name_b} has {_some(_told(point) for point in only_b)}\n"
+            "Pick points of each: bench compare RUN:key=value RUN:key=value",
+        )
+    asked, unmatched = _pairs_of_numbers(pairs, metrics, name_a, name_b, every=every, order=order or {})
+    if not asked:
+        raise BenchError(
+            f"nothing to compare: the points of {name_a} and {name_b} have no metric in common",
+            hint="\n".join(
+                f"{name} has {_some(name_of(*key) for pair in pairs for key in pair[side].rows)}"
+                for side, name in enumerate((name_a, name_b))
+            ),
+        )
     compared = compare_many([_pair(x, y) for _, x, y in asked], confidence=confidence, seed=seed)
     p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
     adjusted = holm(p_values)
@@ -179,26 +217,46 @@ def compare_runs(
         exploratory=len(differences) > 1,
         confidence=confidence,
         seed=seed,
-        notes=_notes(rows, pairs, differences, confidence),
+        notes=_notes(rows, differences, confidence),
     )
+
+
+def _told(point: MatchPoint) -> str:
+    named = point.target_name in point.label
+    return point.label if named else f"{point.target_name} {point.label}"
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(dict.fromkeys(names))
+    return ", ".join(listed[:_LISTED]) + (f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")
 
 
 Asked = tuple[Matched, Row, Row]
 
 
 def _pairs_of_numbers(
-    pairs: list[Matched], metrics: Collection[str] | None, name_a: str, name_b: str
+    pairs: list[Matched],
+    metrics: Collection[str] | None,
+    name_a: str,
+    name_b: str,
+    *,
+    every: bool,
+    order: Mapping[str, int],
 ) -> tuple[list[Asked], list[str]]:
-    """The leading statistics that both sides have, and the names of those that only one has."""
+    """The statistics that both sides have, and the names of those that only one has."""
     asked: list[Asked] = []
     alone: dict[str, None] = {}
     known = {metric for pair in pairs for point in pair for metric, _ in point.rows}
     if metrics is not None and (missing := sorted(set(metrics) - known)):
         raise BenchError(f"no metric {', '.join(missing)} here; there are {', '.join(sorted(known)) or 'none'}")
+    last = len(order)
     for pair in pairs:
-        for metric in sorted(known if metrics is None else set(metrics)):
+        for metric in sorted(
+            known if metrics is None else set(metrics), key=lambda name: (order.get(name, last), name)
+        ):
             of_a, of_b = ({stat: row for (name, stat), row in point.rows.items() if name == metric} for point in pair)
-            for stat in primary_stats(of_a.keys() | of_b.keys()):
+            stats = of_a.keys() | of_b.keys()
+            for stat in sorted(stats, key=stat_place) if every else headline_stats(stats):
                 if stat not in of_a or stat not in of_b:
                     alone[f"{name_of(metric, stat)} (only in {name_a if stat in of_a else name_b})"] = None
                     continue
@@ -245,9 +303,15 @@ def _row(pair: Matched, x: Row, y: Row, result: Comparison, adjusted: float | No
         verdict=result.verdict,
         method=result.method,
         sentence=f"{label}, {name_of(x['metric'], x['stat'])}: {result.sentence(*names)}",
+        shaky=any(_shaky(side) for side in (x, y)),
         trials_a=list(x["trials"]),
         trials_b=list(y["trials"]),
     )
+
+
+def _shaky(row: Row) -> bool:
+    samples = row.get("samples")
+    return bool(samples and row["n"]) and row["stat"] in shaky_quantiles(int(samples / row["n"]))
 
 
 def _ends(interval: Interval | None) -> tuple[float, float] | None:
@@ -280,10 +344,10 @@ def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapp
     return [Difference(name, ", ".join(list(x)[:4]), ", ".join(list(y)[:4])) for name, (x, y) in found.items()]
 
 
-def _notes(rows: list[PointRow], pairs: list[Matched], differences: list[Difference], confidence: float) -> list[str]:
+def _notes(rows: list[PointRow], differences: list[Difference], confidence: float) -> list[str]:
     notes = []
-    if not pairs:
-        notes.append("No point of one side matches a point of the other, so nothing is compared.")
+    if all(set(row.trials_a) == set(row.trials_b) for row in rows):
+        notes.append("A and B are the same trials.")
     if len(differences) > 1:
         names = ", ".join(item.dimension for item in differences)
         notes.append(f"Exploratory: {len(differences)} things changed at once ({names}); no change has one cause.")
@@ -317,16 +381,25 @@ def circumstances(trials: Iterable[Row]) -> dict[str, str]:
 
 
 def compare_selected(
-    warehouse: Warehouse, a: str, b: str, *, metrics: Collection[str] | None = None, confidence: float = 0.95
+    warehouse: Warehouse,
+    a: str,
+    b: str,
+    *,
+    metrics: Collection[str] | None = None,
+    every: bool = False,
+    confidence: float = 0.95,
 ) -> ComparisonTable:
     """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
     sides = []
+    folders: list[TrialFolder] = []
     for text in (a, b):
         picked = parse_selector(text)
         selector = Selector(warehouse.resolve_run(picked.run), picked.filters)
         rows = select(queries.points(warehouse, [selector.run]).dicts(), selector)
         used = {trial for row in rows for trial in row["trials"]}
         trials = [row for row in queries.trials(warehouse, [selector.run]).dicts() if row["trial_id"] in used]
+        witness = next((row for row in trials if row["outcome"] == "succeeded"), None)
+        folders += [TrialFolder(warehouse.workspace.root / witness["folder"])] if witness else []
         sides.append((selector, rows, circumstances(trials)))
     (one, rows_a, facts_a), (two, rows_b, facts_b) = sides
     return compare_runs(
@@ -338,5 +411,7 @@ def compare_selected(
         facts_a=facts_a,
         facts_b=facts_b,
         metrics=metrics,
+        every=every,
+        order=declared_order(folders),
         confidence=confidence,
     )

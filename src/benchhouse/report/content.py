@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from benchhouse.report.numbers import name_of
+from benchhouse.report.numbers import change_texts, name_of
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.model import Model
 from benchhouse.schema.query import Cell, QuerySpec
@@ -128,7 +128,19 @@ class Standing(Model):
     change: float | None = Field(None, description="Against the best, a fraction.")
     low: float | None = Field(None, description="95% interval of the change, for this pair alone.")
     high: float | None = None
+    difference: float | None = Field(None, description="Against the best, in the metric's unit.")
+    difference_low: float | None = Field(None, description="95% interval of the difference, for this pair alone.")
+    difference_high: float | None = None
     verdict: str = Field(description="In words, after correction for the number of pairs.")
+
+    def told(self, unit: str) -> tuple[str, str]:
+        """The change against the best and its interval, in words; empty for the best itself."""
+        if self.difference is None:
+            return "", ""
+        change = (self.low, self.high) if self.low is not None and self.high is not None else None
+        low, high = self.difference_low, self.difference_high
+        ends = (low, high) if low is not None and high is not None else None
+        return change_texts(self.change, change, self.difference, ends, unit)
 
 
 class Ranking(Model):
@@ -158,7 +170,8 @@ class ReportData(Model):
     scenario: str
     description: str = ""
     runs: list[RunFacts]
-    points: list[Point]
+    points: list[Point] = Field(description="Those with a successful trial.")
+    without_number: list[str] = Field(default_factory=list, description="Points of which no trial succeeded.")
     trials: list[TrialFacts]
     headline: list[str] = Field(description="Plain sentences, the most important first.")
     rankings: list[Ranking] = Field(default_factory=list)

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchhouse.evidence.folder import read_meta, read_metrics, write_text
+from benchhouse.evidence.folder import read_meta, write_text
 from benchhouse.report import html, markdown
 from benchhouse.report.content import (
     Environment,
@@ -21,7 +21,8 @@ from benchhouse.report.content import (
     WarningGroup,
 )
 from benchhouse.report.lineage import REPORT_FILE, make_cells, publish
-from benchhouse.report.numbers import mean_interval, primary_stats, shaky
+from benchhouse.report.numbers import mean_interval, primary_stats, shaky, stat_place
+from benchhouse.report.order import declared_order
 from benchhouse.report.standings import make_headline, make_rankings
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -33,11 +34,8 @@ from benchhouse.warehouse.query import Warehouse
 __all__ = ["ReportData", "gather", "report_json", "write_report"]
 
 Row = Mapping[str, Any]
-Order = tuple[int, bool, int]
 Rerun = Callable[[str, str], str]
-_STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "n")
 _IDENTITY = ("run_id", "instance_digest", "metric", "stat")
-_ROLES = ("throughput", "latency", None)  # then what the machine used
 _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
 
@@ -57,7 +55,7 @@ def gather(workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun
         raise BenchError(f"no collected trial of run {', '.join(missing)}", hint=f"First: bench collect {missing[0]}")
     by_run = {run_id: [row for row in trials if row["run_id"] == run_id] for run_id in dict.fromkeys(run_ids)}
     witnesses = {run_id: _witness(workspace, rows) for run_id, rows in by_run.items()}
-    order = _metric_order(folder for folder, _ in witnesses.values())
+    order = declared_order(folder for folder, _ in witnesses.values())
     points = _points(result.dicts(), make_cells(result), order, several_runs=len(by_run) > 1)
     failures = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(_failed(trials))]
     columns = ReportData(scenario="", runs=[], points=points, trials=[], headline=[]).columns()
@@ -67,6 +65,7 @@ def gather(workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun
         scenario=trials[0]["scenario"],
         runs=[_run(run_id, rows) for run_id, rows in by_run.items()],
         points=points,
+        without_number=_without_number(trials, points, several_runs=len(by_run) > 1),
         trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
         headline=make_headline(points, columns, rankings, failures),
         rankings=rankings,
@@ -127,32 +126,16 @@ def _meta(folder: TrialFolder) -> Meta | None:
         return None
 
 
-def _metric_order(folders: Iterable[TrialFolder]) -> dict[str, Order]:
-    """Throughput, latency, ratios such as recall, then the order in which the experiment gave its metrics."""
-    order: dict[str, Order] = {}
-    for folder in folders:
-        try:
-            measurements = read_metrics(folder).benchhouse.measurements
-        except (OSError, ValidationError):
-            continue
-        for at, item in enumerate(measurements):
-            role = _ROLES.index(item.role) if item.role in _ROLES else len(_ROLES)
-            order.setdefault(item.metric, (role, item.unit != "1", at))
-    return order
-
-
-def _points(
-    rows: Sequence[Row], cells: Sequence[Cell], order: Mapping[str, Order], *, several_runs: bool
-) -> list[Point]:
+def _points(rows: Sequence[Row], cells: Sequence[Cell], order: Mapping[str, int], *, several_runs: bool) -> list[Point]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["run_id"], row["instance_digest"]), []).append(row)
     found = {(*(cell.key[name] for name in _IDENTITY), cell.unit): cell for cell in cells}
-    names = {group[0]["point"]: set[str]() for group in groups.values()}
-    for group in groups.values():
-        names[group[0]["point"]].add(group[0]["target_name"])
-    told_by_target = any(len(targets) > 1 for targets in names.values())
-    last = (len(_ROLES), True, len(order))
+    told_by_target = _told_by_target(group[0] for group in groups.values())
+    least: dict[tuple[str, str, str], float] = {}
+    for row in rows:
+        column = row["metric"], row["stat"], row["unit"]
+        least[column] = min(row["min"], least.get(column, row["min"]))
     points = []
     for group in groups.values():
         first = group[0]
@@ -161,20 +144,18 @@ def _points(
             stats.setdefault(row["metric"], set()).add(row["stat"])
         leading = {metric: primary_stats(present) for metric, present in stats.items()}
         ordered = sorted(
-            group, key=lambda row: (order.get(row["metric"], last), row["metric"], _stat_place(row["stat"]))
+            group, key=lambda row: (order.get(row["metric"], len(order)), row["metric"], stat_place(row["stat"]))
         )
         numbers = []
         for row in ordered:
             cell = found.get((*(row[name] for name in _IDENTITY), row["unit"]))
             if cell:
-                numbers.append(_number(row, cell, row["stat"] in leading[row["metric"]] and bool(row["direction"])))
+                primary = row["stat"] in leading[row["metric"]] and bool(row["direction"])
+                numbers.append(_number(row, cell, primary, least[row["metric"], row["stat"], row["unit"]]))
         axes, label = _axes(first)
-        words = [first["target_name"]] if told_by_target or not label else []
-        words += [label] if label else []
-        words += [f"({first['run_id']})"] if several_runs else []
         points.append(
             Point(
-                label=" ".join(words),
+                label=_label(first, label, by_target=told_by_target, several_runs=several_runs),
                 run_id=first["run_id"],
                 target_name=first["target_name"],
                 target=json.loads(first["target"]),
@@ -190,14 +171,35 @@ def _points(
     return sorted(points, key=lambda point: (runs.index(point.run_id), [_natural(v) for v in point.axes.values()]))
 
 
+def _told_by_target(rows: Iterable[Row]) -> bool:
+    """Whether points of different targets would otherwise have the same label."""
+    names: dict[str, set[str]] = {}
+    for row in rows:
+        names.setdefault(row["point"], set()).add(row["target_name"])
+    return any(len(targets) > 1 for targets in names.values())
+
+
+def _label(row: Row, axes: str, *, by_target: bool, several_runs: bool) -> str:
+    words = [row["target_name"] if by_target or not axes else "", axes, f"({row['run_id']})" if several_runs else ""]
+    return " ".join(filter(None, words))
+
+
+def _without_number(trials: Sequence[Row], points: Sequence[Point], *, several_runs: bool) -> list[str]:
+    """The labels of points that were tried and have no successful trial."""
+    tried = {(row["run_id"], row["instance_digest"]): row for row in trials if not row["warmup"]}
+    by_target = _told_by_target(tried.values())
+    known = {(point.run_id, point.instance_digest) for point in points}
+    return [
+        _label(row, _axes(row)[1], by_target=by_target, several_runs=several_runs)
+        for key, row in tried.items()
+        if key not in known
+    ]
+
+
 def _natural(value: Any) -> tuple[int, float, str]:
     """Numbers in order of size, before words in order of the alphabet."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return (0, value, "") if number else (1, 0.0, str(value))
-
-
-def _stat_place(stat: str) -> int:
-    return _STATS.index(stat) if stat in _STATS else len(_STATS)
 
 
 def _axes(row: Row) -> tuple[dict[str, Any], str]:
@@ -215,9 +217,9 @@ def _axes(row: Row) -> tuple[dict[str, Any], str]:
     return ordered, label.strip()
 
 
-def _number(row: Row, cell: Cell, primary: bool) -> Number:
+def _number(row: Row, cell: Cell, primary: bool, least: float) -> Number:
     stdev = row["stdev"] if row["n"] > 1 else None
-    interval = mean_interval(row["mean"], stdev, row["n"])
+    interval = mean_interval(row["mean"], stdev, row["n"], least)
     per_trial = int(row["samples"] or 0) // row["n"]
     return Number(
         cell=cell,

@@ -7,7 +7,7 @@ from importlib import resources
 from typing import Any
 
 from benchhouse.report.content import Environment, FailureFacts, Number, Point, Ranking, ReportData, RunFacts, Standing
-from benchhouse.report.numbers import THIN, number, percent, plural, spread_text
+from benchhouse.report.numbers import NONE, THIN, number, plural, spread_text, titled
 from benchhouse.report.payload import axis_values, payload, varying_axes
 from benchhouse.report.tags import Markup, embedded_json, join, tag
 
@@ -20,6 +20,7 @@ _HOW_NUMBERS_READ = (
     "Mean over trials ± standard deviation, and n, the number of trials. A click on a number shows where it comes from."
 )
 _MOST_FAILURES = 20
+_MOST_MISSING = 6
 
 
 def render(data: ReportData) -> str:
@@ -105,7 +106,10 @@ def _top(data: ReportData) -> Markup:
 def _compared(data: ReportData) -> str:
     axes = varying_axes([axis_values(point, several_runs=len(data.runs) > 1) for point in data.points])
     along = " × ".join(f"{axis['title']} ({len(axis['values'])})" for axis in axes)
-    return plural(len(data.points), "point") + (f": {along}" if along else "")
+    missing = data.without_number
+    more = f" and {len(missing) - _MOST_MISSING} more" if len(missing) > _MOST_MISSING else ""
+    told = f"; without a successful trial: {', '.join(missing[:_MOST_MISSING])}{more}" if missing else ""
+    return plural(len(data.points), "point") + (f": {along}" if along else "") + told
 
 
 def _when(stamp: str | None) -> str:
@@ -192,7 +196,7 @@ def _ranking(data: ReportData, ranking: Ranking) -> Markup:
         "tr",
         tag("th", "place", class_="n", scope="col"),
         tag("th", "point", scope="col"),
-        tag("th", ranking.name + ("" if ranking.unit == "1" else f", {ranking.unit}"), class_="n", scope="col"),
+        tag("th", titled(ranking.name, ranking.unit), class_="n", scope="col"),
         tag("th", "against the best", class_="n", scope="col"),
         tag("th", "95% interval", class_="n", scope="col"),
         tag("th", "verdict", scope="col"),
@@ -207,23 +211,23 @@ def _standing(point: Point, ranking: Ranking, standing: Standing) -> Markup:
     assert found
     # The mark stands beside the name, where a narrow screen still shows it.
     mark = tag("span", standing.mark, class_=f"place {standing.mark}") if standing.mark else None
-    change = percent(standing.change) if standing.change is not None else "–"
-    interval = "–" if standing.low is None else f"{percent(standing.low)} to {percent(standing.high)}"
+    change, interval = standing.told(ranking.unit)
     return tag(
         "tr",
         tag("td", str(standing.place), class_="n"),
-        tag("th", point.label, " " if mark else None, mark, scope="row"),
+        tag("th", point.label, " " if mark else None, mark, scope="row", class_="words"),
         tag("td", _number(found), class_="n"),
-        tag("td", change, class_="n"),
-        tag("td", interval, class_="n"),
-        tag("td", standing.verdict),
+        tag("td", change or NONE, class_="n"),
+        tag("td", interval or NONE, class_="n"),
+        tag("td", standing.verdict, class_="words"),
     )
 
 
 def _number(found: Number) -> Markup:
     """A number that opens its lineage, with spread and n."""
     value = found.cell.value
-    title = f"{value!r} {found.cell.unit}; trace {found.cell.ref}" + (f"; {found.shaky}" if found.shaky else "")
+    unit = "" if found.cell.unit == "1" else f" {found.cell.unit}"
+    title = f"{value!r}{unit}; trace {found.cell.ref}" + (f"; {found.shaky}" if found.shaky else "")
     approx = tag("span", "~", class_="shaky") if found.shaky else None
     shown = number(value, found.stdev)
     button = tag("button", approx, shown, type="button", class_="num", data_ref=found.cell.ref, title=title)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from benchhouse.analysis.summary import summarise
 from benchhouse.evidence.verify import verify
 from benchhouse.report.comparison import parse_selector, select
 from benchhouse.schema.digests import digest, file_digest
@@ -347,7 +348,9 @@ def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) ->
             ok = False
             says.append(f"trial {row['trial_id']}: its parameters do not give its workload_spec_digest")
     says += [f"{name}: {', '.join(sorted({row[name] for row in rows}))}" for name in ("run_id", "workload_spec_digest")]
-    says += [f"trial {row['trial_id']}: artifact_manifest_digest {row['artifact_manifest_digest']}" for row in rows]
+    says += [f"trial {row['trial_id']}: manifest {row['artifact_manifest_digest']}" for row in rows[:_SHOWN]]
+    if len(rows) > _SHOWN:
+        says.append(f"and {len(rows) - _SHOWN} more trials")
     return Step(name="identity", ok=ok, says=says, details=[{name: row[name] for name in shown} for row in rows])
 
 
@@ -356,11 +359,15 @@ def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str]) -> 
     says = list(problems)
     sound = sum(not proof["problems"] for proof in proofs)
     says.append(f"{sound} of {len(proofs) + len(missing)} trial folders re-hashed: every file as sealed")
-    for proof in proofs:
+    for proof in proofs[:_SHOWN]:
         says += [f"{line['file']}:{line['line']}: {line['text']}" for line in proof["lines"][:_SHOWN]]
         says += [
-            f"{one['file']}:{one['first_line']}-{one['last_line']}: {one['rows']} samples" for one in proof["samples"]
+            f"{one['file']}:{one['first_line']}-{one['last_line']}: {one['rows']} samples, which give "
+            f"{', '.join(one['recomputed']) or 'nothing of it'} again, bit for bit"
+            for one in proof["samples"]
         ]
+    if len(proofs) > _SHOWN:
+        says.append(f"and {len(proofs) - _SHOWN} more trials (--json names every file and line)")
     return Step(name="evidence", ok=bool(proofs) and not problems and not missing, says=says, details=list(proofs))
 
 
@@ -376,9 +383,9 @@ def _prove(workspace: Workspace, row: Mapping[str, Any], measured: Sequence[Mapp
     samples: list[dict[str, Any]] = []
     try:
         lines = _metric_lines(folder, place, measured, problems)
-        samples = _sample_lines(folder, place, {one["metric"] for one in measured})
-    except (OSError, ValueError, csv.Error) as error:
-        problems.append(f"{place}: {error}")
+        samples = _sample_lines(folder, place, measured, problems)
+    except (OSError, ValueError, KeyError, csv.Error) as error:
+        problems.append(f"{place}: {error!r}")
     return {
         "trial_id": row["trial_id"],
         "folder": place,
@@ -427,26 +434,42 @@ def _metric_lines(
     return lines
 
 
-def _sample_lines(folder: TrialFolder, place: str, metrics: set[str]) -> list[dict[str, Any]]:
-    """Which lines of samples.csv hold the samples of these metrics; none where the trial kept no samples."""
+def _sample_lines(
+    folder: TrialFolder, place: str, measured: Sequence[Mapping[str, Any]], problems: list[str]
+) -> list[dict[str, Any]]:
+    """Which lines of samples.csv hold the samples of these metrics; each statistic is computed from them again."""
     if not folder.samples.is_file():
         return []
-    found: dict[str, list[int]] = {}
+    wanted = {(one["metric"], one["window"]) for one in measured}
+    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
     with folder.samples.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         for one in reader:
-            if one.get("metric") in metrics:
-                found.setdefault(str(one["metric"]), []).append(reader.line_num)
-    return [
-        {
-            "file": f"{place}/{folder.samples.name}",
-            "metric": metric,
-            "rows": len(lines),
-            "first_line": lines[0],
-            "last_line": lines[-1],
-        }
-        for metric, lines in sorted(found.items())
-    ]
+            key = (str(one["metric"]), str(one["window"]))
+            if key in wanted:
+                found.setdefault(key, []).append((reader.line_num, float(one["value"])))
+    told = []
+    for (metric, window), lines in sorted(found.items()):
+        summary = summarise([value for _, value in lines])
+        of_metric = [one for one in measured if (one["metric"], one["window"]) == (metric, window)]
+        again = [one["stat"] for one in of_metric if hasattr(summary, one["stat"])]
+        wrong = [
+            one["stat"]
+            for one in of_metric
+            if one["stat"] in again and not _same_bits(getattr(summary, one["stat"]), one["value"])
+        ]
+        problems += [f"{place}/samples.csv: its samples do not give {metric}.{stat} of the tables" for stat in wrong]
+        told.append(
+            {
+                "file": f"{place}/{folder.samples.name}",
+                "metric": metric,
+                "rows": len(lines),
+                "first_line": lines[0][0],
+                "last_line": lines[-1][0],
+                "recomputed": [stat for stat in again if stat not in wrong],
+            }
+        )
+    return told
 
 
 def _name(row: Mapping[str, Any]) -> tuple[str, str, str, str]:

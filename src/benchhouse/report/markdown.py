@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from benchhouse.report.content import Environment, Number, Ranking, ReportData
-from benchhouse.report.numbers import number, percent, plural, quantity, spread_text
+from benchhouse.report.numbers import number, plural, quantity, spread_text, titled
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable
@@ -73,7 +73,9 @@ def _headline(data: ReportData) -> list[str]:
         f"{plain(run.executor)}/{plain(run.runtime)}"
         for run in data.runs
     ]
-    return [*lines, "; ".join([*facts, f"{plural(len(data.points), 'point')}", f"trials: {outcomes or 'none'}"]) + "."]
+    facts += [plural(len(data.points), "point")]
+    facts += [f"without a successful trial: {plain(', '.join(data.without_number))}"] if data.without_number else []
+    return [*lines, "; ".join([*facts, f"trials: {outcomes or 'none'}"]) + "."]
 
 
 def _ranking(data: ReportData, ranking: Ranking) -> str:
@@ -81,15 +83,14 @@ def _ranking(data: ReportData, ranking: Ranking) -> str:
     for standing in ranking.standings:
         found = data.points[standing.point].number(ranking.column)
         assert found
-        interval = "" if standing.low is None else f" ({percent(standing.low)} to {percent(standing.high)})"
-        change = percent(standing.change) + interval if standing.change is not None else ""
+        change, interval = (plain(text) for text in standing.told(ranking.unit))
+        change += f" ({interval})" if interval else ""
         label = plain(data.points[standing.point].label) + (f" **{standing.mark}**" if standing.mark else "")
         rows.append([str(standing.place), label, value_text(found), change, standing.verdict])
     better = f"{ranking.direction} is better"
     left_out = ranking.ranked - len(ranking.standings)
     note = f"\n\n{plural(left_out, 'point')} between not shown." if left_out else ""
-    unit = "" if ranking.unit == "1" else f", {plain(ranking.unit)}"
-    heads = ["place", "point", f"{plain(ranking.name)}{unit}", "against the best (95% interval)", "verdict"]
+    heads = ["place", "point", plain(titled(ranking.name, ranking.unit)), "against the best (95% interval)", "verdict"]
     return f"## {plain(ranking.name)} ({better})\n\n{table(heads, rows, (0, 2, 3))}{note}"
 
 
@@ -104,8 +105,7 @@ def _points(data: ReportData) -> str:
     if not data.points:
         return ""
     columns = [column for column in data.columns() if column.primary] or data.columns()
-    units = ["" if column.cell.unit == "1" else f" ({plain(column.cell.unit)})" for column in columns]
-    heads = ["point", *(plain(column.name) + unit for column, unit in zip(columns, units, strict=True)), "trace"]
+    heads = ["point", *(plain(titled(column.name, column.cell.unit)) for column in columns), "trace"]
     rows = []
     for point in data.points[:_MOST_POINTS]:
         found = [point.number(column.column) for column in columns]
@@ -179,6 +179,7 @@ def _lineage(data: ReportData) -> str:
 
 def comparison_markdown(compared: "ComparisonTable") -> str:
     """A comparison of two runs as Markdown."""
+    several = compared.several_points
     parts = [f"## {plain(compared.b)} against {plain(compared.a)}"]
     parts += [plain(note) for note in compared.notes]
     if compared.differences:
@@ -187,12 +188,12 @@ def comparison_markdown(compared: "ComparisonTable") -> str:
     if compared.rows:
         rows = [
             [
-                plain(row.point),
-                plain(row.name),
+                *([plain(row.point)] if several else []),
+                plain(row.name_marked),
                 quantity(row.mean_a, plain(row.unit)),
                 quantity(row.mean_b, plain(row.unit)),
-                row.change_text,
-                "–" if row.hedges_g is None else f"{row.hedges_g:+.2f}".replace("-", "\u2212"),
+                plain(row.change_text),
+                row.effect_text,
                 f"{row.n_a}, {row.n_b}",
                 row.verdict,
             ]
@@ -200,8 +201,10 @@ def comparison_markdown(compared: "ComparisonTable") -> str:
         ]
         change = f"change ({compared.confidence * 100:g}% interval)"
         means = [f"mean {plain(side)}" for side in (compared.a, compared.b)]
-        heads = ["point", "metric", *means, change, "Hedges' g", "n", "verdict"]
-        parts.append(table(heads, rows, (2, 3, 4, 5)))
+        heads = [*(["point"] if several else []), "metric", *means, change, "Hedges' g", "n", "verdict"]
+        parts.append(table(heads, rows, range(1 + several, 5 + several)))
+    if any(row.shaky for row in compared.rows):
+        parts.append("\\~ a percentile from too few samples within a trial to be trusted.")
     for side, labels in ((compared.a, compared.only_a), (compared.b, compared.only_b)):
         if labels:
             parts.append(f"Only in {plain(side)}: " + ", ".join(plain(label) for label in labels) + ".")

@@ -1,4 +1,4 @@
-"""How numbers are written for people, and which statistics of a metric lead: shared by every kind of report."""
+"""How numbers are written for people, and which statistics of a metric lead: shared by reports and terminal."""
 
 import math
 from collections.abc import Collection
@@ -7,7 +7,11 @@ from benchhouse.analysis.student import critical_t
 from benchhouse.analysis.summary import enough_for
 
 THIN = "\u2009"
+MINUS = "\u2212"
 NONE = "–"
+STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max", "n")
+"""The order in which the statistics of one metric are told."""
+Ends = tuple[float, float] | None
 _DIGITS = 4
 _FEWEST, _MOST = 3, 6
 _QUANTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
@@ -19,17 +23,38 @@ def primary_stats(stats: Collection[str]) -> list[str]:
     return [stat for stat in wanted if stat in stats]
 
 
+def headline_stats(stats: Collection[str]) -> list[str]:
+    """The fewest that tell a metric: its single value, or else its centre, and its tail where it has one."""
+    centre = next((stat for stat in ("value", "mean", "p50") if stat in stats), None)
+    tail = ["p99"] if "p99" in stats and centre != "value" else []
+    return ([centre] if centre else []) + tail
+
+
+def stat_place(stat: str) -> tuple[int, str]:
+    """Where a statistic stands among those of its metric; unknown ones last, by name."""
+    return (STATS.index(stat), "") if stat in STATS else (len(STATS), stat)
+
+
 def name_of(metric: str, stat: str) -> str:
     """`qps`, or `latency p99`."""
     return metric if stat == "value" else f"{metric} {stat}"
 
 
-def mean_interval(mean: float, stdev: float | None, n: int) -> tuple[float, float] | None:
-    """The 95% interval of the mean over n trials by Student's t; None for fewer than two."""
+def titled(name: str, unit: str) -> str:
+    """The head of a column: `latency p99 (ms)`; a ratio (unit 1) has none."""
+    return name if unit in ("1", "") else f"{name} ({unit})"
+
+
+def mean_interval(mean: float, stdev: float | None, n: int, minimum: float | None = None) -> tuple[float, float] | None:
+    """The 95% interval of the mean over n trials by Student's t; None for fewer than two.
+
+    `minimum` is the smallest value of this metric anywhere: where none is below zero, neither is the interval.
+    """
     if n < 2 or stdev is None:
         return None
     half = critical_t(0.95, n - 1) * stdev / math.sqrt(n)
-    return mean - half, mean + half
+    low = mean - half
+    return max(0.0, low) if minimum is not None and minimum >= 0.0 else low, mean + half
 
 
 def shaky(stat: str, samples: int) -> str:
@@ -52,7 +77,7 @@ def number(value: float | None, spread: float | None = None) -> str:
     if spread:
         digits = min(_MOST, max(_FEWEST, size - math.floor(math.log10(spread)) + 2))
     if not -4 <= size < 9:
-        return f"{value:.{digits - 1}e}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+        return _scientific(value, digits - 1)
     return _grouped(value, max(0, digits - 1 - size), strip=not spread)
 
 
@@ -63,7 +88,7 @@ def spread_text(value: float, spread: float | None) -> str:
     if spread == 0.0:
         return "0"
     size = math.floor(math.log10(spread))
-    return f"{spread:.1e}" if not -4 <= size < 9 else _grouped(spread, max(0, 1 - size), strip=False)
+    return _scientific(spread, 1) if not -4 <= size < 9 else _grouped(spread, max(0, 1 - size), strip=False)
 
 
 def quantity(value: float | None, unit: str, spread: float | None = None) -> str:
@@ -72,6 +97,26 @@ def quantity(value: float | None, unit: str, spread: float | None = None) -> str
     if unit in ("1", "") or value is None:
         return text
     return text + (unit[1:] if unit.startswith("1/") else THIN + unit)
+
+
+def change_texts(
+    change: float | None, change_ends: Ends, difference: float | None, difference_ends: Ends, unit: str
+) -> tuple[str, str]:
+    """A change and its interval: relative where that has an interval, else in the unit of the metric."""
+    relative = change is not None and (change_ends or not difference_ends)
+    ends = change_ends if relative else difference_ends
+    if relative:
+        told, low, high = (percent(value) for value in (change, *(ends or (None, None))))
+    else:
+        told, high = (_signed(value, unit) for value in (difference, ends[1] if ends else None))
+        low = _signed(ends[0], "1") if ends else ""
+    if not ends:
+        return told, ""
+    return told, "no spread" if ends[0] == ends[1] else f"{low} to {high}"
+
+
+def _signed(value: float | None, unit: str) -> str:
+    return ("+" if value and value > 0.0 else "") + quantity(value, unit)
 
 
 def percent(fraction: float | None, *, signed: bool = True) -> str:
@@ -84,7 +129,9 @@ def percent(fraction: float | None, *, signed: bool = True) -> str:
     digits = ".1f" if abs(value) >= 0.1 else ".2g"
     if -100.0 < value < -99.9:
         digits = ".3f"  # "-100%" would say that nothing is left
-    return f"{value:{'+' if signed else ''}{digits}}%".replace("-", "\u2212")
+    if abs(value) >= 1e4:
+        return ("+" if signed and value > 0.0 else "") + _grouped(value, 1, strip=False) + "%"
+    return f"{value:{'+' if signed else ''}{digits}}%".replace("-", MINUS)
 
 
 def plural(count: int, noun: str) -> str:
@@ -99,10 +146,15 @@ def duration(seconds: float) -> str:
     return f"{hours}{THIN}h {minutes}{THIN}min" if hours else f"{minutes}{THIN}min {rest}{THIN}s"
 
 
+def _scientific(value: float, places: int) -> str:
+    mantissa, _, exponent = f"{value:.{places}e}".partition("e")
+    return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
+
+
 def _grouped(value: float, places: int, *, strip: bool) -> str:
     text = f"{abs(value):.{places}f}"
     whole, _, rest = text.partition(".")
-    if len(whole) > 4:
+    if len(whole) > 4:  # the one rule, for values and spreads alike: 8681 ± 2329, 20 954 ± 852
         whole = f"{int(whole):,}".replace(",", THIN)
     rest = rest.rstrip("0") if strip else rest
-    return ("\u2212" if value < 0 else "") + (f"{whole}.{rest}" if rest else whole)
+    return (MINUS if value < 0 else "") + (f"{whole}.{rest}" if rest else whole)

@@ -1,10 +1,16 @@
 """What the page's scripts read: ReportData made small, with indices instead of repeated names."""
 
 import json
+import math
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import Any
 
 from benchhouse.report.content import Number, Point, ReportData
 from benchhouse.report.numbers import number, spread_text
+
+_RESTATED = 0.1
+"""How much of its own range a metric may leave unexplained and still be called the other one in disguise."""
 
 
 def payload(data: ReportData) -> dict[str, Any]:
@@ -26,9 +32,46 @@ def payload(data: ReportData) -> dict[str, Any]:
             for column in columns
         ],
         "axes": varying_axes(values),
+        "tradeoff": tradeoff(data.points, columns),
         "points": [_point(point, axes, index, order) for point, axes in zip(data.points, values, strict=True)],
         "trials": [{"id": item.trial_id, "outcome": item.outcome, "folder": item.folder} for item in data.trials],
     }
+
+
+def tradeoff(points: Sequence[Point], columns: Sequence[Number]) -> list[int] | None:
+    """The first two metrics with a direction that vary and don't merely restate each other; None for less than two."""
+    leading = [at for at, column in enumerate(columns) if column.primary] or list(range(len(columns)))
+    # One statistic speaks for its metric: the tail of a latency is no news where its mean is none.
+    usable = list({columns[at].metric: at for at in reversed(leading)}.values())[::-1]
+    pairs = list(combinations(usable, 2))
+    values = {at: [_value(point, columns[at]) for point in points] for at in usable}
+
+    def varies(at: int) -> bool:
+        return len({value for value in values[at] if value is not None}) > 1
+
+    lively = [(a, b) for a, b in pairs if varies(a) and varies(b)]
+    telling = [(a, b) for a, b in lively if not _restates(values[a], values[b])]
+    chosen = next(iter(telling or lively or pairs), None)
+    return list(chosen) if chosen else None
+
+
+def _value(point: Point, column: Number) -> float | None:
+    found = point.number(column.column)
+    return found.cell.value if found else None
+
+
+def _restates(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
+    """Whether two metrics have a constant ratio or product: a rate and the time it takes, the same in two units."""
+    both = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+    if len(both) < 2 or any(x <= 0.0 or y <= 0.0 for x, y in both):
+        return False
+
+    def reach(values: Iterable[float]) -> float:
+        logs = [math.log(value) for value in values]
+        return max(logs) - min(logs)
+
+    room = _RESTATED * min(reach(x for x, _ in both), reach(y for _, y in both))
+    return min(reach(x / y for x, y in both), reach(x * y for x, y in both)) <= room
 
 
 def axis_values(point: Point, *, several_runs: bool) -> dict[str, Any]:

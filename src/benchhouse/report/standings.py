@@ -9,6 +9,8 @@ from benchhouse.report.content import FailureFacts, Number, Point, Ranking, Stan
 from benchhouse.report.numbers import name_of, percent, plural, quantity
 
 SHOWN = 12
+NAMED = 3
+_CORRECTED = "after correction for many comparisons"
 SEED = 20_240_229
 """Of the resamples; fixed, so that the same numbers always give the same intervals."""
 
@@ -46,7 +48,6 @@ def rank_points(points: Sequence[Point], column: Number) -> Ranking | None:
 
 
 def _standing(row: Ranked, compared: Comparison | None, count: int) -> Standing:
-    interval = compared.change_interval if compared else None
     if compared is None:
         verdict = "the best" if count > 1 else "the only one"
     elif row.distinguishable is None:
@@ -60,11 +61,22 @@ def _standing(row: Ranked, compared: Comparison | None, count: int) -> Standing:
         point=int(row.name),
         place=row.place,
         mark=row.mark if count > 1 else None,
-        change=compared.change if compared else None,
-        low=interval.lo if interval else None,
-        high=interval.hi if interval else None,
         verdict=verdict,
+        **(_apart(compared) if compared else {}),
     )
+
+
+def _apart(compared: Comparison) -> dict[str, float | None]:
+    """How far from the best, relative and in the metric's unit, each with its interval."""
+    change, difference = compared.change_interval, compared.difference_interval
+    return {
+        "change": compared.change,
+        "low": change.lo if change else None,
+        "high": change.hi if change else None,
+        "difference": compared.difference,
+        "difference_low": difference.lo if difference else None,
+        "difference_high": difference.hi if difference else None,
+    }
 
 
 def _sentence(
@@ -81,39 +93,39 @@ def _sentence(
     extreme = "highest" if best.direction == "higher" else "lowest"
     if len(untested) == len(others):
         return (
-            f"{leader} has the {extreme} {metric}, {worth}, of {len(ranked):,} points; with one trial a point, "
+            f"{leader} has the {extreme} {metric}: {worth}, of {len(ranked):,} points. With one trial a point, "
             "how sure that is cannot be said."
         )
     equal = [points[int(row.name)].label for row in ranked if row.place == 1]
     if 1 < len(equal) < len(ranked):
-        more = f" and {len(equal) - 2} more" if len(equal) > 2 else ""
-        joined = ", ".join(equal[:2]) if more else " and ".join(equal)
-        return f"{len(equal)} of {len(ranked):,} points share the best {metric}, {worth}: {joined}{more}."
+        return f"{len(equal)} of {len(ranked):,} points share the {extreme} {metric}, {worth}: {_listed(equal)}."
     if len(tied) == len(others) and not any(_pairwise(best, numbers[row.name]) for row in tied):
-        return f"No evidence of a difference in {metric} between the {len(ranked):,} points; the best mean is {worth}."
+        of = f"between the {len(ranked):,} points"
+        return f"No evidence of a difference in {metric} {of}; the {extreme} mean is {worth}."
     if tied or untested:
-        return f"{leader} leads on {metric} with {worth}; {_doubts(best, numbers, others)}."
-    return f"{leader} is best on {metric}: {worth}, {_gap(points, others[0], compared)}."
+        return f"{leader} has the {extreme} {metric}: {worth}. {_doubts(points, best, others)}."
+    return f"{leader} has the {extreme} {metric}: {worth}, {_gap(points, others[0], compared)}."
 
 
-def _doubts(best: Number, numbers: dict[str, Number], others: Sequence[Ranked]) -> str:
-    """How many of the others are not told apart from the best, and how far."""
-    tied = [row for row in others if row.distinguishable is False]
-    weak = sum(_pairwise(best, numbers[row.name]) for row in tied)
-    untested = sum(row.distinguishable is None for row in others)
-    told = []
-    for count, one, many in (
-        (len(tied) - weak, "shows no evidence of a difference from it", "show no evidence of a difference from it"),
-        (
-            weak,
-            "differs as a pair, but not after correction",
-            "differ as pairs, but not after correction for all pairs",
-        ),
-        (untested, "has too few repetitions to say", "have too few repetitions to say"),
-    ):
-        if count:
-            told.append(f"{count:,} {one if count == 1 else many}")
-    return f"of the {plural(len(others), 'other')}, {', '.join(told)}"
+def _doubts(points: Sequence[Point], best: Number, others: Sequence[Ranked]) -> str:
+    """How many of the others are surely behind the best, and for which of them that is open."""
+    tied, untested = (
+        [points[int(row.name)].label for row in others if row.distinguishable is open_] for open_ in (False, None)
+    )
+    sure, side = len(others) - len(tied) - len(untested), "lower" if best.direction == "higher" else "higher"
+    if sure:
+        told = [f"{sure:,} of the {len(others):,} others {'is' if sure == 1 else 'are'} {side}, also {_CORRECTED}"]
+        told += [f"for {_listed(tied)} that is not certain"] if tied else []
+    else:
+        told = [f"{_CORRECTED.capitalize()}, it is not certain that any of the {len(others):,} others is {side}"]
+    told += [f"{_listed(untested)} {'has' if len(untested) == 1 else 'have'} too few trials to say"] if untested else []
+    return "; ".join(told)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and c`; of many, the first and how many more."""
+    shown = list(names) if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1:,} more"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
 
 
 def _pairwise(best: Number, other: Number) -> bool:

@@ -40,18 +40,20 @@ class RunRecord(Model):
     runtime: str
     host: str
     command: list[str] = Field(description="The command line that submitted it.")
+    conditions: dict[str, str] = Field(
+        default_factory=dict, description="Digests of what the plan does not cover but a measurement depends on."
+    )
 
 
 class Event(Model):
     """One line of events.jsonl."""
 
     time: str
-    event: Literal["started", "submitted", "ended", "retry", "finished", "interrupted", "resumed", "budget"]
+    event: Literal["started", "ended", "retry", "finished", "interrupted", "resumed", "budget"]
     trial_id: str | None = None
     attempt: int | None = None
     outcome: str | None = None
     reason: str = ""
-    job: str | None = None
     manifest: str | None = Field(None, description="sha256 of the sealed manifest.")
     duration_s: float | None = None
     cpu_s: float | None = None
@@ -105,17 +107,20 @@ class Ledger:
         if not _lock(handle):
             owner = pid_of(os.pread(handle, 100, 0).decode())
             os.close(handle)
-            raise BenchError(
-                f"run {self.folder.run_id} is being worked on by process {owner or 'unknown'}",
-                f"watch it: bench status {self.folder.run_id} --watch; end it: bench stop {self.folder.run_id}",
-                Exit.BAD_INPUT,
-            )
+            raise self.busy(owner)
         self._lock = handle
         try:
             os.ftruncate(handle, 0)
             os.pwrite(handle, identity().encode(), 0)
         except OSError as error:
             raise _unwritable(self.folder.lock, error) from error
+
+    def busy(self, owner: int | None) -> BenchError:
+        run_id = self.folder.run_id
+        return BenchError(
+            f"run {run_id} is being worked on by process {owner or 'unknown'}",
+            f"watch it: bench status {run_id} --watch; end it: bench stop {run_id}",
+        )
 
     def release(self) -> None:
         for handle in (self._lock, self._events):

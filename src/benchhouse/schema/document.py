@@ -70,13 +70,17 @@ class Document:
         width = max(1, min(end - start, len(source.rstrip()) - column + 1))
         return Problem(message, self.path, line, column, source, expected, suggestion, width)
 
-    def assemble(self, home: Loc, data: Mapping[str, Any], places: Mapping[str, Loc]) -> "Document":
-        """A view of this file whose top level is `data`: gathered from `places`, reported at `home` where absent."""
+    def assemble(self, home: Loc, data: Mapping[str, Any], places: Mapping[Loc, Loc]) -> "Document":
+        """A view of this file whose top level is `data`: gathered from `places`, reported at `home` where absent.
+
+        A place may be of a value deep inside `data`: it stands over what its ancestors bring with them.
+        """
         here = self._spot(home, False)
-        members: dict[str | int, tuple[Spot, Spot]] = {
-            key: (self._spot(places[key], True), self._spot(places[key], False)) for key in data if key in places
-        }
-        return Document(self.path, self.text, data, Spot(here.start, here.end, members))
+        top = Spot(here.start, here.end, {})
+        for path in sorted(places, key=len):
+            if path[0] in data:
+                top = _overlay(top, path, (self._spot(places[path], True), self._spot(places[path], False)))
+        return Document(self.path, self.text, data, top)
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -96,3 +100,11 @@ class Document:
                 break
             named, here = member
         return named if key else here
+
+
+def _overlay(spot: Spot, path: Loc, put: tuple[Spot, Spot]) -> Spot:
+    """`spot` with `put`, a key and its value, at `path`; what lies between and stands nowhere else stands there too."""
+    if len(path) > 1:
+        key, value = spot.members.get(path[0], (put[0], Spot(put[1].start, put[1].end, {})))
+        put = (key, _overlay(value, path[1:], put))
+    return Spot(spot.start, spot.end, {**spot.members, path[0]: put})

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from benchhouse.schema.document import Document
+from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.problems import Problem, describe, did_you_mean, printable, quote, shorten
 
 if TYPE_CHECKING:  # pydantic is slow to import, and a file that can't be read never needs it
@@ -37,6 +37,7 @@ _LENGTHS = {
     "string_too_short": ("min_length", "at least {} character(s)"),
     "string_too_long": ("max_length", "at most {} character(s)"),
 }  # fmt: skip
+_WORDS = ("true", "false", "yes", "no", "on", "off", "null")  # read as something else than text when not in quotes
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,15 @@ def from_pydantic(
     error: "ValidationError",
     document: "Document",
     model: Any,
-    belongs: "Callable[[ErrorDetails], bool]" = lambda item: True,
+    belongs: "Callable[[ErrorDetails, Loc], bool]" = lambda item, path: True,
 ) -> list[Problem]:
     """Pydantic's errors about `document.data` as problems in the file; `model` is what it was validated against.
 
     Of the branches of a union only the one that fits best speaks; where none fits, one problem names them all.
-    `belongs` leaves out what stands in another file or was reported before.
+    `belongs` leaves out what stands in another file or was reported before; it is told where in the data an error is.
     """
-    errors = [item for item in error.errors(include_url=False) if belongs(item)]
-    findings = [_trace(item, document.data, model) for item in errors]
+    traced = [_trace(item, document.data, model) for item in error.errors(include_url=False)]
+    findings = [finding for finding in traced if belongs(finding.error, finding.path)]
     return [problem for group in _settle(findings, 0) for problem in _explain(group, document)]
 
 
@@ -140,6 +141,11 @@ def _explain(group: list[_Finding], document: "Document") -> list[Problem]:
         meant = (did_you_mean(value, options) or "") if isinstance(value, str) else ""
         message = f"expected {' or '.join(wanted)}, found {describe(value)}"
         hint = f'text in quotes: "{document.written(path)}"' if _quoting_helps(wanted, value) else ""
+        if "a list" in wanted and isinstance(value, str) and value and not finding.at_key:
+            hint = f"a list, e.g. [{_in_a_list(value)}]"
+        plural = f"{path[-1]}s" if path else ""
+        if isinstance(value, list) and plural in _keys(finding.parent):
+            meant = plural
         return [document.problem(path, message, hint, meant, key=finding.at_key)]
     return [document.problem(path, _plain_message(error, ctx, value), key=finding.at_key)]
 
@@ -180,6 +186,12 @@ def _plain_message(error: "ErrorDetails", ctx: dict[str, Any], value: Any) -> st
 
 def _quoting_helps(wanted: list[str], value: Any) -> bool:
     return "text" in wanted and isinstance(value, int | float)
+
+
+def _in_a_list(text: str) -> str:
+    """Text as an item of a YAML list in brackets: in quotes where it needs them."""
+    plain = re.fullmatch(r"[A-Za-z_./][\w ./=+-]*", text) and text.lower() not in _WORDS
+    return shorten(printable(text)) if plain else f'"{shorten(printable(text))}"'
 
 
 def _within(path: tuple[str | int, ...]) -> str:

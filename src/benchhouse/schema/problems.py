@@ -15,6 +15,7 @@ from benchhouse.schema.errors import BenchError
 MAX_RENDERED = 100
 _MAX_SOURCE = 100
 _MAX_QUOTED = 60
+_MIN_GUESSED = 3  # fewer letters begin too many words
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,18 @@ class ProblemsError(BenchError):
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that a person who typed `word` most likely meant; letter case and `-` for `_` don't count."""
+    """The choice that a person who typed `word` most likely meant; letter case and `-` for `_` don't count.
+
+    After what looks alike come the same letters in another order (`rnu`), then the shortest choice that begins so.
+    """
     if len(word) > _MAX_QUOTED:
         return None
     plain = {choice.lower().replace("-", "_"): choice for choice in choices}
-    close = difflib.get_close_matches(word.lower().replace("-", "_"), plain, n=1, cutoff=0.72)
+    typed = word.lower().replace("-", "_")
+    close = difflib.get_close_matches(typed, plain, n=1, cutoff=0.72)
+    if not close and len(typed) >= _MIN_GUESSED:
+        close = [choice for choice in plain if sorted(choice) == sorted(typed)]
+        close += sorted((choice for choice in plain if choice.startswith(typed)), key=len)
     return plain[close[0]] if close else None
 
 

@@ -20,6 +20,7 @@ class Job:
     python: tuple[str, ...]  # command prefix that ends in an interpreter which has benchhouse
     resources: Resources
     log: Path  # where the worker's own words go when it dies before it has a folder to seal
+    label: str = ""  # what it is, for people
 
 
 @dataclass(frozen=True)

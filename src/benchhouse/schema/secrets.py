@@ -11,12 +11,17 @@ _SECRET_KEY = re.compile(
     r"|^token$|(^|[_.-])(auth|access|api|bearer|hf|session)[_-]?token$",
     re.IGNORECASE,
 )
+_SECRET_VARIABLE = re.compile(
+    r"(^|_)(PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)$|_(PWD|KEY)$", re.IGNORECASE
+)
+_MENTION = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _REFERENCE = re.compile(r"^\$(?:\{(\w+)\}|(\w+))$")
 _KEY_SHAPES = re.compile(
     r"(AKIA[0-9A-Z]{16}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}"
     r"|xox[abpr]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----)"
 )
 REDACTED = "[redacted]"
+_SHORTEST = 4  # a shorter secret would blank half of every text
 
 
 @functools.lru_cache(4096)
@@ -25,27 +30,41 @@ def is_secret_key(name: str) -> bool:
     return bool(_SECRET_KEY.search(name))
 
 
+@functools.lru_cache(4096)
+def is_secret_variable(name: str) -> bool:
+    """Whether an environment variable of that name holds a secret (HF_TOKEN, MYSQL_PWD, ...)."""
+    return bool(_SECRET_VARIABLE.search(name))
+
+
 def reference(value: Any) -> str | None:
     """The variable that `$NAME` or `${NAME}` refers to, or None when `value` is anything else."""
     match = _REFERENCE.match(value) if isinstance(value, str) else None
     return (match[1] or match[2]) if match else None
 
 
-def resolve(parameters: Any, environ: Mapping[str, str]) -> Any:
-    """Replace the `$NAME` of secret parameters by the variable's value: in the worker, in memory only."""
+def resolve(parameters: Any, environ: Mapping[str, str], key: str = "") -> Any:
+    """Put in the values of secret variables: in the worker, in memory only.
+
+    A secret parameter that is `$NAME` as a whole, and `$NAME` anywhere in a text where the variable is a secret.
+    """
     if isinstance(parameters, dict):
-        return {
-            key: environ.get(reference(item) or "", item) if is_secret_key(key) and reference(item) else
-            resolve(item, environ)
-            for key, item in parameters.items()
-        }  # fmt: skip
+        return {name: resolve(item, environ, str(name)) for name, item in parameters.items()}
     if isinstance(parameters, list):
-        return [resolve(item, environ) for item in parameters]
-    return parameters
+        return [resolve(item, environ, key) for item in parameters]
+    if not isinstance(parameters, str) or "$" not in parameters:
+        return parameters
+    if is_secret_key(key) and (name := reference(parameters)):
+        return environ.get(name, parameters)
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return environ.get(name, match[0]) if is_secret_variable(name) else match[0]
+
+    return _MENTION.sub(value, parameters)
 
 
 def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
-    """The values that the secret parameters refer to, longest first."""
+    """The values of all secrets that the parameters refer to, longest first."""
     found: set[str] = set()
 
     def walk(value: Any, key: str = "") -> None:
@@ -55,11 +74,13 @@ def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
         elif isinstance(value, list):
             for item in value:
                 walk(item, key)
-        elif is_secret_key(key) and (name := reference(value)) and len(environ.get(name, "")) >= 4:
-            found.add(environ[name])
+        elif isinstance(value, str):
+            names = {match[1] or match[2] for match in _MENTION.finditer(value)}
+            whole = reference(value) if is_secret_key(key) else None
+            found.update(environ.get(name, "") for name in names if is_secret_variable(name) or name == whole)
 
     walk(parameters)
-    return sorted(found, key=len, reverse=True)
+    return sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True)
 
 
 def redactor(parameters: Any, environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:

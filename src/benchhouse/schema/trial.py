@@ -94,6 +94,8 @@ class TrialSpec(Model):
     artifacts: dict[str, str] = Field(default_factory=dict)
     binds: list[str] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict)
+    parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
+    code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     attempt: int = 1
     previous_attempts: list[Attempt] = Field(default_factory=list)
     source: dict[str, Any] = Field(default_factory=dict, description="Git commit and dirty flag of the workspace.")
@@ -144,6 +146,7 @@ class Meta(Model):
     slurm_job_id: str | None = None
     slurm_node_list: str | None = None
     container_digest: str | None = None
+    code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     git_commit: str | None = None
     git_dirty: bool | None = None
     seed: int

@@ -1,6 +1,7 @@
 """The catalog: which Parquet file holds which run, with its digest. SQLite, many processes, no daemon."""
 
 import fcntl
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -109,7 +110,7 @@ class Catalog:
         path = workspace.warehouse / FILE_NAME
         if not create and not path.is_file():
             raise CatalogLost("the warehouse has no catalog")
-        db = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
+        db = sqlite3.connect(_address(path), uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_MS / 1000)
         try:
             db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
             version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -301,6 +302,12 @@ class Catalog:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+
+
+def _address(path: Path) -> str:
+    """Where nothing can be written, nobody else writes either: SQLite then needs no journal beside the file."""
+    name = path.absolute().as_uri()
+    return name if os.access(path.parent, os.W_OK) else f"{name}?mode=ro&immutable=1"
 
 
 def _migrate(db: sqlite3.Connection) -> None:

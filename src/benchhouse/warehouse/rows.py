@@ -105,6 +105,10 @@ def make_rows(
         "git_commit": meta.git_commit,
         "git_dirty": meta.git_dirty,
         "package_lock_digest": meta.package_lock_digest,
+        "code_digest": spec.code_digest,
+        "environment_digest": digest(dict(spec.environment)),
+        "limits": canonical_json(spec.limits.model_dump(exclude_none=True)).decode(),
+        "parallel": spec.parallel,
         "folder": folder,
     }
     rows = [
@@ -238,7 +242,7 @@ def _look_up(values: Any, path: str) -> Any:
 
 
 def _label(axes: dict[str, Any]) -> str:
-    bare = [name.rpartition(".")[2] for name in axes]
+    bare = [name.removeprefix("target.").removeprefix("workload.") for name in axes]
     names = bare if len(set(bare)) == len(bare) else list(axes)
     return " ".join(f"{name}={_short(value)}" for name, value in zip(names, axes.values(), strict=True))
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from benchhouse.evidence.folder import write_text
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Data
@@ -28,7 +29,7 @@ class DataCache:
         item = self.data[name]
         path = self.root / "data" / item.sha256
         with self._lock(item.sha256):
-            if not path.exists():
+            if not _is_sound(path, item.sha256):
                 self._fill(path, lambda part: _bring(item, part), item)
         return path
 
@@ -36,8 +37,10 @@ class DataCache:
         name = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', key)[:60]}-{digest(key)[:12]}"
         path = self.root / "built" / re.sub(r"[^A-Za-z0-9._-]+", "_", self.experiment) / name
         with self._lock(f"{self.experiment}-{name}"):
-            if not path.exists():
+            if not _is_sound(path, _noted_digest(path)):
                 self._fill(path, make, None)
+                if path.is_file():
+                    write_text(_note(path), file_digest(path))
         return path
 
     def _fill(self, path: Path, make: Callable[[Path], None], item: Data | None) -> None:
@@ -66,6 +69,24 @@ class DataCache:
         with (folder / re.sub(r"[^A-Za-z0-9._-]+", "_", name)).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _is_sound(path: Path, sha256: str) -> bool:
+    """Whether the entry is there with the bytes it had when it was made; one that was damaged is made again."""
+    if path.is_dir():
+        return True  # a derived folder: whoever makes one checks it
+    return path.is_file() and file_digest(path) == sha256
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _noted_digest(path: Path) -> str:
+    try:
+        return _note(path).read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return ""
 
 
 def _bring(item: Data, part: Path) -> None:

@@ -89,9 +89,9 @@ class TrialContext:
         return plug("drivers", name)
 
     def in_order(self) -> list[Series]:
-        """What was emitted, in the order in which the experiment declares its metrics: what matters comes first."""
+        """What was emitted, what matters first: metrics that the user asked for, then the experiment's, as declared."""
         places = {metric.name: at for at, metric in enumerate(self.experiment.metrics)}
-        return sorted(self.series.values(), key=lambda item: places.get(item.metric.name, len(places)))
+        return sorted(self.series.values(), key=lambda item: places.get(item.metric.name, -1))
 
     def accept(self, returned: Any) -> None:
         """Take what a function returned: numbers are metrics, everything else is metadata."""

@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Iterable
+from types import TracebackType
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,6 +14,7 @@ from benchhouse.worker.context import Series
 
 _TO_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
 _TEXT_CHARACTERS = 100_000
+_OURS = ("benchhouse.worker.", "benchhouse.schema.", "benchhouse.catalog.")
 _SUMMARY = ("mean", "stdev", "min", "p50", "p90", "p95", "p99", "max")
 
 
@@ -46,7 +48,7 @@ class Handover(BaseModel):
             message = str(error)
         except Exception:  # noqa: BLE001 - a stranger's __str__ may raise anything
             message = "(its message can't be shown)"
-        trace = plain_text("".join(traceback.format_exception(error)))
+        trace = plain_text("".join(traceback.format_exception(type(error), error, _strangers(error.__traceback__))))
         self.failure = Failure(code=type(error).__name__, message=plain_text(message), traceback=trace)
         self.out_of_memory = isinstance(error, MemoryError)
 
@@ -57,7 +59,15 @@ class Handover(BaseModel):
         self.custom = custom
         self.warnings = [Warning(code=plain_text(code), message=plain_text(text)) for code, text in warnings]
         if self.finished and not measurements:
-            self.warnings.append(Warning(code="no_metrics", message="the experiment emitted no value"))
+            self.fail("no_metrics", "the experiment emitted no value, so it measured nothing")
+
+
+def _strangers(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from where the experiment's own code begins; whole when it never got there."""
+    at = trace
+    while at is not None and at.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+        at = at.tb_next
+    return at or trace
 
 
 def measure(series: Iterable[Series]) -> list[Measurement]:
@@ -100,7 +110,7 @@ def metrics_file(spec: TrialSpec, meta: Meta, measurements: list[Measurement]) -
         row = role(name, "value", "mean", "max")
         return row.value if row else fallback
 
-    def errors(name: Any, fallback: float) -> float:
+    def errors(name: Any, fallback: float | None) -> float | None:
         row = role(name, "value", "mean")
         return row.value if row else fallback
 
@@ -127,8 +137,8 @@ def metrics_file(spec: TrialSpec, meta: Meta, measurements: list[Measurement]) -
             "ram_mb": resource("ram_mb", peak / 1e6 if peak else None),
         },
         errors={
-            "rate": errors("error_rate", 1.0 if failed else 0.0),
-            "timeouts": errors("timeouts", 1.0 if meta.outcome == "timeout" else 0.0),
+            "rate": errors("error_rate", 1.0 if failed else None),
+            "timeouts": errors("timeouts", 1.0 if meta.outcome == "timeout" else None),
         },
         notes="; ".join(notes),
         benchhouse=Extras(

@@ -91,6 +91,7 @@ def _run(
 ) -> int:
     workdir, result = scratch / "work", scratch / "result.json"
     workdir.mkdir()
+    config = folder.effective_config.read_bytes() if folder.effective_config.exists() else None
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
     started, clock = now(), time.monotonic()
     ended = _experiment(spec, folder, capture, workdir, result, cage)
@@ -105,8 +106,6 @@ def _run(
         warnings.append(Warning(code="left_processes", message=f"ended by the worker: {', '.join(left[:10])}"))
     if capture.trouble:
         warnings.append(Warning(code="logs_incomplete", message=capture.trouble))
-    if ended.oom_kills and outcome == "succeeded":
-        warnings.append(Warning(code="oom_kill", message="a process of the trial was killed by its memory limit"))
     if changed := tidy(folder.path):
         warnings.append(Warning(code="artifacts_changed", message=", ".join(changed[:10])))
     if blanked := blank_secrets(folder.artifacts, secrets):
@@ -117,13 +116,16 @@ def _run(
         failure = failure.model_copy(update={"log_tail": capture.tail(20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
     capture.close()
-    if outcome in ("timeout", "out_of_memory", "error"):
-        handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
+    if outcome != "succeeded":
+        handover.measurements = []  # a trial that did not succeed measured nothing; its samples stay as evidence
     meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover)
     write_model(folder.meta, meta, sync=False)
     write_model(folder.metrics, metrics_file(spec, meta, handover.measurements), sync=False)
     write_metrics_csv(folder.metrics_csv, spec, handover.measurements)
-    if not any(folder.artifacts.iterdir()):
+    write_model(folder.spec, spec, sync=False)  # as it was asked, whatever the experiment did to the file
+    if config is not None:
+        folder.effective_config.write_bytes(config)
+    if folder.artifacts.is_dir() and not any(folder.artifacts.iterdir()):
         folder.artifacts.rmdir()
     seal(folder, spec, outcome)
     return 0
@@ -222,7 +224,7 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
     if ended.stopped_by == "cpu" or ended.signal == signal.SIGXCPU:
         return "timeout", Failure(code="cpu_limit", message=f"ended after {asked.cpu or 0:g} s of CPU time")
     memory = f"the limit is {asked.memory} bytes" if asked.memory else "the machine has no more memory"
-    if handover.out_of_memory or (ended.oom_kills and not handover.finished):
+    if handover.out_of_memory or ended.oom_kills:
         trace = handover.failure.traceback if handover.failure else ""
         return "out_of_memory", Failure(code="memory_limit", message=memory, traceback=trace)
     if handover.failure:
@@ -294,6 +296,7 @@ def _meta(
         slurm_job_id=os.environ.get("SLURM_JOB_ID"),
         slurm_node_list=os.environ.get("SLURM_JOB_NODELIST"),
         container_digest=None,
+        code_digest=spec.code_digest,
         git_commit=spec.source.get("commit"),
         git_dirty=spec.source.get("dirty"),
         seed=spec.seed,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from benchhouse.cli import show
+from benchhouse.cli import options, show
 
 
 @click.group(help=__doc__)
@@ -25,7 +25,10 @@ def experiment(name: str, into: Path) -> None:
 
 @command.command(help="A commented scenario file to start from.")
 @click.argument("name")
-@click.option("--experiment", "chosen", default="command", show_default=True, help="The experiment it runs.")
+@click.option(
+    "--experiment", "chosen", default="command", show_default=True, shell_complete=options.complete_experiment,
+    help="The experiment it runs.",
+)  # fmt: skip
 def scenario(name: str, chosen: str) -> None:
     from benchhouse.api import scaffold
 

@@ -1,4 +1,4 @@
-"""Plan, run, collect and show a scenario; run again, it does only what is missing."""
+"""Plan, run, collect and show a scenario; after an interruption, only what is missing."""
 
 import signal
 import sys
@@ -39,6 +39,8 @@ def command(
 
     workspace = options.workspace(ctx)
     path = scenario or config
+    if resume and (path or fresh or dry_run):
+        raise BenchError("--resume carries on a run as it was planned", "leave out SCENARIO, --new and --dry-run")
     if resume:
         ledger, prepared = running.resume_run(workspace, resume)
     elif path is None:
@@ -61,19 +63,25 @@ def command(
                 workspace, prepared, ledger, progress.update, parallel=parallel, rerun_failed=rerun_failed
             )
     except KeyboardInterrupt:
-        show.note(f"\ninterrupted; what is done is kept. Carry on:  bench run --resume {run_id}")
+        state = running.status(workspace, run_id)
+        show.note(f"\ninterrupted with {state['done']} of {show.count(state['trials'], 'trial')} done, which are kept")
         _collect(workspace, run_id)
+        show.note(f"carry on:  bench run --resume {run_id}")
         return Exit.INTERRUPTED
-    _collect(workspace, run_id)
+    skipped = _collect(workspace, run_id)
     _show_end(workspace, summary, as_json)
-    return summary.exit_code
+    return Exit.TRIAL_FAILED if skipped else summary.exit_code
 
 
-def _collect(workspace: Any, run_id: str) -> None:
+def _collect(workspace: Any, run_id: str) -> list[str]:
+    """Collect, and tell of every sealed trial that could not be; returns these."""
     from benchhouse.api import running
 
     try:
-        running.collect(workspace, run_id)
+        skipped: list[str] = running.collect(workspace, run_id)["skipped"]
+        for line in skipped:
+            show.note(f"not collected: {line}")
+        return skipped
     except OSError as error:
         message = f"the trials are sealed, but could not be collected: {error.strerror or error}"
         raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
@@ -96,11 +104,13 @@ def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
             }
         )
         return
-    from benchhouse.cli.tables import failure_block, points_table
+    from benchhouse.cli.failures import failure_blocks
+    from benchhouse.cli.tables import points_table
 
-    points_table(looking.points(workspace, [summary.run_id]))
-    for failure in failures:
-        failure_block(failure)
+    points_table(looking.points(workspace, [summary.run_id]), looking.tried(workspace, [summary.run_id]))
+    for code, (text, number) in running.warnings(workspace, summary.run_id).items():
+        show.note(f"warning, {show.count(number, 'trial')}: {code}: {text}")
+    failure_blocks(failures)
     sys.stdout.flush()
     show.note(f"run {summary.run_id}: {show.outcomes(summary.outcomes)} in {summary.seconds:.1f} s")
     if summary.stopped:

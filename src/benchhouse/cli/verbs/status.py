@@ -22,7 +22,7 @@ def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> 
         if as_json:
             show.as_json(rows)
         elif not rows:
-            show.note("no runs here yet; start one:  bench run SCENARIO.yaml")
+            show.note(f"no runs in {workspace.root} yet; start one:  bench run SCENARIO.yaml")
         else:
             columns = ("run", "scenario", "state", "done", "outcomes")
             show.table(
@@ -68,6 +68,8 @@ def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
         f"state      {state['state']}" + (f", process {state['owner_pid']}" if state["owner_pid"] else ""),
         f"trials     {state['done']} of {state['trials']}: {show.outcomes(state['outcomes'])}",
     ]
+    if state["stopped"]:
+        lines.append(f"stopped    {state['stopped']}: raise it in the scenario and run that again")
     if state["retries"]:
         lines.append(f"retries    {state['retries']}")
     if state["running"]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from benchhouse.cli import options, show
-from benchhouse.schema.errors import Exit
+from benchhouse.schema.errors import BenchError, Exit
 
 
 @click.command(help=f"{__doc__}\n\nRUN is a run, or the path of one trial folder.")
@@ -25,6 +25,8 @@ def command(ctx: click.Context, run: str, as_json: bool) -> int:
     else:
         for item in damage:
             click.echo(f"{item.trial}/{item.file}: {item.kind}" + (f" ({item.detail})" if item.detail else ""))
-        verdict = f"{len(damage)} damaged" if damage else "all as sealed"
+        verdict = f"{show.count(len(damage), 'fault')}" if damage else "all as sealed"
         click.echo(f"{show.count(checked, 'trial')} checked: {verdict}")
+    if not checked:
+        raise BenchError("there was no sealed trial to check", "see: bench status", Exit.TRIAL_FAILED)
     return Exit.TRIAL_FAILED if damage else Exit.GOOD

@@ -242,10 +242,7 @@ function startCharts() {
   const others = AXES.filter((axis) => axis.name !== state.x).sort((a, b) => a.numeric - b.numeric || a.values.length - b.values.length);
   const alone = byName.length === 1 && !numeric.length && byName[0].values.length <= 8 ? byName[0].name : "";
   state.colour = others.length ? others[0].name : alone;
-  const rivals = usable.filter((at) => DATA.metrics[at].metric !== DATA.metrics[usable[0]].metric);
-  const second = rivals.find((at) => DATA.metrics[at].unit === "1") ?? rivals[0];
-  state.sy = usable[0];
-  state.sx = second ?? usable[0];
+  [state.sy, state.sx] = DATA.tradeoff || [usable[0], usable[0]];
   // A ratio, such as recall, reads best along the bottom.
   if (DATA.metrics[state.sy].unit === "1" && DATA.metrics[state.sx].unit !== "1") [state.sx, state.sy] = [state.sy, state.sx];
   choices("metric", named(ordered), String(state.metric), (value) => { state.metric = Number(value); });

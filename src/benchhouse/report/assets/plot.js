@@ -19,12 +19,12 @@ function show(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e9 || size < 1e-4) return value.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e");
+  if (size >= 1e9 || size < 1e-4) return value.toExponential(digits - 1).replace(/\.?0+e/, "e").replace("e+", "e").replaceAll("-", "\u2212");
   const places = Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
-  const [whole, rest] = value.toFixed(places).split(".");
+  const [whole, rest] = size.toFixed(places).split(".");
   const grouped = whole.length > 4 ? whole.replace(/\B(?=(\d{3})+$)/g, THIN) : whole;
   const tail = (rest || "").replace(/0+$/, "");
-  return (tail ? grouped + "." + tail : grouped).replace("-", "\u2212");
+  return (value < 0 ? "\u2212" : "") + (tail ? grouped + "." + tail : grouped);
 }
 const withUnit = (text, unit) => (!unit || unit === "1" ? text : text + (unit.startsWith("1/") ? unit.slice(1) : THIN + unit));
 

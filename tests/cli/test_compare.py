@@ -1,0 +1,121 @@
+"""`bench compare` and the table of points, at the widths people have."""
+
+import json
+
+import pytest
+
+from benchhouse.api import looking
+from benchhouse.cli import show
+from benchhouse.cli.tables import points_table
+from benchhouse.schema.layout import Workspace
+
+
+def point(at, metric="qps", *, mean=8681.0, stdev=2329.0, label="name=a", **changes):
+    row = {
+        "run_id": "r", "instance_digest": str(at), "point": label, "target_name": "a", "scenario": "s",
+        "metric": metric, "stat": "value", "unit": "1/s", "n": 3, "mean": mean, "stdev": stdev, "shaky": False,
+        "headline": True,
+    }  # fmt: skip
+    return row | changes
+
+
+def attempts(at, succeeded, trials=3, label="name=a"):
+    return {"run_id": "r", "instance_digest": str(at), "point": label, "target_name": "a", "scenario": "s",
+            "succeeded": succeeded, "trials": trials}  # fmt: skip
+
+
+@pytest.fixture
+def printed(monkeypatch, capsys):
+    def at_width(width, *args):
+        monkeypatch.setenv("COLUMNS", str(width))
+        points_table(*args)
+        return capsys.readouterr()
+
+    return at_width
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_numbers_are_never_wrapped_and_what_has_no_room_is_counted(printed, width):
+    rows = [point(0, f"metric_{at}", mean=43927.0, stdev=12329.0) for at in range(9)]
+    shown = printed(width, rows)
+    lines = shown.out.splitlines()
+    assert max(map(len, lines)) <= width
+    fit = lines[0].count("metric_")
+    assert 1 <= fit < 9
+    assert lines[2].count("43\u2009927 ± 12\u2009329") == fit
+    assert len(lines) == 3
+    assert shown.err == f"{9 - fit} more metrics: bench report, or --json\n"
+
+
+def test_one_metric_too_many_is_singular(printed):
+    rows = [point(0, name) for name in ("first_metric", "second_metric")]
+    assert printed(40, rows).err == "1 more metric: bench report, or --json\n"
+
+
+def test_points_with_equal_labels_are_two_rows(printed):
+    assert printed(100, [point(0), point(1)]).out.count("8681 ± 2329") == 2
+
+
+def test_points_without_a_successful_trial_are_rows_too(printed):
+    lines = printed(100, [point(0)], [attempts(0, 3), attempts(1, 0, label="name=b")]).out.splitlines()
+    assert lines[2].split()[:3] == ["name=a", "3/3", "8681"]
+    assert lines[3].split() == ["name=b", "0/3"]
+
+
+def test_trials_are_plain_numbers_where_none_failed(printed):
+    lines = printed(100, [point(0)], [attempts(0, 3)]).out.splitlines()
+    assert lines[0].split()[:2] == ["point", "n"]
+    assert lines[2].split()[:2] == ["name=a", "3"]
+
+
+def test_a_run_in_which_everything_failed_still_has_its_points(printed):
+    assert "0/3" in printed(100, [], [attempts(0, 0)]).out
+    assert printed(100, []).out == ""
+
+
+def test_a_ratio_has_no_unit(printed):
+    assert "recall (" not in printed(100, [point(0, "recall", unit="1", mean=1.0, stdev=0.0)]).out
+
+
+def test_the_terminal_writes_numbers_as_reports_do():
+    assert [show.number(value) for value in (None, -8681, 43927)] == ["–", "\u22128681", "43\u2009927"]
+
+
+def test_tried_counts_what_failed_and_leaves_no_point_out(lab):
+    (lab.marks / "bad").touch()
+    lab.bench("run", lab.scenario("once", workload={"n": [0, 1]}, repetitions=2), code=1)
+    found = looking.tried(Workspace(lab.workspace), [lab.run_id()])
+    assert {row["point"]: (row["succeeded"], row["trials"]) for row in found} == {"n=0": (2, 2), "n=1": (0, 2)}
+
+
+@pytest.fixture
+def done(lab):
+    lab.run("once", workload={"n": [0, 1]}, repetitions=3)
+    return lab
+
+
+def test_one_pair_needs_no_point_and_fits_eighty_columns(done, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = done.bench("compare", "@last:n=0", "@last:n=1")
+    lines = shown.stdout.splitlines()
+    assert lines[2].split()[:3] == ["metric", "A", "B"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_run_against_itself_is_noted(done):
+    assert "A and B are the same trials." in done.bench("compare", "@last", "@last").stderr
+
+
+def test_all_adds_statistics(done):
+    few, every = (
+        json.loads(done.bench("compare", "@last", "@last", "--json", *more).stdout) for more in ((), ("--all",))
+    )
+    assert {row["stat"] for row in few["rows"]} <= {"value", "mean", "p50", "p99"}
+    assert len(every["rows"]) >= len(few["rows"])
+
+
+def test_nothing_in_common_is_bad_input_that_says_what_each_side_has(done):
+    done.run("mischief", workload={"act": ["ok"]})
+    shown = done.bench("compare", "@last-1", "@last", code=2)
+    assert "nothing to compare" in shown.stderr
+    assert "n=0" in shown.stderr
