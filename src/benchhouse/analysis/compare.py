@@ -24,6 +24,8 @@ CONFIDENCE = 0.95
 RESAMPLES = 1999
 """(RESAMPLES + 1) * 2.5% is a whole number, so the tails are order statistics: the 50th from either end."""
 SMALLEST_RESAMPLED = 5
+SMALLEST_EXACT = 3
+"""Two equal values may be chance where a clock is coarse; three on each side hardly are."""
 LARGEST_RESAMPLED = 200
 """Above it the widths of both intervals are within 2% of each other, and resampling costs memory."""
 CAP = 2.0
@@ -195,6 +197,8 @@ def _bounds(a: _Sample, b: _Sample, criticals: Criticals | None, confidence: flo
     if min(n_a, n_b) < 2:
         return _Bounds(None, None, "none, too few repetitions")
     if a.var_of_mean + b.var_of_mean == 0.0:
+        if min(n_a, n_b) < SMALLEST_EXACT and difference:
+            return _Bounds(None, None, "none, too few equal values to call them exact")
         point = None if log_ratio is None else Interval(log_ratio, log_ratio)
         return _Bounds(Interval(difference, difference), point, "exact values, no spread")
 
@@ -236,6 +240,11 @@ def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, c
         direction=direction,
         verdict=_verdict(a.mean, b.mean, bounds.log_ratio or bounds.difference, direction),
     )
+
+
+def p_value(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Welch's t test on the scale that `compare` decides by; None where a side has fewer than two values."""
+    return _p_value(_Sample.of(a), _Sample.of(b))
 
 
 def _p_value(a: _Sample, b: _Sample) -> float | None:

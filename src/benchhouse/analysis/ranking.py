@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from benchhouse.analysis.student import welch_p
+from benchhouse.analysis.compare import p_value
 from benchhouse.analysis.summary import finite, mean
 
 Mark = Literal["best", "median", "worst"]
@@ -46,7 +46,7 @@ def rank(
         return []
     best = order[0]
     tested = [name for name in order[1:] if min(len(samples[name]), len(samples[best])) >= 2]
-    raw = {name: welch_p(samples[best], samples[name]) for name in tested}
+    raw = {name: p_value(samples[best], samples[name]) or 0.0 for name in tested}
     adjusted = holm(raw, family=len(order) * (len(order) - 1) // 2)
     ordered_means = [means[name] for name in order]
     ranked = []

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
-
-from benchhouse.analysis.summary import mean, variance
 
 P_METHOD = "Welch's t test"
 
@@ -50,20 +47,6 @@ def welch_df(var_a: float, var_b: float, n_a: int, n_b: int) -> float:
     """Welch-Satterthwaite degrees of freedom from the variances of the two means; not both may be zero."""
     share = var_a / (var_a + var_b)
     return 1.0 / (share**2 / (n_a - 1) + (1.0 - share) ** 2 / (n_b - 1))
-
-
-def welch_p(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided p that the means are equal; needs two values a side.
-
-    Without any spread on either side there is nothing to test: 1.0 for equal constants, 0.0 for different ones.
-    """
-    a, b = sorted(a), sorted(b)
-    mean_a, mean_b = mean(a), mean(b)
-    var_a, var_b = variance(a, mean_a) / len(a), variance(b, mean_b) / len(b)
-    if var_a + var_b == 0.0:
-        return 1.0 if mean_a == mean_b else 0.0
-    t = (mean_b - mean_a) / math.sqrt(var_a + var_b)
-    return two_sided_p(t, welch_df(var_a, var_b, len(a), len(b)))
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:

@@ -1,12 +1,14 @@
 """Look at results: query, points, compare, report, trace, verify. Everything reads the warehouse and the evidence."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Collection
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.api import running
+from benchhouse.evidence.folder import read_spec
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.report.lineage import make_cells
 from benchhouse.report.numbers import number, quantity, spread_text, titled
@@ -75,7 +77,22 @@ def verify_run(workspace: Workspace, run_id: str) -> tuple[int, list[Damage]]:
     for (name, attempt), manifest in sealed.items():
         aside = workspace.superseded(scenario, name, attempt)
         damage += verify(aside if aside.path.exists() else workspace.trial(scenario, name), manifest)
-    return len(sealed), damage
+    strays = _unrecorded(workspace, scenario, run_id, {name for name, _ in sealed})
+    for folder in strays:
+        damage += verify(folder)
+    return len(sealed) + len(strays), damage
+
+
+def _unrecorded(workspace: Workspace, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
+    """Sealed folders of a run that its ledger does not know: it was damaged, or killed at the last moment."""
+    found = []
+    for path in sorted((workspace.results / scenario).glob("*/trial.json")):
+        folder = TrialFolder(path.parent)
+        if path.parent.name.partition(".")[0] not in recorded and folder.sealed:
+            with contextlib.suppress(OSError, ValueError):
+                if read_spec(folder).run_id == run_id:
+                    found.append(folder)
+    return found
 
 
 def verify_folder(path: Path) -> list[Damage]:

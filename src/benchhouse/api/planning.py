@@ -80,10 +80,17 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path) -> P
         raise ProblemsError([*problems, *error.problems]) from error
     if problems:
         raise ProblemsError(problems)
+    notes += _without_effect(file)
     if found and found.deprecated:
         instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
         notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
     return Prepared(file, plan, registered, notes, home)
+
+
+def _without_effect(file: ScenarioFile) -> list[str]:
+    scenario = file.scenario
+    keys = [key for key in ("partition", "account", "qos", "artifacts", "binds") if getattr(scenario, key)]
+    return [f"no effect on this machine: {', '.join(keys)}"] if keys and scenario.executor == "local" else []
 
 
 def _missing_plugs(file: ScenarioFile) -> list[Problem]:

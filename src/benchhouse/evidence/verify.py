@@ -31,6 +31,8 @@ def manifest_digest(folder: TrialFolder) -> str:
 def verify(folder: TrialFolder, expected_manifest: str | None = None) -> list[Damage]:
     """Compare a folder with its manifest, and the manifest with the digest that the catalog holds, if given."""
     trial = folder.path.name
+    if not folder.path.exists():
+        return [Damage(trial=trial, file=".", kind="missing", detail="the whole folder is gone")]
     if not folder.sealed:
         return [Damage(trial=trial, file="manifest.json", kind="unsealed", detail="no manifest: never finished")]
     damage = []

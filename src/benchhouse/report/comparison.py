@@ -1,7 +1,7 @@
 """Compare the points of two runs, or of two selections of runs: matched, tested, and honest about what else changed."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
@@ -377,6 +377,10 @@ def circumstances(trials: Iterable[Row]) -> dict[str, str]:
         ),
         "host": told(row["host"] for row in rows),
         "package lock digest": told(row["package_lock_digest"][:12] for row in rows),
+        "experiment code": told(row["code_digest"][:12] for row in rows),
+        "environment": told(row["environment_digest"][:12] for row in rows),
+        "limits": told(row["limits"] for row in rows),
+        "trials side by side": told(row["parallel"] for row in rows),
     }
 
 
@@ -391,18 +395,21 @@ def compare_selected(
 ) -> ComparisonTable:
     """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
     sides = []
+    notes: list[str] = []
     folders: list[TrialFolder] = []
     for text in (a, b):
         picked = parse_selector(text)
         selector = Selector(warehouse.resolve_run(picked.run), picked.filters)
         rows = select(queries.points(warehouse, [selector.run]).dicts(), selector)
         used = {trial for row in rows for trial in row["trials"]}
-        trials = [row for row in queries.trials(warehouse, [selector.run]).dicts() if row["trial_id"] in used]
+        every_trial = queries.trials(warehouse, [selector.run]).dicts()
+        trials = [row for row in every_trial if row["trial_id"] in used]
+        notes += _survivors(str(selector), rows, every_trial)
         witness = next((row for row in trials if row["outcome"] == "succeeded"), None)
         folders += [TrialFolder(warehouse.workspace.root / witness["folder"])] if witness else []
         sides.append((selector, rows, circumstances(trials)))
     (one, rows_a, facts_a), (two, rows_b, facts_b) = sides
-    return compare_runs(
+    table = compare_runs(
         rows_a,
         rows_b,
         name_a=str(one),
@@ -414,4 +421,15 @@ def compare_selected(
         every=every,
         order=declared_order(folders),
         confidence=confidence,
+    )
+    return replace(table, notes=[*notes, *table.notes])
+
+
+def _survivors(name: str, rows: Sequence[Row], trials: Iterable[Row]) -> list[str]:
+    """A mean over those that survived flatters: say how many did not."""
+    points = {row["instance_digest"] for row in rows}
+    tried = [row for row in trials if row["instance_digest"] in points and not row["warmup"]]
+    failed = sum(row["outcome"] != "succeeded" for row in tried)
+    return (
+        [f"{failed} of {len(tried)} trials of {name} did not succeed and are not in these numbers."] if failed else []
     )

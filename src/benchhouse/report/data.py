@@ -20,10 +20,11 @@ from benchhouse.report.content import (
     TrialFacts,
     WarningGroup,
 )
-from benchhouse.report.lineage import REPORT_FILE, make_cells, publish
+from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, make_cells, publish
 from benchhouse.report.numbers import mean_interval, primary_stats, shaky, stat_place
 from benchhouse.report.order import declared_order
 from benchhouse.report.standings import make_headline, make_rankings
+from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.query import Cell
@@ -84,8 +85,12 @@ def write_report(workspace: Workspace, data: ReportData) -> Path:
     """
     folder = workspace.reports / data.scenario
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / REPORT_FILE, report_json(data))
-    publish(workspace, folder / REPORT_FILE, data.queries, _cells(data))
+    proof = report_json(data)
+    kept = folder / PUBLISHED / f"{digest(json.loads(proof))[:16]}.json"  # stays when a later report takes this place
+    kept.parent.mkdir(exist_ok=True)
+    write_text(kept, proof)
+    write_text(folder / REPORT_FILE, proof)
+    publish(workspace, kept, data.queries, _cells(data))
     write_text(folder / "report.md", markdown.render(data))
     page = folder / "index.html"
     write_text(page, html.render(data))

@@ -23,6 +23,7 @@ from benchhouse.warehouse.queries import points
 from benchhouse.warehouse.query import Result, Warehouse
 
 REPORT_FILE = "report.json"
+PUBLISHED = "published"  # beside it: every report that was ever written there
 SHORTEST_PREFIX = 4
 _KEY = ("run_id", "instance_digest", "metric", "stat")
 _PREFERRED_STATS = ("value", "mean", "p50")

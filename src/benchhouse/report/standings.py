@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from benchhouse.analysis.compare import Comparison, Pair, compare_many
+from benchhouse.analysis.compare import Comparison, Pair, compare_many, p_value
 from benchhouse.analysis.ranking import Ranked, rank
-from benchhouse.analysis.student import welch_p
 from benchhouse.report.content import FailureFacts, Number, Point, Ranking, Standing
 from benchhouse.report.numbers import name_of, percent, plural, quantity
 
@@ -130,7 +129,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _pairwise(best: Number, other: Number) -> bool:
     """Whether the two would be told apart if they were the only ones."""
-    return welch_p(best.values, other.values) <= 0.05
+    return (p_value(best.values, other.values) or 0.0) <= 0.05
 
 
 def _gap(points: Sequence[Point], second: Ranked, compared: dict[str, Comparison]) -> str:

@@ -179,6 +179,8 @@ class Scenario(Defined):
     def _one_subject(self) -> "Scenario":
         if self.target is not None and self.targets:
             raise ValueError("give either target or targets, not both")
+        if self.budget.cost is not None and self.price_per_hour is None:
+            raise ValueError("a budget of cost needs price_per_hour")
         if self.uses and self.experiment:
             raise ValueError("give either uses or experiment: a registered benchmark names its own experiment")
         return self

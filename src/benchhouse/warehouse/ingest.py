@@ -203,7 +203,7 @@ def _group_by_run(folders: list[Path], skipped: list[str]) -> dict[str, list[Pat
 
 def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
     workspace = catalog.workspace
-    for path in sorted(workspace.reports.glob("*/report.json")):
+    for path in sorted([*workspace.reports.glob("*/report.json"), *workspace.reports.glob("*/published/*.json")]):
         try:
             report: dict[str, Any] = json.loads(path.read_bytes())
             refs = [str(cell["ref"]) for cell in report["cells"]]
