@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from benchhouse.analysis.compare import CAP, Pair, compare, compare_many
+from benchhouse.analysis.compare import CAP, Pair, compare, compare_many, p_value
 from benchhouse.analysis.student import critical_t, welch_df
 from benchhouse.analysis.summary import mean, variance
 
@@ -71,7 +71,7 @@ def test_one_repetition_gets_no_interval():
     assert result.sentence() == "B is 150.0% higher (n=1 and 2, no interval): too few repetitions"
 
 
-@pytest.mark.parametrize("n", [2, 5, 300])
+@pytest.mark.parametrize("n", [3, 5, 300])
 def test_different_constants_are_exact(n):
     result = compare([0.9] * n, [0.95] * n, direction="higher", seed=1)
     assert result.method == "exact values, no spread"
@@ -79,6 +79,19 @@ def test_different_constants_are_exact(n):
     assert result.change_interval == (result.change, result.change)
     assert (result.verdict, result.p_value, result.hedges_g) == ("better", 0.0, None)
     assert result.sentence() == f"B is 5.6% higher (exact values, no spread, n={n} and {n}): better"
+
+
+def test_two_equal_values_a_side_are_not_called_exact():
+    result = compare([10.0, 10.0], [20.0, 20.0], direction="lower", seed=1)
+    assert (result.verdict, result.difference_interval) == ("too few repetitions", None)
+
+
+def test_p_value_on_a_published_example():
+    # Rosetta Code, "Welch's t-test", first data set, shifted below zero: there the plain scale decides.
+    a = [27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7, 21.4]
+    b = [27.1, 22.0, 20.8, 23.4, 23.4, 23.5, 25.8, 22.0, 24.8, 20.2, 21.9, 22.1, 22.9, 20.5, 24.4]
+    shifted = [[value - 100 for value in side] for side in (a, b)]
+    assert p_value(*shifted) == pytest.approx(0.021378001462867, rel=1e-9)
 
 
 @pytest.mark.parametrize("value", [0.1, 0.0, -3.0])
@@ -199,6 +212,9 @@ def test_the_verdict_goes_by_the_interval_that_is_shown(a, b):
     result = compare(a, b, direction="higher", seed=1)
     assume(not math.isclose(result.mean_a, result.mean_b))
     shown = result.change_interval or result.difference_interval
+    if shown is None:
+        assert result.verdict == "too few repetitions"
+        return
     assert shown.covers(0.0) == (result.verdict == "no evidence of a difference")
     assert all(math.isfinite(end) for end in shown)
     if result.change_interval:

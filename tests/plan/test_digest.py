@@ -15,7 +15,7 @@ BASE = "workload: {size: [1, 2]}\nrepetitions: 2\n"
     "more",
     [
         "parallel: 4",
-        "budget: {trials: 3, cost: 5}",
+        "budget: {trials: 3, cost: 5}\nprice_per_hour: 2",
         "retries: {max_retries: 9}",
         "executor: slurm",
         "partition: gpu",

@@ -92,16 +92,21 @@ def test_report_numbers_lead_back_to_their_evidence(collected):
     data = gather(collected, ["run-a"])
     page = write_report(collected, data)
     assert page == collected.reports / "demo" / "index.html"
-    assert sorted(path.name for path in page.parent.iterdir()) == ["index.html", "report.json", "report.md"]
+    assert sorted(path.name for path in page.parent.iterdir()) == [
+        "index.html",
+        "published",
+        "report.json",
+        "report.md",
+    ]
     for cell in json.loads((page.parent / "report.json").read_text())["cells"][:3]:
         assert trace(collected, cell["ref"]).ok
 
 
 def test_the_same_tables_give_the_same_bytes(collected):
     page = write_report(collected, gather(collected, ["run-a"]))
-    before = {path.name: path.read_bytes() for path in page.parent.iterdir()}
+    before = {path.name: path.read_bytes() for path in page.parent.rglob("*") if path.is_file()}
     write_report(collected, gather(collected, ["run-a"]))
-    assert {path.name: path.read_bytes() for path in page.parent.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in page.parent.rglob("*") if path.is_file()} == before
 
 
 def test_lost_evidence_costs_the_environment_not_the_numbers(collected):

@@ -150,10 +150,6 @@ def test_facts_that_are_no_json_are_kept_as_text(endings):
     assert trial.meta["warnings"] == [{"code": "7", "message": "None"}]
 
 
-def test_a_clock_that_is_set_back_does_no_harm(endings):
-    assert endings.by("act")["clock_back"].meta["duration_s"] >= 0
-
-
 def test_a_plain_function_gives_metrics_and_metadata(lab):
     lab.run("plain", workload={"n": 4})
     (trial,) = lab.trials()

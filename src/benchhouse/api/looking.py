@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.analysis.summary import shaky_quantiles
-from benchhouse.api import running
+from benchhouse.api import following
 from benchhouse.evidence.folder import read_spec
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.report.lineage import make_cells
@@ -104,14 +104,14 @@ def report(workspace: Workspace, run_ids: list[str]) -> Path:
     from benchhouse.report.data import gather, write_report
 
     for run_id in run_ids:
-        running.collect(workspace, run_id)
+        following.collect(workspace, run_id)
     return write_report(
         workspace, gather(workspace, run_ids, rerun=lambda run_id, trial: _rerun(workspace, run_id, trial))
     )
 
 
 def _rerun(workspace: Workspace, run_id: str, trial: str) -> str:
-    return running.rerun_line(workspace.trial(Ledger(workspace.run(run_id)).record.scenario, trial))
+    return following.rerun_line(workspace.trial(Ledger(workspace.run(run_id)).record.scenario, trial))
 
 
 def compare(

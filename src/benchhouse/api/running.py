@@ -1,30 +1,27 @@
 """Run, resume, follow and stop: a prepared scenario goes in, sealed and collected trials come out."""
 
-import contextlib
 import os
-import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchhouse.api import places
+from benchhouse.api.following import clean_up, find_run
 from benchhouse.api.planning import Prepared, prepare_text
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.loading import code_digest
-from benchhouse.evidence.folder import now, read_meta, read_spec, write_text
+from benchhouse.evidence.folder import now, write_text
 from benchhouse.plan import Plan
-from benchhouse.runs.ledger import Event, Ledger, RunRecord, new_run_id
+from benchhouse.runs.ledger import Ledger, RunRecord, new_run_id
 from benchhouse.runs.ledger import list_runs as list_runs
-from benchhouse.runs.orchestrate import Orchestrator, Progress, leftovers
+from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.problems import did_you_mean
+from benchhouse.schema.layout import Workspace
 from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.secrets import is_secret_key
 from benchhouse.schema.trial import Instance, TrialSpec, trial_id
@@ -258,153 +255,6 @@ def _escaped(value: Any, key: str = "") -> Any:
     return value.replace("$", "$$") if isinstance(value, str) and not is_secret_key(key) else value
 
 
-def find_run(workspace: Workspace, token: str) -> str:
-    """A run id from `@last`, `@last-N`, a unique prefix, or a scenario's name (its last run)."""
-    runs = list_runs(workspace)
-    if not runs:
-        raise BenchError("there is no run in this workspace yet", "start one: bench run SCENARIO.yaml")
-    if token.startswith("@last"):
-        back = token.removeprefix("@last").removeprefix("-") or "0"
-        if not back.isdigit() or int(back) >= len(runs):
-            raise BenchError(f"there is no run {token}: this workspace has {len(runs)}", "see: bench status")
-        return runs[-1 - int(back)]
-    matches = [run for run in runs if run.startswith(token)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise BenchError(f"'{token}' could be {', '.join(matches[:5])}", "give more of the id")
-    named = [run for run in runs if Ledger(workspace.run(run)).record.scenario == token]
-    if named:
-        return named[-1]
-    scenarios = {Ledger(workspace.run(run)).record.scenario for run in runs}
-    guess = did_you_mean(token, [*scenarios, *runs])
-    raise BenchError(
-        f"no run '{token}'", f"did you mean '{guess}'? see: bench status" if guess else "see: bench status"
-    )
-
-
-def trial_folders(workspace: Workspace, run_id: str) -> list[Path]:
-    """The sealed folders of a run, by its ledger."""
-    ledger = Ledger(workspace.run(run_id))
-    scenario = ledger.record.scenario
-    names = dict.fromkeys(event.trial_id for event in ledger.events() if event.event == "ended" and event.trial_id)
-    folders = [workspace.trial(scenario, name) for name in names]
-    return [folder.path for folder in folders if folder.sealed]
-
-
-def collect(workspace: Workspace, run_id: str) -> dict[str, Any]:
-    """Put a run's sealed trials into the warehouse."""
-    from benchhouse.warehouse.ingest import collect as ingest
-
-    collected = ingest(workspace, run_id, trial_folders(workspace, run_id))
-    return {"run_id": run_id, "trials": collected.trials, "rows": collected.rows, "skipped": list(collected.skipped)}
-
-
-def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
-    """State of one run, from the ledger alone."""
-    ledger = Ledger(workspace.run(run_id))
-    record, events = ledger.record, list(ledger.events())
-    owner = ledger.owner()
-    final: dict[str, Event] = {}
-    for event in events:
-        if event.event == "ended" and event.trial_id:
-            final[event.trial_id] = event
-        elif event.event == "retry" and event.trial_id:
-            final.pop(event.trial_id, None)
-    outcomes: dict[str, int] = {}
-    for event in final.values():
-        outcomes[event.outcome or "?"] = outcomes.get(event.outcome or "?", 0) + 1
-    finished = any(event.event == "finished" for event in events[-2:])
-    durations = [event.duration_s for event in final.values() if event.duration_s]
-    left = record.trials - len(final)
-    return {
-        "run_id": run_id,
-        "scenario": record.scenario,
-        "experiment": f"{record.experiment.name} {record.experiment.version}",
-        "executor": record.executor,
-        "state": "running" if owner is not None else ("finished" if finished else "interrupted"),
-        "owner_pid": owner,
-        "created": record.created,
-        "trials": record.trials,
-        "done": len(final),
-        "outcomes": outcomes,
-        "retries": sum(event.event == "retry" for event in events),
-        "running": _running(workspace, record.scenario, run_id) if owner is not None else [],
-        "estimated_left_s": sum(durations) / len(durations) * left if durations and left and not finished else None,
-        "failures": [
-            {"trial_id": name, "outcome": event.outcome, "reason": event.reason}
-            for name, event in final.items()
-            if event.outcome != "succeeded"
-        ],
-        "stopped": events[-1].reason if events and events[-1].event == "budget" else "",
-        "next": _next_command(run_id, owner, finished, set(outcomes) - {"succeeded"}),
-    }
-
-
-def _next_command(run_id: str, owner: int | None, finished: bool, failed: Collection[str]) -> str:
-    if owner is not None:
-        return f"bench status {run_id} --watch"
-    if finished and failed:
-        return f"bench run --resume {run_id} --rerun-failed"
-    return f"bench report {run_id}" if finished else f"bench run --resume {run_id}"
-
-
-def _running(workspace: Workspace, scenario: str, run_id: str) -> list[str]:
-    """Trials of this run that a worker has begun: it opens their logs."""
-    folder = workspace.results / scenario / ".partial"
-    begun = [TrialFolder(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
-    found = []
-    for trial in begun:
-        with contextlib.suppress(OSError, ValueError):
-            if trial.logs.is_dir() and read_spec(trial).run_id == run_id:
-                found.append(trial.path.name.rpartition(".")[0])
-    return found
-
-
-def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, Any]:
-    """End a run's orchestrator and everything it started; what a killed one left behind is swept."""
-    ledger = Ledger(workspace.run(run_id))
-    record = ledger.record
-    deadline = time.monotonic() + wait_s
-    stopped: int | None = None
-    while (owner := ledger.owner()) is not None:
-        if owner and owner != stopped:  # 0: it has only just begun, and will say who it is
-            os.kill(owner, signal.SIGINT)
-            stopped = owner
-        if time.monotonic() > deadline:
-            raise BenchError(f"process {owner} did not end within {wait_s:g} s", f"kill -9 {owner}, then stop again")
-        time.sleep(0.05)
-    ledger.own()
-    try:
-        swept = clean_up(workspace, ledger)
-    finally:
-        ledger.release()
-    return {"run_id": record.run_id, "stopped_pid": stopped, "swept_processes": swept}
-
-
-def clean_up(workspace: Workspace, ledger: Ledger) -> int:
-    """Sweep what killed orchestrators and workers left: processes, cgroups, scratch and unfinished folders.
-
-    Call it as the run's owner. Returns how many processes were ended.
-    """
-    from benchhouse.worker.limits import sweep_cages
-    from benchhouse.worker.owned import left_processes, sweep_scratch
-    from benchhouse.worker.processes import kill_tree, tagged_processes
-    from benchhouse.worker.supervise import LEFTOVERS, TAG
-
-    partials = leftovers(workspace, ledger.record.scenario, ledger.folder.run_id)
-    trials = (path.name.rpartition(".")[0] for path in partials)
-    left = {*left_processes(), *(pid for trial in trials for pid in tagged_processes(TAG, trial))}
-    kill_tree(left, grace_s=0.0)
-    sweep_cages(LEFTOVERS)
-    sweep_scratch(LEFTOVERS)
-    for path in partials:
-        shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):  # not there, or in use
-        (workspace.results / ledger.record.scenario / ".partial").rmdir()
-    return len(left)
-
-
 def start_in_background(workspace: Workspace, ledger: Ledger) -> int:
     """Let another process carry the run on; returns its id."""
     log = ledger.folder.path / "orchestrator.log"
@@ -422,49 +272,6 @@ def start_in_background(workspace: Workspace, ledger: Ledger) -> int:
     if process.returncode == Exit.BAD_INPUT:  # it could not even begin
         raise BenchError("\n".join(log.read_text(errors="replace").strip().splitlines()[-3:]), f"see {log}")
     return process.pid
-
-
-def failures(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
-    """The failed trials of a run, with what a person needs to go on."""
-    found = []
-    for item in status(workspace, run_id)["failures"]:
-        folder = workspace.trial(Ledger(workspace.run(run_id)).record.scenario, item["trial_id"])
-        if folder.sealed:
-            meta = read_meta(folder)
-            failure = meta.failure
-            item = item | {
-                "point": _label(read_spec(folder)),
-                "code": failure.code if failure else "",
-                "message": failure.message if failure else "",
-                "traceback": failure.traceback if failure else "",
-                "log_tail": failure.log_tail if failure else "",
-            }
-        found.append(item | {"folder": str(folder.path), "rerun": rerun_line(folder)})
-    return found
-
-
-def warnings(workspace: Workspace, run_id: str) -> dict[str, tuple[str, int]]:
-    """Named doubts about a run's numbers: code -> what it says (of the first trial) and how many trials have it."""
-    from benchhouse.warehouse.query import Warehouse
-
-    found: dict[str, tuple[str, int]] = {}
-    with Warehouse.open(workspace) as warehouse:
-        sql = "SELECT warnings FROM trial_fact WHERE outcome = 'succeeded' ORDER BY started, trial_id"
-        rows = warehouse.query(sql, runs=[run_id]).rows
-    for line in (line for row in rows for line in row[0]):
-        code, _, text = line.partition(": ")
-        first, number = found.get(code, (text, 0))
-        found[code] = (first, number + 1)
-    return found
-
-
-def _label(spec: TrialSpec) -> str:
-    values = {f"target.{key}": value for key, value in spec.target.items()} | spec.parameters
-    return " ".join(f"{key.removeprefix('target.')}={values[key]}" for key in spec.axes if key in values)
-
-
-def rerun_line(folder: TrialFolder) -> str:
-    return f"bench run {folder.effective_config}"
 
 
 def _git(folder: Path) -> dict[str, Any]:

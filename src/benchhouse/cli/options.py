@@ -18,7 +18,7 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from benchhouse.api import places
-    from benchhouse.api.running import list_runs
+    from benchhouse.api.following import list_runs
 
     names = ["@last", *reversed(list_runs(places.workspace(ctx.find_root().params.get("folder"))))]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -10,10 +10,10 @@ from benchhouse.cli import options, show
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, run: str, as_json: bool) -> None:
-    from benchhouse.api import running
+    from benchhouse.api import following
 
     workspace = options.workspace(ctx)
-    collected = running.collect(workspace, running.find_run(workspace, run))
+    collected = following.collect(workspace, following.find_run(workspace, run))
     if as_json:
         show.as_json(collected)
         return

@@ -10,10 +10,10 @@ from benchhouse.cli import options, show
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, runs: tuple[str, ...], as_json: bool) -> None:
-    from benchhouse.api import looking, running
+    from benchhouse.api import following, looking
 
     workspace = options.workspace(ctx)
-    page = looking.report(workspace, [running.find_run(workspace, run) for run in runs or ("@last",)])
+    page = looking.report(workspace, [following.find_run(workspace, run) for run in runs or ("@last",)])
     if as_json:
         show.as_json(
             {"html": str(page), "markdown": str(page.parent / "report.md"), "json": str(page.parent / "report.json")}

@@ -35,7 +35,7 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    from benchhouse.api import planning, running
+    from benchhouse.api import following, planning, running
 
     workspace = options.workspace(ctx)
     path = scenario or config
@@ -63,7 +63,7 @@ def command(
                 workspace, prepared, ledger, progress.update, parallel=parallel, rerun_failed=rerun_failed
             )
     except KeyboardInterrupt:
-        state = running.status(workspace, run_id)
+        state = following.status(workspace, run_id)
         show.note(f"\ninterrupted with {state['done']} of {show.count(state['trials'], 'trial')} done, which are kept")
         _collect(workspace, run_id)
         show.note(f"carry on:  bench run --resume {run_id}")
@@ -75,10 +75,10 @@ def command(
 
 def _collect(workspace: Any, run_id: str) -> list[str]:
     """Collect, and tell of every sealed trial that could not be; returns these."""
-    from benchhouse.api import running
+    from benchhouse.api import following
 
     try:
-        skipped: list[str] = running.collect(workspace, run_id)["skipped"]
+        skipped: list[str] = following.collect(workspace, run_id)["skipped"]
         for line in skipped:
             show.note(f"not collected: {line}")
         return skipped
@@ -88,9 +88,9 @@ def _collect(workspace: Any, run_id: str) -> list[str]:
 
 
 def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
-    from benchhouse.api import looking, running
+    from benchhouse.api import following, looking
 
-    failures = running.failures(workspace, summary.run_id)
+    failures = following.failures(workspace, summary.run_id)
     if as_json:
         show.as_json(
             {
@@ -108,7 +108,7 @@ def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
     from benchhouse.cli.tables import points_table
 
     points_table(looking.points(workspace, [summary.run_id]), looking.tried(workspace, [summary.run_id]))
-    for code, (text, number) in running.warnings(workspace, summary.run_id).items():
+    for code, (text, number) in following.warnings(workspace, summary.run_id).items():
         show.note(f"warning, {show.count(number, 'trial')}: {code}: {text}")
     failure_blocks(failures)
     sys.stdout.flush()

@@ -14,11 +14,11 @@ from benchhouse.schema.errors import Exit
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> int:
-    from benchhouse.api import running
+    from benchhouse.api import following
 
     workspace = options.workspace(ctx)
     if run is None and not watch:
-        rows = [running.status(workspace, name) for name in reversed(running.list_runs(workspace)[-20:])]
+        rows = [following.status(workspace, name) for name in reversed(following.list_runs(workspace)[-20:])]
         if as_json:
             show.as_json(rows)
         elif not rows:
@@ -34,8 +34,8 @@ def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> 
                 ],
             )  # fmt: skip
         return Exit.GOOD
-    run_id = running.find_run(workspace, run or "@last")
-    state = running.status(workspace, run_id)
+    run_id = following.find_run(workspace, run or "@last")
+    state = following.status(workspace, run_id)
     if as_json:
         show.as_json(state)
     elif watch and show.console().is_terminal:
@@ -46,12 +46,12 @@ def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> 
             while state["state"] == "running":
                 live.update(Text("\n".join(_lines(state))))
                 time.sleep(0.5)
-                state = running.status(workspace, run_id)
+                state = following.status(workspace, run_id)
     elif watch:
         while state["state"] == "running":
             click.echo(f"{state['done']}/{state['trials']} {show.outcomes(state['outcomes'])}")
             time.sleep(2)
-            state = running.status(workspace, run_id)
+            state = following.status(workspace, run_id)
     if not as_json:
         click.echo("\n".join(_lines(state)))
         show.note(f"next:  {state['next']}")

@@ -13,13 +13,13 @@ from benchhouse.schema.errors import BenchError, Exit
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, run: str, as_json: bool) -> int:
-    from benchhouse.api import looking, running
+    from benchhouse.api import following, looking
 
     workspace = options.workspace(ctx)
     if Path(run).is_dir():
         checked, damage = 1, looking.verify_folder(Path(run))
     else:
-        checked, damage = looking.verify_run(workspace, running.find_run(workspace, run))
+        checked, damage = looking.verify_run(workspace, following.find_run(workspace, run))
     if as_json:
         show.as_json({"checked": checked, "damage": [item.model_dump() for item in damage]})
     else:
