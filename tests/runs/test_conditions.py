@@ -1,0 +1,74 @@
+"""What a measurement depends on besides the plan: it reaches the trial, is recorded, and is not mixed unseen."""
+
+import subprocess
+
+CODE = """
+def dice(ctx, sides: int = 6):
+    import os
+    return {{"seed": ctx.seed, "value": {value}, "setting": float(os.environ.get("SETTING", "0"))}}
+"""
+ENTRIES = "[benchhouse.experiments]\ndice = dice:dice\n"
+
+
+def install(lab, value=1):
+    lab.install("dice", "1.0", CODE.format(value=value), ENTRIES)
+
+
+def change(lab, value):
+    (lab.root / "site" / "dice.py").write_text(CODE.format(value=value))
+
+
+def measured(trial):
+    return {row["metric"]: row["value"] for row in trial.metrics["benchhouse"]["measurements"]}
+
+
+def test_seed_and_environment_reach_the_experiment_and_meta(lab):
+    install(lab)
+    lab.run("dice", seed=40, repetitions=3, environment={"SETTING": "2.5"})
+    trials = lab.trials()
+    assert sorted(measured(trial)["seed"] for trial in trials) == [40, 41, 42]
+    assert all(trial.meta["seed"] == measured(trial)["seed"] == trial.spec["seed"] for trial in trials)
+    assert {measured(trial)["setting"] for trial in trials} == {2.5}
+
+
+def test_the_commit_of_the_scenario_is_recorded(lab):
+    install(lab)
+    git = ["git", "-C", str(lab.workspace), "-c", "user.name=x", "-c", "user.email=x@x"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    path = lab.scenario("dice")
+    subprocess.run([*git, "add", path.name], check=True)
+    subprocess.run([*git, "commit", "-qm", "x"], check=True)
+    head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+    lab.bench("run", path)
+    (trial,) = lab.trials()
+    assert trial.meta["git_commit"] == head
+
+
+def test_an_unfinished_run_is_not_carried_on_with_other_code(lab):
+    install(lab)
+    scenario = {"repetitions": 4, "budget": {"trials": 2}}
+    lab.run("dice", code=1, **scenario)
+    change(lab, value=100)
+    done = lab.bench("run", lab.scenario("dice", repetitions=4))
+    assert "another experiment code" in done.stderr
+    values = {}
+    for trial in lab.trials():
+        values.setdefault(trial.spec["run_id"], set()).add(measured(trial)["value"])
+    assert sorted(map(sorted, values.values())) == [[1], [100]]
+
+
+def test_other_code_is_told_when_a_run_is_carried_on_by_name_and_when_it_is_compared(lab):
+    install(lab)
+    lab.run("dice", code=1, repetitions=4, budget={"trials": 2})
+    first = lab.run_id()
+    change(lab, value=100)
+    assert "another experiment code than when this run began" in lab.bench("run", "--resume", first, code=1).stderr
+    lab.bench("run", lab.scenario("dice", repetitions=4))
+    assert "differs: experiment code" in lab.bench("compare", first, "@last").stderr
+
+
+def test_another_environment_begins_a_new_run(lab):
+    install(lab)
+    lab.run("dice", code=1, repetitions=4, budget={"trials": 2}, environment={"SETTING": "1"})
+    done = lab.bench("run", lab.scenario("dice", repetitions=4, environment={"SETTING": "64"}))
+    assert "another environment" in done.stderr
