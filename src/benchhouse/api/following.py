@@ -12,7 +12,6 @@ from typing import Any
 from benchhouse.evidence.folder import read_meta, read_spec
 from benchhouse.runs.ledger import Event, Ledger
 from benchhouse.runs.ledger import list_runs as list_runs
-from benchhouse.runs.orchestrate import leftovers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.problems import did_you_mean
@@ -148,6 +147,7 @@ def clean_up(workspace: Workspace, ledger: Ledger) -> int:
 
     Call it as the run's owner. Returns how many processes were ended.
     """
+    from benchhouse.runs.orchestrate import leftovers
     from benchhouse.worker.limits import sweep_cages
     from benchhouse.worker.owned import left_processes, sweep_scratch
     from benchhouse.worker.processes import kill_tree, tagged_processes
