@@ -40,6 +40,11 @@ def make_package(folder, value):
     return wheel
 
 
+def environments(lab):
+    venvs = lab.root / "cache" / "venvs"
+    return [path for path in venvs.iterdir() if path.is_dir() and path.name not in ("locks", "by-request")]
+
+
 @pytest.mark.slow
 def test_a_trial_sees_the_versions_of_its_own_environment(lab):
     """Planned in the parent, which has another `flavour`; run where version 2 is installed."""
@@ -58,11 +63,56 @@ def test_a_trial_sees_the_versions_of_its_own_environment(lab):
     assert inside.meta["packages"]["flavour"] == "2"
     assert "duckdb" not in inside.meta["packages"]
     assert inside.meta["package_lock_digest"] != outside.meta["package_lock_digest"]
-    (made,) = (path for path in (lab.root / "cache" / "venvs").iterdir() if path.is_dir())
+    (made,) = environments(lab)
     stamp = (made / "ready").stat().st_mtime_ns
     lab.bench("run", lab.scenario("where", name="again", runtime=runtime))
     assert (made / "ready").stat().st_mtime_ns == stamp
+    assert lab.trials("again")[0].meta["package_lock_digest"] == inside.meta["package_lock_digest"]
     lab.is_tidy()
+
+
+@pytest.mark.slow
+def test_what_resolves_to_one_lock_shares_one_environment(lab, monkeypatch):
+    """The name of an environment is the digest of its lock: another wording finds it, a new lock makes a new one."""
+    wheel = str(make_package(lab.root / "wheels", 2))
+    cache, runtime = lab.root / "cache", VenvRuntime()
+    one, other = Runtime(kind="venv", requirements=[wheel]), Runtime(kind="venv", requirements=["pydantic>=2", wheel])
+    assert "to be resolved and made" in runtime.packages(one, cache)
+    before = runtime.python(one, cache)
+    runtime.prepare(one, cache)
+    assert runtime.python(one, cache) == before, "a dry run prints the command that will run"
+    (made,) = environments(lab)
+    lock = (made / "requirements.lock").read_text()
+    assert "pydantic==" in lock
+    assert "--hash=sha256:" in lock
+    runtime.prepare(other, cache)
+    assert environments(lab) == [made]
+
+    (kept,) = [path for path in (cache / "venvs" / "locks").iterdir() if path.stem in runtime.python(one, cache)[0]]
+    kept.write_text("\n".join(line for line in lock.splitlines() if not line.startswith("#")) + "\n# by hand\n")
+    runtime.prepare(one, cache)
+    assert len(environments(lab)) == 2, "a lock that was changed is another environment"
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("nothing is to be done"))
+    runtime.prepare(one, cache)
+
+
+@pytest.mark.slow
+def test_without_uv_the_lock_is_made_by_pip(lab, monkeypatch):
+    monkeypatch.setattr("benchhouse.runtimes.venv._uv", lambda: None)
+    wheel = make_package(lab.root / "wheels", 2)
+    cache, runtime, spec = lab.root / "cache", VenvRuntime(), Runtime(kind="venv", requirements=[str(wheel)])
+    runtime.prepare(spec, cache)
+    (made,) = environments(lab)
+    lines = dict(line.split(" @ ") for line in (made / "requirements.lock").read_text().splitlines())
+    assert lines["flavour"].startswith(wheel.as_uri())
+    assert "#sha256=" in lines["pydantic"]
+    seen = subprocess.run(
+        [*runtime.python(spec, cache), "-c", "import flavour, benchhouse.worker; print(flavour.VALUE)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert seen.stdout == "2\n"
 
 
 @pytest.mark.slow
@@ -70,10 +120,10 @@ def test_a_requirement_that_can_not_be_met_is_shown_and_leaves_nothing(lab):
     lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
     runtime = {"kind": "venv", "requirements": ["./no-such-wheel-1.0-py3-none-any.whl"]}
     done = lab.bench("run", lab.scenario("where", runtime=runtime), code=1, timeout_s=200)
-    assert "the isolated environment could not be made" in done.stderr
+    assert "the isolated environment could not be resolved" in done.stderr
     assert "no-such-wheel" in done.stderr
     assert "Traceback" not in done.stderr
-    assert [path for path in (lab.root / "cache" / "venvs").iterdir() if path.is_dir()] == []
+    assert environments(lab) == []
     lab.is_tidy()
 
 
@@ -84,17 +134,16 @@ def test_an_experiment_that_only_the_runtime_has_is_explained(lab):
     assert "install its package here too, not only in the runtime" in done.stderr
 
 
-def test_the_key_of_an_environment_follows_what_is_in_it(tmp_path):
+def test_a_request_follows_the_content_of_local_packages(tmp_path):
     package = tmp_path / "package"
     package.mkdir()
     (package / "a.py").write_text("x = 1")
     runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(package)])
-    first = runtime._folder(spec, tmp_path)
-    assert runtime._folder(spec, tmp_path) == first
+    first = runtime.python(spec, tmp_path)
+    assert runtime.python(spec, tmp_path) == first
     (package / "a.py").write_text("x = 10")
-    assert runtime._folder(spec, tmp_path) != first
-    assert runtime._folder(Runtime(kind="venv", requirements=["b"]), tmp_path) != first
-    assert "to be made" in runtime.packages(spec, tmp_path)
+    assert runtime.python(spec, tmp_path) != first
+    assert runtime.python(Runtime(kind="venv", requirements=["b"]), tmp_path) != first
 
 
 def test_the_process_runtime_takes_no_requirements(tmp_path):

@@ -1,14 +1,18 @@
-"""An isolated virtual environment per set of requirements, made once and cached by the digest of what is in it."""
+"""An isolated virtual environment: resolved once into a lock, built once per lock, found again by the lock's digest."""
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import distribution, version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from benchhouse.schema.digests import digest
+from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.scenario import Runtime
 
@@ -17,65 +21,139 @@ _WORKER_NEEDS = ("pydantic", "PyYAML")  # what `benchhouse.worker` imports; the 
 
 
 class VenvRuntime:
-    """Our own package is linked in, so that worker and orchestrator are one version, whatever the venv holds."""
+    """Under `venvs/`: the environments by lock digest, `locks/` by request, and `by-request/` links between them, so
+    that the command is known before anything was resolved. Our own package is linked in: worker and orchestrator are
+    one version, whatever the venv holds."""
 
     def prepare(self, spec: Runtime, cache: Path) -> None:
-        folder = self._folder(spec, cache)
-        ready = folder / "ready"
-        if not ready.exists():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                if not ready.exists():
-                    self._build(spec, folder)
+        request = _Request(spec, cache)
+        if request.ready():
+            return
+        with _locked(request.link):
+            if not request.lock.exists():
+                _write(request.lock, _resolved(spec, request.local))
+            folder = request.folder()
+            with _locked(folder):
+                if not (folder / "ready").exists():
+                    _build(spec, request.lock, folder)
+            request.point_to(folder)
 
     def python(self, spec: Runtime, cache: Path) -> tuple[str, ...]:
-        return (str(self._folder(spec, cache) / "bin" / "python"), "-I")  # not even PYTHONPATH reaches into it
+        return (str(_Request(spec, cache).link / "bin" / "python"), "-I")  # not even PYTHONPATH reaches into it
 
     def packages(self, spec: Runtime, cache: Path) -> str:
-        state = "made before" if (self._folder(spec, cache) / "ready").exists() else "to be made"
-        return f"isolated venv ({state}): {', '.join(spec.requirements) or 'nothing but the worker'}"
+        request = _Request(spec, cache)
+        asked = ", ".join(spec.requirements) or "nothing but the worker"
+        if request.lock.exists():
+            state = "made before" if request.ready() else "to be made"
+            return f"isolated venv ({state}): {asked}; as resolved in {request.lock}"
+        return f"isolated venv (to be resolved and made): {asked}"
 
-    def _folder(self, spec: Runtime, cache: Path) -> Path:
-        local = {item: _tree_stamp(Path(item)) for item in spec.requirements if Path(item).exists()}
-        key = {
-            "requirements": sorted(spec.requirements),
+
+class _Request:
+    """What a scenario asks for, and where what was made of it lies."""
+
+    def __init__(self, spec: Runtime, cache: Path) -> None:
+        self.local = {item: _content(Path(item)) for item in sorted(spec.requirements) if Path(item).exists()}
+        self._base = {
             "python": spec.python or [sys.executable, sys.version],
-            "local": local,
+            "local": self.local,
             "benchhouse": [str(_OURS), version("benchhouse")],
         }
-        return cache / "venvs" / digest(key)[:16]
+        self._venvs = cache / "venvs"
+        name = digest(self._base | {"requirements": sorted(spec.requirements)})[:16]
+        self.lock = self._venvs / "locks" / f"{name}.txt"
+        self.link = self._venvs / "by-request" / name
 
-    def _build(self, spec: Runtime, folder: Path) -> None:
-        """Build in place (a venv can't be moved); `ready` is written last, and a build that fails leaves nothing."""
-        shutil.rmtree(folder, ignore_errors=True)
-        try:
-            for step in _steps(spec, folder):
-                done = subprocess.run(
-                    step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, env=_clean_environment()
-                )
-                if done.returncode:
-                    tail = "\n".join(done.stdout.decode("utf-8", "replace").strip().splitlines()[-15:])
-                    raise BenchError(
-                        f"the isolated environment could not be made:\n{tail}",
-                        "check runtime.requirements and that the package index can be reached",
-                        Exit.TRIAL_FAILED,
-                    )
-            _link_ourselves(next((folder / "lib").glob("python*/site-packages")))
-            (folder / "ready").touch()
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+    def ready(self) -> bool:
+        """The link is current only while the lock is what the environment was built from."""
+        return self.lock.exists() and (self.link / "ready").exists() and self.link.resolve() == self.folder().resolve()
+
+    def folder(self) -> Path:
+        return self._venvs / digest(self._base | {"lock": self.lock.read_text(encoding="utf-8")})[:16]
+
+    def point_to(self, folder: Path) -> None:
+        made = self.link.with_suffix(".new")
+        made.unlink(missing_ok=True)
+        made.symlink_to(Path("..") / folder.name, target_is_directory=True)
+        made.replace(self.link)
 
 
-def _steps(spec: Runtime, folder: Path) -> list[list[str]]:
-    wanted = [str(Path(item).absolute()) if Path(item).exists() else item for item in spec.requirements]
+def _resolved(spec: Runtime, local: dict[str, str]) -> str:
+    """Every distribution with its exact version and hashes, in one text that does not depend on when it was asked."""
+    wanted = [str(Path(item).absolute()) if item in local else item for item in spec.requirements]
+    python = spec.python or sys.executable
+    with TemporaryDirectory() as scratch:
+        if uv := _uv():
+            asked = Path(scratch) / "requirements.in"
+            asked.write_text("\n".join([*_WORKER_NEEDS, *wanted]) + "\n", encoding="utf-8")
+            plain = ["--no-header", "--no-annotate", "--generate-hashes", "--quiet"]
+            return _ran([uv, "pip", "compile", "--python", python, *plain, str(asked)], "resolved")
+        own = Path(scratch) / "venv"
+        _ran([python, "-m", "venv", str(own)], "made")
+        quiet = ["--disable-pip-version-check", "--quiet"]
+        asking = [str(own / "bin" / "python"), "-m", "pip", "install", *quiet, "--dry-run", "--ignore-installed"]
+        found = json.loads(_ran([*asking, "--report", "-", *_WORKER_NEEDS, *wanted], "resolved"))
+        return "".join(sorted(_pinned(item) for item in found["install"]))
+
+
+def _pinned(item: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str:
+    """One line of a lock from pip's installation report: where it came from, and what its bytes must be."""
+    source = item["download_info"]
+    sha256 = source.get("archive_info", {}).get("hashes", {}).get("sha256")
+    return f"{item['metadata']['name']} @ {source['url']}{f'#sha256={sha256}' if sha256 else ''}\n"
+
+
+def _build(spec: Runtime, lock: Path, folder: Path) -> None:
+    """Build in place (a venv can't be moved); `ready` is written last, and a build that fails leaves nothing."""
+    shutil.rmtree(folder, ignore_errors=True)
     python, interpreter = spec.python or sys.executable, str(folder / "bin" / "python")
-    if uv := shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent)):
-        install = [uv, "pip", "install", "--python", interpreter, "--compile-bytecode"]
-        return [[uv, "venv", "--python", python, str(folder)], [*install, *_WORKER_NEEDS, *wanted]]
-    install = [interpreter, "-m", "pip", "install", "--disable-pip-version-check"]
-    return [[python, "-m", "venv", str(folder)], [*install, *_WORKER_NEEDS, *wanted]]
+    try:
+        if uv := _uv():
+            _ran([uv, "venv", "--quiet", "--python", python, str(folder)], "made")
+            install = [uv, "pip", "install", "--quiet", "--python", interpreter, "--compile-bytecode"]
+        else:
+            _ran([python, "-m", "venv", str(folder)], "made")
+            install = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _ran([*install, "--no-deps", "-r", str(lock)], "made")
+        _link_ourselves(next((folder / "lib").glob("python*/site-packages")))
+        shutil.copyfile(lock, folder / "requirements.lock")
+        (folder / "ready").touch()
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _ran(command: list[str], what: str) -> str:
+    done = subprocess.run(command, capture_output=True, check=False, env=_clean_environment())
+    if done.returncode:
+        said = (done.stdout + done.stderr).decode("utf-8", "replace").strip().splitlines()
+        raise BenchError(
+            f"the isolated environment could not be {what}:\n" + "\n".join(said[-15:]),
+            "check runtime.requirements and that the package index can be reached",
+            Exit.TRIAL_FAILED,
+        )
+    return done.stdout.decode("utf-8", "replace")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time for what will lie at `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.with_suffix(".new")
+    made.write_text(text, encoding="utf-8")
+    made.replace(path)
+
+
+def _uv() -> str | None:
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
 def _clean_environment() -> dict[str, str]:
@@ -95,8 +173,10 @@ def _link_ourselves(site: Path) -> None:
             (info / name).write_text(ours.read_text(name) or "", encoding="utf-8")
 
 
-def _tree_stamp(path: Path) -> str:
+def _content(path: Path) -> str:
     """Changes when a local package does."""
-    files = sorted(item for item in path.rglob("*.py")) if path.is_dir() else [path]
-    files += [item for item in [path / "pyproject.toml"] if item.exists()]
-    return digest([[str(item), item.stat().st_mtime_ns, item.stat().st_size] for item in files])
+    if path.is_file():
+        return file_digest(path)
+    skipped = (".git", "__pycache__", "build", ".venv")
+    files = (item for item in path.rglob("*") if not any(part in skipped for part in item.relative_to(path).parts))
+    return digest({str(item.relative_to(path)): file_digest(item) for item in sorted(files) if item.is_file()})
