@@ -1,0 +1,81 @@
+"""What the load engine and a driver say to each other: an exchange of bytes with its stamps, and what was made of it.
+
+All stamps are nanoseconds of the monotonic clock (`time.monotonic_ns`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One HTTP answer as it came: the engine moved the bytes and stamped them; nothing has been understood yet."""
+
+    sent_ns: int  # just before the first byte of the request was handed to the kernel
+    status: int = 0
+    head: bytes = b""  # status line and header lines
+    body: bytes = b""  # without the transfer encoding
+    marks: list[tuple[int, int]] = field(default_factory=list)  # (length of `body` after a read, stamp of the read)
+    ended_ns: int = 0
+
+
+@dataclass(slots=True)
+class Reply:
+    """What one request came to. Exactly one of `error` and a good answer; an error never counts as a latency."""
+
+    error: str | None = None  # a kind from ERRORS, or `http_<status>`
+    detail: str = ""  # for a person: the server's own words, cut short
+    token_ns: Sequence[int] = ()  # one stamp for each event that brought output, in order; empty when not streamed
+    input_tokens: int | None = None  # as counted by the server
+    output_tokens: int | None = None
+    cached_tokens: int | None = None  # of the input, served from the server's cache, where it says so
+    finish: str = ""  # why the output ended: stop, length, ...
+    text: str = ""  # the output, only when the driver was asked to keep it (multi-turn)
+    size: int = 0  # payload bytes of the answer
+    count: float = 1  # operations in this one call: rows, vectors, images of a batch
+
+
+ERRORS = {
+    "dns": "the host name could not be resolved",
+    "refused": "the connection was refused or could not be made",
+    "tls": "the TLS handshake failed",
+    "reset": "the connection was closed or reset before the answer was complete",
+    "timeout": "no complete answer within the time limit",
+    "redirect": "the server answered with a redirect, which is not followed",
+    "malformed": "the answer is not what the protocol says",
+    "server_error": "the server sent an error inside a stream that had begun well",
+    "empty": "a good answer without any output",
+    "client": "the driver itself failed",
+}
+
+
+class HttpDriver(Protocol):
+    """Speaks a protocol over HTTP/1.1: it makes requests and reads answers; the engine moves and stamps the bytes.
+
+    `request` may be slow and is called before the measured time where the item allows; `read` is called after the
+    answer is complete and the connection has its next request, so that it delays no stamp.
+    """
+
+    transport: ClassVar[Literal["http"]]
+    url: str  # scheme, host and port that the engine connects to
+
+    def request(self, item: Any) -> bytes:
+        """The whole HTTP request for one item of the workload: request line, headers, body."""
+        ...
+
+    def read(self, exchange: Exchange) -> Reply: ...
+
+
+class CallDriver(Protocol):
+    """Makes one blocking call at a time; the engine runs one driver object in each of its threads."""
+
+    transport: ClassVar[Literal["call"]]
+
+    def open(self) -> None:
+        """Connect; called once in the thread, before the measured time."""
+        ...
+
+    def call(self, item: Any) -> Reply: ...
+
+    def close(self) -> None: ...
