@@ -23,6 +23,7 @@ MISCHIEF = '''
 import ctypes, math, os, signal, subprocess, sys, time
 from pathlib import Path
 from benchhouse import Context, Data, Deprecated, Metric, experiment
+from benchhouse.schema.histogram import Histogram
 
 
 def touch(name):
@@ -132,6 +133,14 @@ def tell_secret(ctx, password):
     raise ValueError(f"refused: {password}")
 
 
+def doubtful(ctx, then):
+    ctx.emit("x", 2.5)
+    ctx.invalid("late", "the requests were 40 ms late; ask for fewer")
+    ctx.invalid("starved", "the client had no CPU left")
+    ctx.invalid("late", "the requests were 40 ms late; ask for fewer")
+    return then(ctx)
+
+
 def slow(ctx, seconds):
     touch(f"slow-{os.getpid()}")
     time.sleep(seconds)
@@ -172,6 +181,11 @@ ACTS = {
     "flaky": lambda ctx: flaky(ctx, "flaky", 2),
     "flaky_for_ever": lambda ctx: flaky(ctx, "for_ever", 1000),
     "kill_worker": lambda ctx: os.kill(os.getppid(), signal.SIGKILL),
+    "invalid": lambda ctx: doubtful(ctx, lambda ctx: None),
+    "invalid_fail": lambda ctx: doubtful(ctx, lambda ctx: ctx.fail("no_gpu", "there is none")),
+    "invalid_raise": lambda ctx: doubtful(ctx, loud_error),
+    "invalid_silent": lambda ctx: ctx.invalid("late", "and nothing measured"),
+    "histogram": lambda ctx: ctx.distribution("x", Histogram(range(1_000_000, 1_000_000_001, 1_000_000))),
     "samples": lambda ctx: [ctx.emit("x", value) for value in range(1, 101)] and None,
 }
 
@@ -187,6 +201,21 @@ def once(ctx: Context, n: int = 0):
     if Path(os.environ["LAB"], "bad").exists() and n % 2:
         ctx.fail("bad", "the file is there")
     ctx.emit("x", n)
+
+
+@experiment("certified", version="1.0", metrics=[
+    Metric(name="wait", unit="ms", direction="lower", role="latency"),
+    Metric(name="rate", unit="1/s", direction="higher", role="throughput"),
+])
+def certified(ctx: Context, n: int = 0, values: int = 2000):
+    """Counts in histograms, and doubts itself at odd n while the file `bad` is there."""
+    base = 1_000_000 * (n + 1) + 1000 * ctx.repetition
+    ctx.distribution("wait", Histogram(base + 1000 * at for at in range(values)))
+    ctx.distribution("wait", Histogram([base]), window="first")
+    ctx.emit("rate", 100.0 + n)
+    if Path(os.environ["LAB"], "bad").exists() and n % 2:
+        ctx.invalid("late", f"requests were {40 + ctx.repetition} ms late; ask for fewer a second")
+        ctx.invalid("starved", "the client had no CPU left")
 
 
 @experiment("slow", version="1.0", metrics=[Metric(name="x", unit="s")])
@@ -223,6 +252,7 @@ def noisy(n: int = 0):
 ENTRIES = """[benchhouse.experiments]
 mischief = mischief:mischief
 once = mischief:once
+certified = mischief:certified
 slow = mischief:slow_one
 secretive = mischief:secretive
 old = mischief:old

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchhouse.analysis.summary import QUANTILE, enough_for, quantile, shaky_quantiles, summarise
+from benchhouse.analysis.summary import (
+    QUANTILE,
+    enough_for,
+    quantile,
+    shaky_quantiles,
+    summarise,
+    summarise_histogram,
+)
+from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
 
 values = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=60)
 
@@ -20,6 +28,30 @@ def test_summary_of_one_to_ten():
     assert summary.stdev == pytest.approx(3.0276503540974917)
     assert summary.cv == pytest.approx(3.0276503540974917 / 5.5)
     assert (summary.p50, summary.p90, summary.p95, summary.p99) == pytest.approx((5.5, 9.1, 9.55, 9.91))
+
+
+def test_statistics_have_the_names_of_measurements():
+    stats = summarise(range(1, 1002)).stats()
+    assert list(stats) == ["mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max"]
+    assert (stats["p50"], stats["p99.9"], stats["max"]) == pytest.approx((501, 1000, 1001))
+    assert "stdev" not in summarise([1.0]).stats()
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=200))
+def test_a_histogram_has_the_summary_of_its_values_within_the_stated_error(nanoseconds):
+    counted = summarise_histogram(Histogram(nanoseconds), "ms").stats()
+    exact = summarise([value / 1e6 for value in nanoseconds]).stats()
+    assert list(counted) == list(exact)
+    for stat, value in exact.items():
+        if stat.startswith("p"):
+            assert abs(counted[stat] - value) <= value * RELATIVE_ERROR * (1 + 1e-9)
+        else:
+            assert counted[stat] == pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+def test_an_empty_histogram_has_no_summary():
+    with pytest.raises(ValueError, match="empty histogram"):
+        summarise_histogram(Histogram(), "ms")
 
 
 def test_one_value_has_no_spread():
@@ -58,7 +90,7 @@ def test_quantiles_agree_with_numpy(sample, q):
 def test_percentiles_are_ordered_and_inside_the_range(sample):
     s = summarise(sample)
     slack = 1e-6
-    ladder = [s.min, s.p50, s.p90, s.p95, s.p99, s.max]
+    ladder = [s.min, s.p50, s.p90, s.p95, s.p99, s.p99_9, s.max]
     assert all(low <= high + slack for low, high in pairwise(ladder))
     assert s.min - slack <= s.mean <= s.max + slack
 

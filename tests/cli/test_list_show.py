@@ -47,3 +47,27 @@ def test_errors_are_json_where_json_was_asked_for(bench):
     done = bench("show", "comand", "--json")
     assert json.loads(done.out)["exit_code"] == done.code == 2
     assert done.err == ""
+
+
+BENCHMARK = """\
+benchmark: small
+description: Ten executions of nearly nothing.
+experiment: command
+workload: {executions: 7, timeout: 3s}
+limits: {wall: 1m}
+"""
+
+
+def test_show_of_a_benchmark_tells_its_file_and_what_it_fixes_first(bench, tmp_path):
+    (tmp_path / "benchmarks").mkdir()
+    path = tmp_path / "benchmarks" / "small.yaml"
+    path.write_text(BENCHMARK)
+    lines = bench("show", "small").out.splitlines()
+    assert lines[0] == f"benchmark small  (workspace, {path})"
+    assert lines[1] == "Ten executions of nearly nothing."
+    assert "executions 7, timeout 3s" in lines[2]
+    assert any(line.split()[:4] == ["executions", "int", "fixed:", "7"] for line in lines)
+    shown = json.loads(bench("show", "small", "--json").out)["benchmark"]
+    assert (shown["benchmark"], shown["file"]) == ("small", str(path))
+    assert shown["workload"] == {"executions": 7, "timeout": "3s"}
+    assert json.loads(bench("show", "command", "--json").out)["benchmark"] is None

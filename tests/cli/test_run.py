@@ -54,3 +54,39 @@ def test_a_run_whose_plan_has_changed_is_not_resumed(lab):
     stored = lab.workspace / ".bench" / "runs" / lab.run_id() / "scenario.yaml"
     stored.write_text(stored.read_text().replace("[0, 1]", "[0, 2]"))
     assert "bench run --new" in lab.bench("run", "--resume", "@last", code=2).stderr
+
+
+DOUBTS = """
+from benchhouse import Context
+
+def doubts(n: int, ctx: Context):
+    ctx.warn("stderr_output", f"slow disk {n}" if n < 3 else ["no", "cold", "odd", "old"][n - 3] + " cache")
+    ctx.warn("stderr_output", f"slow disk {n}" if n < 3 else ["no", "cold", "odd", "old"][n - 3] + " cache")
+    return {"x": n}
+"""
+
+
+def test_warnings_of_one_code_that_say_different_things_are_told_apart(lab):
+    lab.install("doubts", "1.0", DOUBTS, "[benchhouse.experiments]\ndoubts = doubts:doubts\n")
+    done = lab.bench("run", lab.scenario("doubts", workload={"n": list(range(7))}, parallel=2))
+    told = [line for line in done.stderr.splitlines() if "stderr_output" in line]
+    assert told[0].startswith("warning, 3 trials: stderr_output: slow disk ")
+    assert all(line.startswith("warning, 1 trial: stderr_output: ") and line.endswith(" cache") for line in told[1:3])
+    assert told[3] == "... and 2 other texts of stderr_output: bench report, or meta.json of a trial"
+
+
+def test_a_value_with_a_line_break_takes_one_line_and_can_be_selected_without_it(lab):
+    workload = {"stdin": ["10\n", "20\n"], "executions": 1}
+    done = lab.bench("run", lab.scenario("command", target={"argv": ["cat"]}, workload=workload, repetitions=2))
+    rows = done.stdout.splitlines()
+    assert [row.split()[0] for row in rows[2:4]] == ["stdin=10\\n", "stdin=20\\n"] and len(rows) == 4
+    assert "stdin=10\\n" in lab.bench("plan", "s.yaml", "--dry-run").stdout
+    lab.bench("compare", "@last:stdin=10", "@last:stdin=20")
+
+
+def test_a_failure_names_its_point_on_an_axis_inside_a_mapping(lab):
+    target = {"argv": ["sh", "-c", "exit {status}"]}
+    path = lab.scenario(
+        "command", target=target, axes=[{"grid": {"values.status": [0, 3]}}], workload={"executions": 1}
+    )
+    assert "✗ values.status=3: failed" in lab.bench("run", path, code=1).stderr

@@ -14,6 +14,11 @@ def test_quickstart_runs_as_shown(tmp_path, bash):
             ran += 1
     assert ran >= 10
     assert (tmp_path / "reports" / "indexes" / "index.html").is_file()
+    sql = "SELECT target_name, metric, avg(value) FROM measurement_fact JOIN trial_fact USING (trial_id) GROUP BY 1, 2"
+    done = bash(f'bench query "{sql}" --csv', tmp_path)
+    means = {tuple(line.split(",")[:2]): float(line.split(",")[2]) for line in done.stdout.splitlines()[1:]}
+    assert means["hnsw", "qps"] > means["exact", "qps"], "the page says that approximate indexes are faster"
+    assert means["hnsw", "recall"] < means["exact", "recall"] == 1, "and sometimes wrong"
 
 
 def test_output_shown_is_output_printed(tmp_path, bash):

@@ -64,7 +64,7 @@ def test_metrics_csv_equals_the_measurements(trial):
     with (trial.folder / "metrics.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     measured = trial.metrics["benchhouse"]["measurements"]
-    assert len(rows) == len(measured) == 8
+    assert len(rows) == len(measured) == 9
     for row, item in zip(rows, measured, strict=True):
         assert (row["trial_id"], row["run_id"]) == (trial.meta["trial_id"], trial.meta["run_id"])
         assert float(row["value"]) == item["value"]

@@ -1,10 +1,12 @@
 import json
 
 import pytest
+from trial_maker import make_trial
 
 from benchhouse.report.comparison import Selector, compare_runs, compare_selected, parse_selector, select
 from benchhouse.report.markdown import comparison_markdown
 from benchhouse.schema.errors import BenchError
+from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.query import Warehouse
 
 
@@ -102,6 +104,53 @@ def test_selecting_among_targets_leaves_the_workload_to_match_by():
     table = compare_runs([named("flat", "flat")], [named("ivf-4", "ivf")], selected={"index", "target"})
     assert [item.dimension for item in table.differences] == ["target"]
     assert len(table.rows) == 1
+
+
+def nested(level, target="gzip", **more):
+    """A point of an axis inside a mapping: `values.level`."""
+    parameters = {"values": {"file": "data.txt", "level": level}, "k": 10}
+    axes = {"target.name": target, "values.level": level}
+    changes = {"axes": json.dumps(axes), "parameters": json.dumps(parameters), "point": f"{target} level={level}"}
+    identity = {"instance_digest": f"{target}/{level}", "benchmark_case_id": f"case/{level}"}
+    return row(target=target, **more) | changes | identity
+
+
+@pytest.mark.parametrize("key", ["values.level", "workload.values.level", "level"])
+def test_a_selected_axis_inside_a_mapping_does_not_tell_points_apart(key):
+    table = compare_runs([nested(1)], [nested(9)], selected={key})
+    assert [item.point for item in table.rows] == ["gzip level=1 → gzip level=9"]
+    assert [(item.dimension, item.a, item.b) for item in table.differences] == [("parameter values.level", "1", "9")]
+
+
+def test_two_targets_pair_level_by_level_on_an_axis_inside_a_mapping():
+    sides = ([nested(level, target) for level in (1, 6, 9)] for target in ("gzip", "bzip2"))
+    table = compare_runs(*sides, selected={"name"})
+    assert [item.point for item in table.rows] == [f"gzip level={n} → bzip2 level={n}" for n in (1, 6, 9)]
+    across = compare_runs([nested(1)], [nested(9, "bzip2")], selected={"name", "values.level"})
+    assert len(across.rows) == 1
+
+
+def test_what_else_differs_inside_the_mapping_still_tells_points_apart():
+    other = nested(9) | {"parameters": json.dumps({"values": {"file": "else.txt", "level": 9}, "k": 10})}
+    with pytest.raises(BenchError, match="nothing to compare"):
+        compare_runs([nested(1)], [other], selected={"values.level"})
+
+
+@pytest.mark.parametrize("key", ["target.options.cache", "options.cache", "cache"])
+def test_an_option_inside_a_target_selects_among_targets(key):
+    sides = []
+    for cache in (0, 1):
+        whole = {"target": json.dumps({"name": "db", "options": {"cache": cache}}), "point": f"cache={cache}"}
+        sides.append([row(instance_digest=str(cache), axes=json.dumps({"target.options.cache": cache})) | whole])
+    assert len(compare_runs(*sides, selected={key}).rows) == 1
+
+
+def test_a_value_with_a_line_break_is_found_without_it_and_shown_on_one_line():
+    rows = [row(axes=json.dumps({"stdin": text})) for text in ("1000\n", "20\n")]
+    for wanted in ("1000", "1000\\n"):
+        assert select(rows, Selector("a", {"stdin": wanted})) == [rows[0]]
+    with pytest.raises(BenchError, match=r"no point with stdin=7; it has 1000\\n, 20\\n"):
+        select(rows, Selector("a", {"stdin": "7"}))
 
 
 def test_one_selected_point_is_compared_with_each_of_several():
@@ -220,3 +269,30 @@ def test_compare_selected_reads_the_warehouse(collected):
     ]
     assert {item.verdict for item in table.rows} == {"better"}
     assert [item.dimension for item in table.differences] == ["parameter ef"]
+
+
+LATE = {"outcome": "invalid", "value": 9e9, "reason": ("late", "requests were 41 ms late; ask for fewer")}
+
+
+def test_invalid_trials_are_refused_and_counted_with_their_reason(collected):
+    with Warehouse.open(collected) as warehouse:
+        before = compare_selected(warehouse, "run-a:ef=16", "run-a:ef=64")
+    collect(collected, "run-a", [make_trial(collected, "run-a", at, **LATE) for at in (7, 8)])
+    with Warehouse.open(collected) as warehouse:
+        table = compare_selected(warehouse, "run-a:ef=16", "run-a:ef=64")
+    assert table.rows == before.rows
+    failed, invalid = (note for note in table.notes if note not in before.notes)
+    assert failed == "1 of 13 trials of run-a:ef=16 did not succeed and are not in these numbers."
+    why = "late: requests were 41 ms late; ask for fewer (2 trials)"
+    assert invalid == f"2 of 13 trials of run-a:ef=16 are INVALID and refused: {why}"
+    assert any("INVALID and refused" in line for line in comparison_markdown(table).splitlines())
+
+
+def test_a_side_of_none_but_invalid_trials_is_refused_with_the_reason(collected):
+    collect(collected, "run-a", [make_trial(collected, "run-a", 1, ef=99, **LATE)])
+    with Warehouse.open(collected) as warehouse:
+        with pytest.raises(BenchError, match="run-a:ef=99 has no successful trial to compare") as refused:
+            compare_selected(warehouse, "run-a:ef=99", "run-a:ef=64")
+        assert "1 of 1 trials of run-a:ef=99 are INVALID and refused: late: requests were 41 ms" in refused.value.hint
+        with pytest.raises(BenchError, match="it has 16, 64, 99"):
+            compare_selected(warehouse, "run-a:ef=17", "run-a:ef=64")

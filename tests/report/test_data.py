@@ -120,3 +120,83 @@ def test_lost_evidence_costs_the_environment_not_the_numbers(collected):
 def test_run_that_was_never_collected_is_named(collected):
     with pytest.raises(BenchError, match="no collected trial of run run-z"):
         gather(collected, ["run-z"])
+
+
+LATE = ("late", "requests were 41 ms late; ask for fewer")
+
+
+@pytest.fixture
+def doubted(collected):
+    """Run run-a, and an invalid trial at a good point, and a point with none but invalid trials."""
+    made = [
+        trial_maker.make_trial(collected, "run-a", 8, outcome="invalid", value=9e9, reason=LATE, minute=6),
+        trial_maker.make_trial(collected, "run-a", 1, ef=99, outcome="invalid", value=9e9, reason=LATE, minute=7),
+        trial_maker.make_trial(
+            collected, "run-a", 2, ef=99, outcome="invalid", value=9e9, reason=("starved", "no CPU"), minute=8
+        ),
+    ]
+    collect(collected, "run-a", made)
+    return collected
+
+
+def test_invalid_trials_are_refused_by_every_number_and_named_with_their_reason(doubted):
+    data = gather(doubted, ["run-a"])
+    assert max(number.maximum for point in data.points for number in point.numbers) < 9e8
+    assert {point.axes["ef"] for point in data.points} == {16, 64}
+    assert data.without_number == ["hnsw ef=99"]
+    assert [item.outcome for item in data.failures] == ["error"]
+    assert sorted((item.code, item.point) for item in data.invalid) == [
+        ("late", "name=hnsw ef=16"),
+        ("late", "name=hnsw ef=99"),
+        ("starved", "name=hnsw ef=99"),
+    ]
+    why = "late: requests were 41 ms late; ask for fewer (2 trials); starved: no CPU"
+    failed, invalid = data.headline[-2:]
+    assert failed == "1 trial has no number: see Failures."
+    assert invalid == f"3 trials are INVALID and enter no number: {why}"
+    assert {number.cell.n for point in data.points for number in point.numbers} == {5}
+
+
+def test_page_and_markdown_show_invalid_trials_in_a_section_of_their_own(doubted):
+    data = gather(doubted, ["run-a"])
+    page, text = html.render(data), markdown.render(data)
+    for words in ("Invalid trials (3)", "INVALID · late · name=hnsw ef=99", "3 INVALID"):
+        assert words in page
+        assert words in text
+    assert "Failures (1)" in page
+    clean = data.model_copy(update={"invalid": []})
+    assert "Invalid trials" not in html.render(clean) + markdown.render(clean)
+
+
+def test_a_run_of_none_but_invalid_trials_says_so(tmp_path):
+    workspace = Workspace(tmp_path / "ws")
+    collect(workspace, "run-i", [trial_maker.make_trial(workspace, "run-i", 1, outcome="invalid", reason=LATE)])
+    data = gather(workspace, ["run-i"])
+    assert data.points == []
+    assert data.headline == [
+        "No trial produced a number that holds.",
+        "1 trial is INVALID and enters no number: late: requests were 41 ms late; ask for fewer",
+    ]
+    assert "No trial failed." in html.render(data)
+
+
+def test_a_report_of_two_scenarios_leaves_their_own_reports_alone(collected):
+    collect(collected, "run-b", trial_maker.make_run(collected, "run-b", scenario="other"))
+    own = {
+        name: write_report(collected, gather(collected, [run])) for name, run in (("demo", "run-a"), ("other", "run-b"))
+    }
+    before = {name: page.read_bytes() for name, page in own.items()}
+    both = write_report(collected, gather(collected, ["run-b", "run-a"]))
+    assert both.parent.name == "demo+other"
+    assert {name: page.read_bytes() for name, page in own.items()} == before
+    cell = json.loads((both.parent / "report.json").read_text())["cells"][0]
+    assert trace(collected, cell["ref"]).ok
+
+
+def test_a_report_of_very_many_scenarios_still_has_a_folder(tmp_path):
+    workspace = Workspace(tmp_path / "ws")
+    names = [f"{at:02d}-" + "long" * 12 for at in range(9)]
+    for name in names:
+        collect(workspace, f"run-{name[:2]}", [trial_maker.make_trial(workspace, f"run-{name[:2]}", scenario=name)])
+    page = write_report(workspace, gather(workspace, [f"run-{name[:2]}" for name in names]))
+    assert page.parent.name.startswith(f"{names[0]}+8-")

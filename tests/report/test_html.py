@@ -90,7 +90,7 @@ def test_a_change_without_a_relative_interval_shows_the_difference():
     ]
     data = made_up.assemble([made_up.point(at, {"p": at}, [found]) for at, found in enumerate(numbers)], [])
     told, interval = data.rankings[0].standings[1].told("ms")
-    assert told == "+20.5\u2009ms"
+    assert told == "+20.50\u2009ms"
     assert f'<td class="n">{told}</td><td class="n">{interval}</td>' in html.render(data)
     assert f"| {told} ({interval}) |" in markdown.render(data)
 

@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from benchhouse.evidence.folder import write_text
+from benchhouse.report.data import gather
+from benchhouse.report.data import write_report as write_files
 from benchhouse.report.lineage import Trace, make_cells, publish, trace
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.query import Cell
 from benchhouse.warehouse.ingest import collect, rebuild
@@ -172,6 +175,28 @@ def test_refs_are_found_again_after_everything_but_evidence_and_reports_is_lost(
         assert trace(workspace, cell.ref).ok
 
 
+def test_a_number_whose_trials_a_rebuild_dropped_is_still_computed_again_and_says_what_is_gone(workspace, report):
+    cell = the(report)
+    shutil.rmtree(workspace.trial("demo", cell.trials[0]).path)
+    rebuild(workspace)
+    found = trace(workspace, cell.ref)
+    assert failing(found) == ["evidence"]
+    assert "bit for bit" in said(found, "query")
+    assert cell.trials[0] in said(found, "evidence")
+
+
+def test_an_older_published_number_is_found_after_a_rebuild_and_a_newer_report(workspace):
+    write_files(workspace, gather(workspace, ["run-a"]))
+    old = json.loads((workspace.reports / "demo" / "report.json").read_text())["cells"][0]["ref"]
+    rebuild(workspace)
+    collect(workspace, "run-a", [make_trial(workspace, repetition=9, target="flat", value=500.0)])
+    write_files(workspace, gather(workspace, ["run-a"]))
+    assert old not in (workspace.reports / "demo" / "report.json").read_text()
+    found = trace(workspace, old)
+    assert found.ok, found
+    assert "reports/demo/published/" in said(found, "report")
+
+
 def test_a_metric_of_a_run_can_be_traced_without_a_report(workspace):
     found = trace(workspace, "@last:latency.p99")
     assert found.ok, found
@@ -205,3 +230,47 @@ def test_cells_have_refs_of_their_own_and_skip_what_is_no_number(workspace):
     cells = make_cells(result) + make_cells(result, "stdev")
     assert len({cell.ref for cell in cells}) == len(cells) == 24
     assert make_cells(single, "stdev") == []
+
+
+COUNTED = Histogram(range(1_000_000, 30_000_000, 7_919))
+
+
+def test_a_number_from_a_histogram_is_computed_from_it_again_bit_for_bit(workspace):
+    folders = [make_trial(workspace, "run-h", at, histogram=COUNTED) for at in (1, 2)]
+    collect(workspace, "run-h", folders)
+    found = trace(workspace, "run-h:wait.p99.9")
+    assert found.ok, found
+    told = [proof["histograms"] for proof in found.steps[3].details]
+    assert [[(one["n"], one["recomputed"]) for one in entries] for entries in told] == [[(COUNTED.n, ["p99.9"])]] * 2
+    assert f"histograms.json#/histograms/0: a histogram of {COUNTED.n} values" in said(found, "evidence")
+    assert "relative error at most 0.05%" in said(found, "evidence")
+    whole = trace(workspace, folders[0].name)
+    (entry,) = whole.steps[3].details[0]["histograms"]
+    assert entry["recomputed"] == ["max", "mean", "min", "p50", "p90", "p95", "p99", "p99.9", "stdev"]
+    json.dumps(whole.as_dict(), allow_nan=False)
+
+
+def test_a_histogram_that_does_not_give_the_number_is_found_though_it_was_sealed(workspace):
+    other = Histogram([*range(1_000_000, 30_000_000, 7_919), 30_000_001])
+    collect(workspace, "run-h", [make_trial(workspace, "run-h", 1, histogram=COUNTED, histogram_file=other)])
+    found = trace(workspace, "run-h:wait.mean")
+    assert failing(found) == ["evidence"]
+    assert "histograms.json: its histogram does not give wait.mean of the tables" in said(found, "evidence")
+
+
+def test_a_flipped_byte_of_a_histogram_is_found_and_named(workspace):
+    folder = make_trial(workspace, "run-h", 1, histogram=COUNTED)
+    collect(workspace, "run-h", [folder])
+    flip_byte(folder / "histograms.json", at=(folder / "histograms.json").stat().st_size // 2)
+    found = trace(workspace, "run-h:wait.p99")
+    assert failing(found) == ["evidence"]
+    assert f"{folder.name}/histograms.json" in said(found, "evidence")
+
+
+def test_the_numbers_of_an_invalid_trial_are_evidence_and_it_is_said_that_nothing_takes_them(workspace):
+    folder = make_trial(workspace, "run-a", 9, outcome="invalid")
+    collect(workspace, "run-a", [folder])
+    found = trace(workspace, folder.name)
+    assert found.ok, found
+    assert "INVALID, so its numbers enter no summary or comparison" in said(found, "identity")
+    assert len(found.steps[0].details) == 4

@@ -66,12 +66,30 @@ def test_a_column_of_ratios_names_no_unit():
         (0.5, None, (-1.0, 11.0), ("+5\u2009ms", "\u22121 to +11\u2009ms")),
         (None, None, (4.0, 6.0), ("+5\u2009ms", "+4 to +6\u2009ms")),
         (0.5, (0.5, 0.5), (5.0, 5.0), ("+50.0%", "no spread")),
+        (None, None, (-0.123456, 10.5), ("+5.00\u2009ms", "\u22120.12 to +10.50\u2009ms")),
+        (None, None, (1e-7, 11.0), ("+5.0000000\u2009ms", "+0.0000001 to +11.0000000\u2009ms")),
         (0.5, None, None, ("+50.0%", "")),
         (None, None, None, ("+5\u2009ms", "")),
     ],
 )
 def test_a_change_is_relative_where_that_has_an_interval(change, ends, difference_ends, texts):
     assert change_texts(change, ends, 5.0, difference_ends, "ms") == texts
+
+
+@pytest.mark.parametrize(
+    ("change", "ends", "texts"),
+    [
+        (-0.998, (-0.99908, -0.997), ("\u221299.8%", "\u221299.9% to \u221299.7%")),
+        (0.00095, (-0.003, 0.005), ("+0.1%", "\u22120.3% to +0.5%")),
+        (0.00012, (0.0001, 0.00014), ("+0.012%", "+0.010% to +0.014%")),
+        (-0.99995, (-0.99996, -0.99993), ("\u221299.995%", "\u221299.996% to \u221299.993%")),
+        (-0.8, (-0.99996, -0.2), ("\u221280.000%", "\u221299.996% to \u221220.000%")),
+        (0.01, (0.0002, 0.02), ("+1.00%", "+0.02% to +2.00%")),
+        (146.3, (100.0, 180.0), ("+14\u2009630.0%", "+10\u2009000.0% to +18\u2009000.0%")),
+    ],
+)
+def test_a_cell_has_one_precision(change, ends, texts):
+    assert change_texts(change, ends, 5.0, None, "ms") == texts
 
 
 def test_percent_never_rounds_to_a_total_loss():

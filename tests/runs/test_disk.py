@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -97,6 +98,41 @@ def test_a_read_only_workspace_is_named(lab):
         done = lab.bench("run", scenario, code=1)
     assert "Read-only file system" in done.stderr
     assert "bench -C DIR" in done.stderr
+
+
+@contextlib.contextmanager
+def read_only(folder):
+    """The same content, on a tmpfs that nobody may write."""
+    saved = folder.with_name(f"{folder.name}-saved")
+    shutil.copytree(folder, saved)
+    with mounted(folder, "size=20m"):
+        shutil.copytree(saved, folder, dirs_exist_ok=True)
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        yield
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["collected", "never collected"])
+@pytest.mark.parametrize("verb", ["init", "warehouse rebuild", "collect", "report"])
+def test_a_verb_that_writes_names_the_read_only_folder_and_advises_what_can_help(lab, verb, known):
+    if verb != "init":
+        lab.bench("run", lab.scenario("once"))
+    if not known:
+        shutil.rmtree(lab.workspace / ".bench" / "warehouse", ignore_errors=True)
+    with read_only(lab.workspace):
+        done = lab.bench(*verb.split(), code=1)
+    assert "Traceback" not in done.stderr
+    assert "can't write" in done.stderr and str(lab.workspace) in done.stderr
+    assert "bench -C DIR" in done.stderr
+    assert "rebuild" not in done.stderr
+
+
+def test_reports_that_can_not_be_written_are_named(lab):
+    lab.bench("run", lab.scenario("once"))
+    (lab.workspace / "reports").mkdir()
+    with mounted(lab.workspace / "reports", "ro"):
+        done = lab.bench("report", code=1)
+    assert f"can't write {lab.workspace / 'reports'}: Read-only file system" in done.stderr
+    assert f"then: bench report {lab.run_id()}" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["with space", "new\nline", "ünïcödé 試験", "quo'te\"$HOME", "-dash"])

@@ -1,7 +1,7 @@
 """Identity of instances and trials."""
 
 from benchhouse.schema.digests import digest
-from benchhouse.schema.trial import Instance, trial_id
+from benchhouse.schema.trial import MEASURED, OUTCOMES, Instance, outcome_words, trial_id
 
 
 def instance(**more):
@@ -39,3 +39,12 @@ def test_a_trial_has_the_same_id_whenever_it_is_asked_for_and_another_otherwise(
     ]
     assert ids[0] == ids[1]
     assert len(set(ids)) == 5
+
+
+def test_outcomes_are_written_for_people_and_invalid_stands_out():
+    assert [outcome_words(outcome) for outcome in ("succeeded", "out_of_memory", "invalid")] == [
+        "succeeded",
+        "out of memory",
+        "INVALID",
+    ]
+    assert set(MEASURED) < set(OUTCOMES)

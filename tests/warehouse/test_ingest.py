@@ -11,7 +11,7 @@ from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
-from benchhouse.warehouse.queries import points
+from benchhouse.warehouse.queries import failures, points
 from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES
 
@@ -44,6 +44,19 @@ def test_a_run_becomes_rows_of_every_table(workspace):
     assert failed["warnings"] == ["small-n: few samples"]
     assert failed["peak_memory_bytes"] == 1 << 20
     assert (workspace.root / failed["folder"]).is_dir()
+
+
+def test_an_invalid_trial_keeps_its_rows_with_its_outcome_and_enters_no_point(workspace):
+    folders = [make_trial(workspace), make_trial(workspace, repetition=2, value=9e9, outcome="invalid")]
+    collect(workspace, "run-a", folders)
+    with Warehouse.open(workspace) as warehouse:
+        found = warehouse.query("SELECT DISTINCT outcome, count(*) FROM measurement_fact GROUP BY outcome").rows
+        assert sorted(found) == [("invalid", 4), ("succeeded", 4)]
+        assert {row["n"] for row in points(warehouse, ["run-a"]).dicts()} == {1}
+        (run,) = warehouse.query("SELECT succeeded, failed FROM benchmark_run_fact").rows
+        assert run == (1, 1)
+        (refused,) = failures(warehouse, ["run-a"]).dicts()
+    assert (refused["outcome"], refused["failure_message"]) == ("invalid", "it broke")
 
 
 def test_collecting_again_gives_the_same_bytes(workspace):
@@ -81,13 +94,49 @@ def test_tables_only_grow(workspace):
     assert lake_bytes(workspace) == grown
 
 
-def test_rows_stay_when_their_evidence_is_moved_away(workspace):
+def test_collecting_again_keeps_rows_whose_evidence_was_moved_away(workspace):
     folders = make_run(workspace)
     collect(workspace, "run-a", folders)
     before = lake_bytes(workspace)
     shutil.rmtree(folders[0])
-    rebuild(workspace)
+    collect(workspace, "run-a", folders)
     assert lake_bytes(workspace) == before
+
+
+def test_rebuild_drops_trials_whose_evidence_is_gone_or_damaged_and_says_which(workspace):
+    folders = make_run(workspace)
+    collect(workspace, "run-a", folders)
+    shutil.rmtree(folders[1])
+    flip_byte(folders[2] / "metrics.json", at=40)
+    done = rebuild(workspace)
+    gone, changed = sorted(done.dropped, key=lambda line: "sealed" in line)
+    assert gone == f"{folders[1]}: its folder is gone"
+    assert changed.startswith(f"{folders[2]}: metrics.json is not what was sealed")
+    assert (done.trials, done.skipped) == (len(folders) - 2, [])
+    kept = sorted(folder.name for folder in folders if folder not in folders[1:3])
+    assert [row[0] for row in rows_of(workspace, "SELECT trial_id FROM trial_fact ORDER BY 1")] == kept
+    left = lake_bytes(workspace)
+    shutil.rmtree(workspace.warehouse)
+    assert rebuild(workspace).dropped == [], "nothing in the tables knew of them"
+    assert lake_bytes(workspace) == left
+
+
+@pytest.mark.parametrize("lost", ["nothing", "catalog", "table"])
+def test_rebuild_forgets_a_run_of_which_no_evidence_is_left(workspace, lost):
+    kept = make_run(workspace, "run-b")
+    collect(workspace, "run-b", kept)
+    collect(workspace, "run-a", make_run(workspace, scenario="gone"))
+    shutil.rmtree(workspace.results / "gone")
+    if lost == "catalog":
+        (workspace.warehouse / "catalog.sqlite").unlink()
+    if lost == "table":
+        flip_byte(next(workspace.warehouse.glob("trial_fact/run-a-*")), at=100)
+    done = rebuild(workspace)
+    assert (done.runs, done.trials, len(done.dropped)) == (1, 13, 13)
+    assert {name for name in lake_bytes(workspace) if "run-a" in name} == set()
+    with Warehouse.open(workspace) as warehouse:
+        assert [run.run_id for run in warehouse.runs()] == ["run-b"]
+        assert warehouse.query("SELECT DISTINCT run_id FROM measurement_fact").rows == [("run-b",)]
 
 
 def test_rebuild_from_evidence_is_byte_equal(workspace):

@@ -4,12 +4,24 @@ from datetime import UTC, datetime, timedelta
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+from benchhouse.analysis.summary import summarise_histogram
 from benchhouse.evidence.folder import seal, write_metrics_csv, write_model, write_text
+from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
+from benchhouse.schema.measurement import Extras, HistogramEntry, HistogramsFile, Measurement, MetricsFile, Throughput
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
-from benchhouse.schema.trial import Attempt, ExperimentRef, Failure, Instance, Meta, TrialSpec, Warning, trial_id
+from benchhouse.schema.trial import (
+    MEASURED,
+    Attempt,
+    ExperimentRef,
+    Failure,
+    Instance,
+    Meta,
+    TrialSpec,
+    Warning,
+    trial_id,
+)
 from benchhouse.warehouse.ingest import collect
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -29,8 +41,11 @@ def make_trial(
     minute: int = 0,
     sealed: bool = True,
     samples: bool = False,
+    histogram: Histogram | None = None,
+    histogram_file: Histogram | None = None,
+    reason: tuple[str, str] = ("boom", "it broke"),
 ) -> Path:
-    """Write one trial folder; returns where it lies."""
+    """Write one trial folder; returns where it lies. `histogram_file` is a lie about `histogram`, sealed like truth."""
     ref = ExperimentRef(
         name="vector.search", version="1.0", object="x:y", distribution="benchhouse", distribution_version="0.1.0"
     )
@@ -68,13 +83,13 @@ def make_trial(
         cache="/tmp/cache",
         final=str(final),
     )
-    failed = outcome != "succeeded"
+    failed = outcome not in MEASURED
     meta = Meta(
         trial_id=name,
         run_id=run_id,
         scenario=scenario,
         outcome=outcome,
-        failure=Failure(code="boom", message="it broke") if failed else None,
+        failure=Failure(code=reason[0], message=reason[1]) if outcome != "succeeded" else None,
         warnings=[Warning(code="small-n", message="few samples")],
         attempts=[Attempt(attempt=1, outcome=outcome)],
         **times,
@@ -94,6 +109,12 @@ def make_trial(
         usage={"cpu_s": 1.5, "peak_memory_bytes": 1 << 20},
     )
     measurements = [] if failed else measure(value)
+    if histogram:
+        stats = summarise_histogram(histogram, "ms").stats()
+        measurements += [
+            Measurement(metric="wait", stat=stat, value=number, unit="ms", direction="lower", n=histogram.n)
+            for stat, number in stats.items()
+        ]
     extras = Extras(
         run_id=run_id,
         instance_digest=spec.instance_digest,
@@ -125,6 +146,10 @@ def make_trial(
         latencies = [1000 / value] * 18 + [3000 / value] * 2  # of which p50 and p99 are what `measure` says
         lines = [f"latency,,{at},{latency!r},ms" for at, latency in enumerate(latencies)] + ["other,,0,1.0,1"]
         write_text(folder.samples, "\n".join(["metric,window,index,value,unit", *lines]) + "\n")
+    if histogram:
+        content = (histogram_file or histogram).to_json()
+        entry = HistogramEntry(metric="wait", unit="ms", relative_error=RELATIVE_ERROR, nanoseconds=content)
+        write_model(folder.histograms, HistogramsFile(histograms=[entry]))
     return seal(folder, spec, outcome) if sealed else folder.path
 
 

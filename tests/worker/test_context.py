@@ -5,6 +5,7 @@ import math
 import pytest
 
 from benchhouse.schema.experiment import Experiment, ExperimentFailed, Metric
+from benchhouse.schema.histogram import Histogram
 from benchhouse.worker.context import TrialContext
 
 
@@ -58,6 +59,58 @@ def test_windows_are_kept_apart(tmp_path):
     ctx.emit("x", 1, window="warm")
     ctx.emit("x", 2, window=3)
     assert [(item.window, list(item.values)) for item in ctx.series.values()] == [("warm", [1]), ("3", [2])]
+
+
+def test_histograms_of_one_metric_are_copied_and_merged_window_by_window(tmp_path):
+    ctx = context(tmp_path, X)
+    first = Histogram([1, 2])
+    ctx.distribution("x", first)
+    first.add(99)  # what happens to it later is nobody's business
+    ctx.distribution("x", Histogram([3]))
+    ctx.distribution("x", Histogram([4]), window="warm")
+    ctx.distribution("x", Histogram(), window="empty")
+    kept = {window: series.histogram for (_, window), series in ctx.series.items()}
+    assert kept == {"": Histogram([1, 2, 3]), "warm": Histogram([4])}
+
+
+@pytest.mark.parametrize(
+    ("name", "histogram", "code"),
+    [
+        ("x", [1, 2], "not_a_histogram"),
+        ("size", Histogram([1]), "unit_mismatch"),
+        ("y", Histogram([1]), "undeclared_metric"),
+    ],
+)
+def test_what_is_no_histogram_of_a_declared_time_is_refused(tmp_path, name, histogram, code):
+    with pytest.raises(ExperimentFailed) as found:
+        context(tmp_path, X, Metric(name="size", unit="MB")).distribution(name, histogram)
+    assert found.value.code == code
+    assert f"'{name}'" in found.value.message
+
+
+@pytest.mark.parametrize("window", ["", "other"])
+def test_a_metric_is_emitted_or_counted_never_both(tmp_path, window):
+    """Also in different windows: the percentiles of a metric have one definition."""
+    ctx = context(tmp_path, X, Metric(name="z", unit="s"))
+    ctx.emit("x", 1)
+    ctx.distribution("z", Histogram([1]))
+    with pytest.raises(ExperimentFailed, match="both as values and as a histogram"):
+        ctx.distribution("x", Histogram([1]), window=window)
+    with pytest.raises(ExperimentFailed, match="both as values and as a histogram"):
+        ctx.emit("z", 1, window=window)
+
+
+def test_an_undeclared_histogram_stays_in_nanoseconds(tmp_path):
+    ctx = context(tmp_path, strict=False)
+    ctx.distribution("free", Histogram([1]))
+    assert ctx.series["free", ""].metric.unit == "ns"
+
+
+def test_doubts_are_kept_in_order_each_once_and_raise_nothing(tmp_path):
+    ctx = context(tmp_path)
+    for code, message in [("b", "1"), ("a", "2"), ("b", "1"), ("b", 3)]:
+        ctx.invalid(code, message)
+    assert ctx.invalidities == [("b", "1"), ("a", "2"), ("b", "3")]
 
 
 def test_the_same_warning_is_kept_once(tmp_path):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from benchhouse.schema.trial import OUTCOMES
+from benchhouse.schema.trial import MEASURED, OUTCOMES
 
 ENDINGS = {
     "ok": ("succeeded", ""),
@@ -39,6 +39,11 @@ ENDINGS = {
     "flaky": ("succeeded", ""),
     "flaky_for_ever": ("failed", "busy"),
     "samples": ("succeeded", ""),
+    "invalid": ("invalid", "late"),
+    "invalid_fail": ("failed", "no_gpu"),
+    "invalid_raise": ("error", "ValueError"),
+    "invalid_silent": ("failed", "no_metrics"),
+    "histogram": ("succeeded", ""),
     "kill_worker": None,
 }
 
@@ -62,7 +67,7 @@ def test_every_ending_has_its_outcome_and_code(endings, act):
     assert outcome in OUTCOMES
     assert code is None or trial.code == code
     assert trial.metrics["benchhouse"]["outcome"] == outcome
-    assert trial.metrics["errors"]["rate"] == (None if outcome == "succeeded" else 1)  # null: nobody measured it
+    assert trial.metrics["errors"]["rate"] == (None if outcome in MEASURED else 1)  # null: nobody measured it
 
 
 def test_the_other_trials_go_on_and_nothing_is_left(endings):
@@ -121,6 +126,41 @@ def test_an_experiment_that_kills_its_worker_is_lost_and_named(endings):
 
 def test_a_trial_that_was_cut_short_measured_nothing(endings):
     assert endings.by("act")["overflow"].metrics["benchhouse"]["measurements"] == []
+
+
+def test_an_invalid_trial_keeps_its_numbers_and_all_its_reasons_and_is_not_retried(endings):
+    trial = endings.by("act")["invalid"]
+    assert {item["stat"]: item["value"] for item in trial.metrics["benchhouse"]["measurements"]}["mean"] == 2.5
+    assert trial.metrics["latency_ms"]["p50"] == 2.5
+    reason = "the requests were 40 ms late; ask for fewer; starved: the client had no CPU left"
+    assert trial.meta["failure"]["message"] == reason
+    assert trial.metrics["notes"].startswith(f"INVALID: late: {reason}")
+    assert [(item["outcome"], item["reason"]) for item in trial.meta["attempts"]] == [("invalid", reason)]
+
+
+@pytest.mark.parametrize("act", ["invalid_fail", "invalid_raise"])
+def test_a_trial_that_doubts_itself_and_then_fails_has_failed_and_its_doubts_are_warnings(endings, act):
+    trial = endings.by("act")[act]
+    assert trial.metrics["benchhouse"]["measurements"] == []
+    assert [item["code"] for item in trial.meta["warnings"]] == ["late", "starved"]
+
+
+def test_a_histogram_gives_its_statistics_in_the_declared_unit(endings):
+    trial = endings.by("act")["histogram"]
+    rows = {item["stat"]: item for item in trial.metrics["benchhouse"]["measurements"]}
+    assert list(rows) == ["mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "max"]
+    assert {(item["n"], item["unit"]) for item in rows.values()} == {(1000, "ms")}
+    assert (rows["mean"]["value"], rows["min"]["value"], rows["max"]["value"]) == (500.5, 1, 1000)  # exact
+    for stat, exact in {"p50": 500.5, "p90": 900.1, "p95": 950.05, "p99": 990.01, "p99.9": 999.001}.items():
+        assert rows[stat]["value"] == pytest.approx(exact, rel=2**-11)
+    assert trial.metrics["latency_ms"] == {stat: rows[stat]["value"] for stat in ("p50", "p90", "p99")}
+    told = trial.metrics["benchhouse"]["quantile_definitions"]
+    assert told == {"x": "histogram, relative error at most 0.05%"}
+    assert not (trial.folder / "samples.csv").exists()
+    (entry,) = json.loads((trial.folder / "histograms.json").read_bytes())["histograms"]
+    assert (entry["metric"], entry["window"], entry["unit"], entry["relative_error"]) == ("x", "", "ms", 2**-11)
+    assert sum(entry["nanoseconds"]["counts"]) == 1000
+    assert "histograms.json" in json.loads((trial.folder / "manifest.json").read_bytes())["files"]
 
 
 def test_processes_that_outlive_the_experiment_are_ended_and_named(endings):

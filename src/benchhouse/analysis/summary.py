@@ -6,8 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
+
 QUANTILE = "hyndman-fan-7"
 """How percentiles are read: linear interpolation between order statistics, numpy's and R's default."""
+
+HISTOGRAM_QUANTILE = f"histogram, relative error at most {RELATIVE_ERROR * 100:.1g}%"
+"""How percentiles of a histogram are read: as above, of values that are known to this share of themselves."""
+
+NANOSECONDS = {"s": 1e9, "ms": 1e6, "us": 1e3, "µs": 1e3, "ns": 1.0}
+"""In one of each unit that a histogram of nanoseconds can be told in."""
 
 _WATCHED = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
@@ -27,7 +35,16 @@ class Summary:
     p90: float
     p95: float
     p99: float
+    p99_9: float
     max: float
+
+    def stats(self) -> dict[str, float]:
+        """The numbers by the names that measurements have; a deviation of one value is left out."""
+        told = {
+            "mean": self.mean, "stdev": self.stdev, "min": self.min, "p50": self.p50, "p90": self.p90,
+            "p95": self.p95, "p99": self.p99, "p99.9": self.p99_9, "max": self.max,
+        }  # fmt: skip
+        return {stat: value for stat, value in told.items() if value is not None}
 
 
 def summarise(values: Sequence[float]) -> Summary:
@@ -47,7 +64,33 @@ def summarise(values: Sequence[float]) -> Summary:
         p90=quantile(ordered, 0.90),
         p95=quantile(ordered, 0.95),
         p99=quantile(ordered, 0.99),
+        p99_9=quantile(ordered, 0.999),
         max=ordered[-1],
+    )
+
+
+def summarise_histogram(nanoseconds: Histogram, unit: str) -> Summary:
+    """A histogram of nanoseconds in `unit`, one of NANOSECONDS; raises ValueError for an empty one.
+
+    Percentiles are within RELATIVE_ERROR of those of the values, everything else is exact.
+    """
+    centre, low, high = nanoseconds.mean, nanoseconds.min, nanoseconds.max
+    if centre is None or low is None or high is None:
+        raise ValueError("a summary needs at least one value, found an empty histogram")
+    one = NANOSECONDS[unit]
+    spread = nanoseconds.stdev
+    return Summary(
+        n=nanoseconds.n,
+        mean=centre / one,
+        stdev=spread / one if spread is not None else None,
+        cv=spread / centre if spread is not None and centre else None,
+        min=low / one,
+        p50=nanoseconds.quantile(0.50) / one,
+        p90=nanoseconds.quantile(0.90) / one,
+        p95=nanoseconds.quantile(0.95) / one,
+        p99=nanoseconds.quantile(0.99) / one,
+        p99_9=nanoseconds.quantile(0.999) / one,
+        max=high / one,
     )
 
 

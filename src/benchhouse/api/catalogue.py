@@ -12,6 +12,8 @@ from benchhouse.schema.layout import Workspace
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from benchhouse.catalog.benchmarks import Registered
+
 
 def experiments() -> list[Listed]:
     return list_experiments(places.cache())
@@ -71,7 +73,7 @@ def targets(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]:
-    """Everything about one experiment, or about the experiment behind a registered benchmark."""
+    """Everything about one experiment, or about a registered benchmark: what it fixes, and the experiment behind it."""
     from benchhouse.catalog.benchmarks import list_benchmarks
     from benchhouse.catalog.loading import load
 
@@ -80,14 +82,22 @@ def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]
     listed = experiments()
     if registered and not any(item.name == name for item in listed):
         name, version = registered.benchmark.experiment, version or registered.benchmark.version
+    else:
+        registered = None  # an experiment of that name comes first
     found = resolve(name, version, listed)
     code = load(found.ref())
     return {
         **asdict(found),
-        "benchmark": registered.benchmark.model_dump(mode="json", exclude_defaults=True) if registered else None,
+        "benchmark": _registered(registered) if registered else None,
         "target": _fields(code.target_model),
         "workload": _fields(code.workload_model),
     }
+
+
+def _registered(item: "Registered") -> dict[str, Any]:
+    """What the benchmark's file says, which no scenario may change, and where that file is."""
+    whole = item.benchmark.model_dump(mode="json", exclude_defaults=True)
+    return whole | {"file": item.document.path, "origin": item.origin}
 
 
 def _fields(model: "type[BaseModel] | None") -> list[dict[str, Any]]:

@@ -2,20 +2,22 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.folder import read_meta, read_spec
 from benchhouse.runs.ledger import Event, Ledger
 from benchhouse.runs.ledger import list_runs as list_runs
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.problems import did_you_mean
-from benchhouse.schema.trial import TrialSpec
+
+_FIGURE = re.compile(r"\d+([.,]\d+)*")
 
 
 def find_run(workspace: Workspace, token: str) -> str:
@@ -56,7 +58,11 @@ def collect(workspace: Workspace, run_id: str) -> dict[str, Any]:
     """Put a run's sealed trials into the warehouse."""
     from benchhouse.warehouse.ingest import collect as ingest
 
-    collected = ingest(workspace, run_id, trial_folders(workspace, run_id))
+    try:
+        collected = ingest(workspace, run_id, trial_folders(workspace, run_id))
+    except OSError as error:
+        message = f"the trials are sealed, but could not be collected: {unwritable(workspace.warehouse, error).message}"
+        raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
     return {"run_id": run_id, "trials": collected.trials, "rows": collected.rows, "skipped": list(collected.skipped)}
 
 
@@ -77,6 +83,11 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
     finished = any(event.event == "finished" for event in events[-2:])
     durations = [event.duration_s for event in final.values() if event.duration_s]
     left = record.trials - len(final)
+    unsuccessful = [
+        {"trial_id": name, "outcome": event.outcome, "reason": event.reason}
+        for name, event in final.items()
+        if event.outcome != "succeeded"
+    ]
     return {
         "run_id": run_id,
         "scenario": record.scenario,
@@ -91,11 +102,8 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "retries": sum(event.event == "retry" for event in events),
         "running": _running(workspace, record.scenario, run_id) if owner is not None else [],
         "estimated_left_s": sum(durations) / len(durations) * left if durations and left and not finished else None,
-        "failures": [
-            {"trial_id": name, "outcome": event.outcome, "reason": event.reason}
-            for name, event in final.items()
-            if event.outcome != "succeeded"
-        ],
+        "failures": [item for item in unsuccessful if item["outcome"] != "invalid"],
+        "invalid": [item for item in unsuccessful if item["outcome"] == "invalid"],
         "stopped": events[-1].reason if events and events[-1].event == "budget" else "",
         "next": _next_command(run_id, owner, finished, set(outcomes) - {"succeeded"}),
     }
@@ -168,14 +176,25 @@ def clean_up(workspace: Workspace, ledger: Ledger) -> int:
 
 def failures(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
     """The failed trials of a run, with what a person needs to go on."""
+    return _told(workspace, run_id, status(workspace, run_id)["failures"])
+
+
+def invalid(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
+    """The trials of a run whose numbers are refused, with the reason, in the form of `failures`."""
+    return _told(workspace, run_id, status(workspace, run_id)["invalid"])
+
+
+def _told(workspace: Workspace, run_id: str, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    from benchhouse.warehouse.rows import point_label
+
     found = []
-    for item in status(workspace, run_id)["failures"]:
+    for item in items:
         folder = workspace.trial(Ledger(workspace.run(run_id)).record.scenario, item["trial_id"])
         if folder.sealed:
             meta = read_meta(folder)
             failure = meta.failure
             item = item | {
-                "point": _label(read_spec(folder)),
+                "point": point_label(read_spec(folder)),
                 "code": failure.code if failure else "",
                 "message": failure.message if failure else "",
                 "traceback": failure.traceback if failure else "",
@@ -185,24 +204,27 @@ def failures(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
     return found
 
 
-def warnings(workspace: Workspace, run_id: str) -> dict[str, tuple[str, int]]:
-    """Named doubts about a run's numbers: code -> what it says (of the first trial) and how many trials have it."""
+def warnings(workspace: Workspace, run_id: str) -> list[tuple[str, str, int]]:
+    """Named doubts about a run's numbers: code, what it says, and how many trials have it; the most frequent first.
+
+    Texts that differ in their figures alone are one; the first stands for all.
+    """
     from benchhouse.warehouse.query import Warehouse
 
-    found: dict[str, tuple[str, int]] = {}
+    found: dict[tuple[str, str], tuple[str, int]] = {}
     with Warehouse.open(workspace) as warehouse:
         sql = "SELECT warnings FROM trial_fact WHERE outcome = 'succeeded' ORDER BY started, trial_id"
         rows = warehouse.query(sql, runs=[run_id]).rows
-    for line in (line for row in rows for line in row[0]):
-        code, _, text = line.partition(": ")
-        first, number = found.get(code, (text, 0))
-        found[code] = (first, number + 1)
-    return found
-
-
-def _label(spec: TrialSpec) -> str:
-    values = {f"target.{key}": value for key, value in spec.target.items()} | spec.parameters
-    return " ".join(f"{key.removeprefix('target.')}={values[key]}" for key in spec.axes if key in values)
+    for row in rows:
+        told: dict[tuple[str, str], str] = {}  # once a trial, however often it says so
+        for line in row[0]:
+            code, _, text = line.partition(": ")
+            told.setdefault((code, _FIGURE.sub("#", text)), text)
+        for key, text in told.items():
+            first, number = found.get(key, (text, 0))
+            found[key] = (first, number + 1)
+    counted = [(code, text, number) for (code, _), (text, number) in found.items()]
+    return sorted(counted, key=lambda item: -item[2])
 
 
 def rerun_line(folder: TrialFolder) -> str:

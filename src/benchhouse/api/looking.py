@@ -14,6 +14,7 @@ from benchhouse.report.lineage import make_cells
 from benchhouse.report.numbers import number, quantity, spread_text, titled
 from benchhouse.report.order import declared_order
 from benchhouse.runs.ledger import Ledger
+from benchhouse.schema.errors import unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Result, Warehouse
@@ -100,14 +101,16 @@ def verify_folder(path: Path) -> list[Damage]:
 
 
 def report(workspace: Workspace, run_ids: list[str]) -> Path:
-    """Write reports/<scenario>/ for these runs; returns the page."""
+    """Write reports/<scenario>/ for these runs, or reports/<a>+<b>/ for runs of several; returns the page."""
     from benchhouse.report.data import gather, write_report
 
     for run_id in run_ids:
         following.collect(workspace, run_id)
-    return write_report(
-        workspace, gather(workspace, run_ids, rerun=lambda run_id, trial: _rerun(workspace, run_id, trial))
-    )
+    data = gather(workspace, run_ids, rerun=lambda run_id, trial: _rerun(workspace, run_id, trial))
+    try:
+        return write_report(workspace, data)
+    except OSError as error:
+        raise unwritable(workspace.reports, error, f"bench report {' '.join(run_ids)}") from error
 
 
 def _rerun(workspace: Workspace, run_id: str, trial: str) -> str:
@@ -139,7 +142,10 @@ def trace(workspace: Workspace, token: str) -> "Trace":
 def rebuild(workspace: Workspace, progress: Callable[[int, int, str], None]) -> "Rebuilt":
     from benchhouse.warehouse.ingest import rebuild as again
 
-    return again(workspace, progress)
+    try:
+        return again(workspace, progress)
+    except OSError as error:
+        raise unwritable(workspace.warehouse, error, "bench warehouse rebuild") from error
 
 
 def table_schemas() -> dict[str, list[dict[str, str]]]:

@@ -22,6 +22,7 @@ from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
+from benchhouse.schema.problems import printable
 from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.secrets import is_secret_key
 from benchhouse.schema.trial import Instance, TrialSpec, trial_id
@@ -202,7 +203,7 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
     for planned in plan.trials():
         name = trial_id(run_id, planned.instance_digest, planned.repetition, planned.warmup)
         folder = workspace.partial(plan.scenario.scenario, name, 1).path
-        label = ", ".join(f"{key}={value}" for key, value in _point(plan, planned.instance).items())
+        label = ", ".join(f"{key}={printable(str(value))}" for key, value in _point(plan, planned.instance).items())
         kind = "warm-up" if planned.warmup else "repetition"
         label = f"{label or plan.scenario.scenario}, {kind} {planned.repetition}, seed {planned.seed}"
         rendered.append(Job(name, folder, python, plan.resources, folder, label))

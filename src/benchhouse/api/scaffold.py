@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 
 _NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
@@ -195,7 +195,6 @@ def workspace(place: Workspace) -> list[Path]:
     made = []
     first = place.root / "scenarios" / "first.yaml"
     if not first.exists():
-        first.parent.mkdir(parents=True, exist_ok=True)
         made.append(_shown(scenario("first", "command", first.parent)))
     ignore = place.root / ".gitignore"
     if not ignore.exists():
@@ -216,4 +215,4 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BenchError(f"can't write {path}: {error.strerror}") from error
+        raise unwritable(path, error) from error

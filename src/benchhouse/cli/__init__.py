@@ -118,6 +118,8 @@ def show_error(error: BenchError) -> None:
         return
     colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     label = click.style("error:", fg="red", bold=True) if colours else "error:"
-    click.echo(f"{label} {error.message}", err=True)
+    from benchhouse.cli.show import on_stderr
+
+    click.echo(on_stderr(f"{label} {error.message}"), err=True)
     if error.hint:
-        click.echo(f"  {error.hint}", err=True)
+        click.echo(on_stderr(f"  {error.hint}"), err=True)

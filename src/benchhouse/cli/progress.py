@@ -50,8 +50,10 @@ class RunProgress:
             from benchhouse.schema.quantities import show_seconds
 
             left = f"about {show_seconds(elapsed / fresh * (progress.total - progress.done))} left"
-        failed = sum(count for name, count in progress.outcomes.items() if name != "succeeded")
-        figures = ", ".join(item for item in (f"{failed} failed" if failed else "", left, progress.last) if item)
+        invalid = progress.outcomes.get("invalid", 0)
+        failed = sum(count for name, count in progress.outcomes.items() if name != "succeeded") - invalid
+        trouble = (f"{failed} failed" if failed else "", f"{invalid} INVALID" if invalid else "")
+        figures = ", ".join(item for item in (*trouble, left, progress.last) if item)
         if self.bar:
             self.bar.update(self.task, completed=progress.done, figures=figures)
         elif time.monotonic() - self.told > 10:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
 _WRAPPED = 16
 """The least width of a column that wraps beside others that don't."""
+_NO_END = 10_000
+_QUOTED = re.compile(r" *\d* \| ")
 
 
 def console(stderr: bool = False) -> "Console":
@@ -21,12 +25,44 @@ def console(stderr: bool = False) -> "Console":
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else int(os.environ.get("COLUMNS", "10000"))
+    width = None if stream.isatty() else _columns() or _NO_END
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
 
 
+def _columns() -> int:
+    """$COLUMNS, or 0 where that says nothing."""
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdecimal() else 0
+
+
 def note(message: str) -> None:
-    click.echo(message, err=True)
+    click.echo(on_stderr(message), err=True)
+
+
+def on_stderr(text: str) -> str:
+    """Text broken at spaces where a terminal would break it within a word; untouched where there is no terminal."""
+    if not sys.stderr.isatty():
+        return text
+    width = _columns() or os.get_terminal_size(sys.stderr.fileno()).columns
+    return "\n".join(_broken(line, width) for line in text.split("\n"))
+
+
+def _broken(line: str, width: int) -> str:
+    """A command, behind two spaces, stays whole to be copied; so does a quoted line of a file, behind `|`."""
+    body = line.lstrip(" ")
+    if len(line) <= width or width < _WRAPPED or _QUOTED.match(line):
+        return line
+    prose, gap, command = body.partition("  ")
+    indent = " " * (len(line) - len(body))
+    broken = textwrap.fill(
+        prose + gap + command.replace(" ", "\0"),
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return broken.replace("\0", " ")
 
 
 def as_json(value: Any) -> None:
@@ -101,4 +137,6 @@ def number(value: float | None, spread: float | None = None) -> str:
 
 
 def outcomes(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+    from benchhouse.schema.trial import outcome_words
+
+    return ", ".join(f"{count} {outcome_words(name)}" for name, count in sorted(counts.items())) or "none"

@@ -345,10 +345,13 @@ class _Session:
 
     def _stop_unless_tolerated(self, done: Finished, which: str) -> None:
         if not self.workload.tolerate_failures:
+            advice = "to give it longer: workload.timeout"
+            if not done.timed_out:
+                advice = "if that is no failure: workload.allowed_exit_codes"
             self.ctx.fail(
                 "command_failed",
-                f"{which} {_ending(done)}{self._last_words()} (if that is no failure: workload.allowed_exit_codes; to "
-                "count failures and go on: workload.tolerate_failures)",
+                f"{which} {_ending(done)}{self._last_words()} ({advice}; to count failures and go on: "
+                "workload.tolerate_failures)",
             )
 
     def _prepare(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchhouse.catalog.benchmarks import Registered
+from benchhouse.catalog.entries import entries
 from benchhouse.plan.axes import TARGETS, Draft, Place, fields_of, put_together
 from benchhouse.plan.checking import check_values, normal, reasons
 from benchhouse.plan.scenario_file import ScenarioFile
@@ -196,7 +197,8 @@ def make_plan(
     if not draft.spoilt:  # else a rule may be about an axis that could not be read
         draft.add_rules(scenario.exclude, home)
     draft.check_clashes()
-    if "service" in given and "driver" in fields_of(draft.target_model) and "target.driver" not in draft.axes:
+    says_driver = "service" in given and "driver" in fields_of(draft.target_model) and "target.driver" not in draft.axes
+    if says_driver and any(entry.name == service for entry in entries("drivers")):  # else the experiment's default does
         draft.target.setdefault("driver", service)
     check_values(draft, home)
     if draft.problems:

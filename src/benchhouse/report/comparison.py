@@ -7,9 +7,21 @@ from typing import Any
 from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import shaky_quantiles
-from benchhouse.report.matching import Matched, MatchPoint, as_text, look_up, match, point_of, points_of
+from benchhouse.report.matching import (
+    Matched,
+    MatchPoint,
+    as_text,
+    fits,
+    leaves,
+    look_up,
+    match,
+    point_of,
+    points_of,
+    told_value,
+)
 from benchhouse.report.numbers import MINUS, NONE, change_texts, headline_stats, name_of, plural, stat_place
 from benchhouse.report.order import declared_order
+from benchhouse.report.refusals import invalid_rows, reasons
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.warehouse import queries
@@ -149,8 +161,8 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
     """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
     kept = list(rows)
     for key, wanted in selector.filters.items():
-        present = {str(value) for row in kept for value in [look_up(point_of(row), key)] if value is not None}
-        kept = [row for row in kept if as_text(look_up(point_of(row), key)) == wanted]
+        present = {told_value(value) for row in kept for value in [look_up(point_of(row), key)] if value is not None}
+        kept = [row for row in kept if fits(look_up(point_of(row), key), wanted)]
         if not kept:
             known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
             raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
@@ -336,8 +348,9 @@ def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapp
                 else (as_text(a.target), as_text(b.target))
             )
             note("target", *told)
-        for key in sorted(a.parameters.keys() | b.parameters.keys()):
-            note(f"parameter {key}", as_text(a.parameters.get(key)), as_text(b.parameters.get(key)))
+        of_a, of_b = leaves(a.parameters), leaves(b.parameters)
+        for key in sorted(of_a.keys() | of_b.keys()):
+            note(f"parameter {key}", told_value(of_a.get(key)), told_value(of_b.get(key)))
         note("experiment", a.experiment, b.experiment)
     for name in [*facts_a, *(name for name in facts_b if name not in facts_a)]:
         note(name, facts_a.get(name) or "unknown", facts_b.get(name) or "unknown")
@@ -400,11 +413,18 @@ def compare_selected(
     for text in (a, b):
         picked = parse_selector(text)
         selector = Selector(warehouse.resolve_run(picked.run), picked.filters)
-        rows = select(queries.points(warehouse, [selector.run]).dicts(), selector)
-        used = {trial for row in rows for trial in row["trials"]}
         every_trial = queries.trials(warehouse, [selector.run]).dicts()
+        tried = select([row for row in every_trial if not row["warmup"]], selector)
+        chosen = {row["instance_digest"] for row in tried}
+        every_row = queries.points(warehouse, [selector.run]).dicts()
+        rows = [row for row in every_row if row["instance_digest"] in chosen]
+        used = {trial for row in rows for trial in row["trials"]}
         trials = [row for row in every_trial if row["trial_id"] in used]
-        notes += _survivors(str(selector), rows, every_trial)
+        refused = _survivors(str(selector), tried)
+        if not rows:
+            why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
+            raise BenchError(f"{selector} has no successful trial to compare", hint=why)
+        notes += [note for note in refused if note not in notes]
         witness = next((row for row in trials if row["outcome"] == "succeeded"), None)
         folders += [TrialFolder(warehouse.workspace.root / witness["folder"])] if witness else []
         sides.append((selector, rows, circumstances(trials)))
@@ -425,11 +445,14 @@ def compare_selected(
     return replace(table, notes=[*notes, *table.notes])
 
 
-def _survivors(name: str, rows: Sequence[Row], trials: Iterable[Row]) -> list[str]:
-    """A mean over those that survived flatters: say how many did not."""
-    points = {row["instance_digest"] for row in rows}
-    tried = [row for row in trials if row["instance_digest"] in points and not row["warmup"]]
-    failed = sum(row["outcome"] != "succeeded" for row in tried)
-    return (
-        [f"{failed} of {len(tried)} trials of {name} did not succeed and are not in these numbers."] if failed else []
-    )
+def _survivors(name: str, tried: Sequence[Row]) -> list[str]:
+    """A mean over those that survived flatters: say how many did not, and how many were refused for which reason."""
+    invalid = invalid_rows(tried)
+    failed = sum(row["outcome"] != "succeeded" for row in tried) - len(invalid)
+    notes = []
+    if failed:
+        notes.append(f"{failed} of {len(tried)} trials of {name} did not succeed and are not in these numbers.")
+    if invalid:
+        why = reasons((row["failure_code"] or "", row["failure_message"] or "") for row in invalid)
+        notes.append(f"{len(invalid)} of {len(tried)} trials of {name} are INVALID and refused: {why}")
+    return notes

@@ -81,7 +81,7 @@ class TrialFacts(Model):
 
 
 class FailureFacts(Model):
-    """One trial without a number, and what to do about it."""
+    """One trial that enters no number, and what to do about it."""
 
     trial_id: str
     run_id: str
@@ -175,7 +175,10 @@ class ReportData(Model):
     trials: list[TrialFacts]
     headline: list[str] = Field(description="Plain sentences, the most important first.")
     rankings: list[Ranking] = Field(default_factory=list)
-    failures: list[FailureFacts] = Field(default_factory=list)
+    failures: list[FailureFacts] = Field(default_factory=list, description="Trials that were cut short.")
+    invalid: list[FailureFacts] = Field(
+        default_factory=list, description="Trials that measured something which doesn't hold by their own check."
+    )
     warnings: list[WarningGroup] = Field(default_factory=list)
     configuration: str = Field("", description="The effective scenario, YAML.")
     environments: list[Environment] = Field(default_factory=list)

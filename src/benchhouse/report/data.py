@@ -23,12 +23,13 @@ from benchhouse.report.content import (
 from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, make_cells, publish
 from benchhouse.report.numbers import mean_interval, primary_stats, shaky, stat_place
 from benchhouse.report.order import declared_order
+from benchhouse.report.refusals import invalid_rows
 from benchhouse.report.standings import make_headline, make_rankings
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.query import Cell
-from benchhouse.schema.trial import Meta
+from benchhouse.schema.trial import MEASURED, Meta
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
@@ -39,10 +40,11 @@ Rerun = Callable[[str, str], str]
 _IDENTITY = ("run_id", "instance_digest", "metric", "stat")
 _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
+_LONGEST_TITLE = 100  # of the characters that a folder's name may have
 
 
 def rerun_line(run_id: str, trial_id: str) -> str:
-    """The command that tries the failed trials of a run again, this one among them."""
+    """The command that tries the failed and invalid trials of a run again, this one among them."""
     return f"bench run --resume {run_id} --rerun-failed"
 
 
@@ -59,23 +61,34 @@ def gather(workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun
     order = declared_order(folder for folder, _ in witnesses.values())
     points = _points(result.dicts(), make_cells(result), order, several_runs=len(by_run) > 1)
     failures = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(_failed(trials))]
+    invalid = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(invalid_rows(trials))]
     columns = ReportData(scenario="", runs=[], points=points, trials=[], headline=[]).columns()
     rankings = make_rankings(points, columns)
     executed = sorted((row for row in trials if not row["warmup"]), key=lambda row: (row["started"], row["trial_id"]))
     return ReportData(
-        scenario=trials[0]["scenario"],
+        scenario=_title(row["scenario"] for row in trials),
         runs=[_run(run_id, rows) for run_id, rows in by_run.items()],
         points=points,
         without_number=_without_number(trials, points, several_runs=len(by_run) > 1),
         trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
-        headline=make_headline(points, columns, rankings, failures),
+        headline=make_headline(points, columns, rankings, failures, invalid),
         rankings=rankings,
         failures=failures,
+        invalid=invalid,
         warnings=_warnings(trials),
         configuration="\n".join(_configuration(folder) for folder, _ in witnesses.values()),
         environments=[_environment(meta, by_run[run_id]) for run_id, (_, meta) in witnesses.items() if meta],
         queries=[result.spec],
     )
+
+
+def _title(scenarios: Iterable[str]) -> str:
+    """The scenario, or `a+b` for several: a report of both takes the place of neither's own."""
+    names = sorted(set(scenarios))
+    title = "+".join(names)
+    if len(title) <= _LONGEST_TITLE:
+        return title
+    return f"{names[0][:_LONGEST_TITLE]}+{len(names) - 1}-{digest(names)[:8]}"
 
 
 def write_report(workspace: Workspace, data: ReportData) -> Path:
@@ -262,7 +275,7 @@ def _run(run_id: str, rows: Sequence[Row]) -> RunFacts:
 
 
 def _failed(trials: Iterable[Row]) -> list[Row]:
-    return [row for row in trials if row["outcome"] != "succeeded"]
+    return [row for row in trials if row["outcome"] not in MEASURED]
 
 
 def _failure(workspace: Workspace, row: Row, rerun: Rerun, with_log: bool) -> FailureFacts:

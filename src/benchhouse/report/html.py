@@ -1,7 +1,7 @@
 """One HTML file that opens offline: styles, scripts and data inside, no request to anywhere."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -10,6 +10,7 @@ from benchhouse.report.content import Environment, FailureFacts, Number, Point, 
 from benchhouse.report.numbers import NONE, THIN, number, plural, spread_text, titled
 from benchhouse.report.payload import axis_values, payload, varying_axes
 from benchhouse.report.tags import Markup, embedded_json, join, tag
+from benchhouse.schema.trial import outcome_words
 
 CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _SCRIPTS = ("plot.js", "charts.js", "table.js")
@@ -18,6 +19,10 @@ _MARKS = "Mark: mean over trials. Whisker: 95% interval of the mean. Faint dots:
 _SILENT = "The charts and the table of points need JavaScript; report.md beside this file holds the same numbers."
 _HOW_NUMBERS_READ = (
     "Mean over trials ± standard deviation, and n, the number of trials. A click on a number shows where it comes from."
+)
+_REFUSED = (
+    "These trials ran to their end, but by the experiment's own check their numbers don't hold. They are kept as "
+    "evidence; no number, chart or ranking of this report takes them."
 )
 _MOST_FAILURES = 20
 _MOST_MISSING = 6
@@ -67,6 +72,7 @@ def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
         ("charts", "Charts", _charts(data) if data.points else None),
         ("comparison", "Comparison", _comparison(data) if data.rankings else None),
         ("points-section", "Points", _points(data) if data.points else None),
+        ("invalid", f"Invalid trials ({len(data.invalid)})", _invalid(data) if data.invalid else None),
         ("failures", f"Failures ({failed})" if failed else "Failures", _failures(data)),
         ("warnings", "Warnings", _warnings(data)),
         ("configuration", "Configuration", _configuration(data)),
@@ -82,7 +88,7 @@ def _top(data: ReportData) -> Markup:
     trouble = not data.points
     verdicts = [tag("p", line, class_="verdict trouble" if trouble else "verdict") for line in data.headline]
     outcomes = data.outcomes()
-    counted = ", ".join(f"{count:,} {outcome.replace('_', ' ')}" for outcome, count in outcomes.items())
+    counted = ", ".join(f"{count:,} {outcome_words(outcome)}" for outcome, count in outcomes.items())
     targets = list(dict.fromkeys(point.target_name for point in data.points))
     facts = [
         ("Compared", _compared(data)),
@@ -255,11 +261,21 @@ def _points(data: ReportData) -> Markup:
 
 def _failures(data: ReportData) -> Markup:
     if not data.failures:
-        return tag("p", "Every trial succeeded." if data.trials else "No trial was run.", class_="soft")
-    shown = [_failure(failure) for failure in data.failures[:_MOST_FAILURES]]
+        words = "No trial failed." if data.invalid else "Every trial succeeded." if data.trials else "No trial was run."
+        return tag("p", words, class_="soft")
+    return _listed(data.failures)
+
+
+def _invalid(data: ReportData) -> Markup:
+    return join(tag("p", _REFUSED, class_="small soft"), _listed(data.invalid))
+
+
+def _listed(trials: Sequence[FailureFacts]) -> Markup:
+    """The first trials in full, the rest in a folded table."""
+    shown = [_failure(trial) for trial in trials[:_MOST_FAILURES]]
     rest = [
         tag("tr", *(tag("td", text) for text in (item.trial_id, item.outcome, item.code, tag("code", item.rerun))))
-        for item in data.failures[_MOST_FAILURES:]
+        for item in trials[_MOST_FAILURES:]
     ]
     more = None
     if rest:
@@ -269,7 +285,7 @@ def _failures(data: ReportData) -> Markup:
 
 
 def _failure(failure: FailureFacts) -> Markup:
-    heading = " · ".join(filter(None, [failure.outcome.replace("_", " "), failure.code, failure.point]))
+    heading = " · ".join(filter(None, [outcome_words(failure.outcome), failure.code, failure.point]))
     tail = (
         tag("details", tag("summary", "Log tail"), tag("pre", failure.log_tail)) if failure.log_tail.strip() else None
     )

@@ -1,8 +1,6 @@
 """From a published number back to the bytes that prove it: report row, query, runs and digests, evidence."""
 
-import csv
 import json
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +9,15 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from benchhouse.analysis.summary import summarise
-from benchhouse.evidence.verify import verify
 from benchhouse.report.comparison import parse_selector, select
+from benchhouse.report.proof import prove, same_bits
+from benchhouse.report.refusals import invalid_rows
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import Workspace
 from benchhouse.schema.model import Model
 from benchhouse.schema.query import Cell, QuerySpec, cell_ref
+from benchhouse.schema.trial import outcome_words
 from benchhouse.warehouse.queries import points
 from benchhouse.warehouse.query import Result, Warehouse
 
@@ -272,7 +271,7 @@ def _compare(result: Result, numbers: Sequence[_Number]) -> tuple[bool, list[str
         if row is None:
             ok = False
             says.append(f"run again: the row {_words(cell.key)} is not there")
-        elif not _same_bits(row[cell.column], cell.value):
+        elif not same_bits(row[cell.column], cell.value):
             ok = False
             off = row[cell.column] - cell.value
             says.append(f"run again: {row[cell.column]!r} {cell.unit}, not {cell.value!r}; off by {off!r}")
@@ -289,7 +288,7 @@ def _values_now(result: Result, numbers: Sequence[_Number]) -> list[str]:
         row = _find(result, cell)
         if row is None:
             says.append("tables have changed since; the row is not in the present tables")
-        elif row["n"] == cell.n and _same_bits(row[cell.column], cell.value):
+        elif row["n"] == cell.n and same_bits(row[cell.column], cell.value):
             says.append("tables have been rewritten since; re-run on the present tables gives the same value")
         else:
             now = f"{row[cell.column]!r} {cell.unit} (n={row['n']})"
@@ -312,10 +311,6 @@ def _find(result: Result, cell: Cell) -> dict[str, Any] | None:
     return None
 
 
-def _same_bits(one: Any, other: Any) -> bool:
-    return one is not None and struct.pack("<d", one) == struct.pack("<d", other)
-
-
 # -- steps 3 and 4: the trials and their bytes
 
 
@@ -335,7 +330,7 @@ def _check_trials(
             measured.setdefault(row["trial_id"], []).append(row)
     rows = [found[trial] for trial in wanted if trial in found]
     missing = [trial for trial in wanted if trial not in found]
-    proofs = [_prove(warehouse.workspace, row, measured.get(row["trial_id"], [])) for row in rows]
+    proofs = [prove(warehouse.workspace, row, measured.get(row["trial_id"], [])) for row in rows]
     return _identity_step(rows, missing), _evidence_step(proofs, missing)
 
 
@@ -349,6 +344,10 @@ def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) ->
             ok = False
             says.append(f"trial {row['trial_id']}: its parameters do not give its workload_spec_digest")
     says += [f"{name}: {', '.join(sorted({row[name] for row in rows}))}" for name in ("run_id", "workload_spec_digest")]
+    says += [
+        f"trial {row['trial_id']}: {outcome_words(row['outcome'])}, so its numbers enter no summary or comparison"
+        for row in invalid_rows(rows)
+    ]
     says += [f"trial {row['trial_id']}: manifest {row['artifact_manifest_digest']}" for row in rows[:_SHOWN]]
     if len(rows) > _SHOWN:
         says.append(f"and {len(rows) - _SHOWN} more trials")
@@ -367,114 +366,15 @@ def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str]) -> 
             f"{', '.join(one['recomputed']) or 'nothing of it'} again, bit for bit"
             for one in proof["samples"]
         ]
+        says += [
+            f"{one['file']}#{one['pointer']}: a histogram of {one['n']} values, relative error at most "
+            f"{one['relative_error'] * 100:.1g}%, which gives {', '.join(one['recomputed']) or 'nothing of it'} again, "
+            "bit for bit"
+            for one in proof["histograms"]
+        ]
     if len(proofs) > _SHOWN:
         says.append(f"and {len(proofs) - _SHOWN} more trials (--json names every file and line)")
     return Step(name="evidence", ok=bool(proofs) and not problems and not missing, says=says, details=list(proofs))
-
-
-def _prove(workspace: Workspace, row: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Re-hash one trial folder and find the lines of its metrics.csv that hold the measured values."""
-    place = row["folder"]
-    folder = TrialFolder(workspace.root / place)
-    problems = [
-        f"{place}/{one.file}: {one.kind}{': ' + one.detail if one.detail else ''}"
-        for one in verify(folder, row["artifact_manifest_digest"])
-    ]
-    lines: list[dict[str, Any]] = []
-    samples: list[dict[str, Any]] = []
-    try:
-        lines = _metric_lines(folder, place, measured, problems)
-        samples = _sample_lines(folder, place, measured, problems)
-    except (OSError, ValueError, KeyError, csv.Error) as error:
-        problems.append(f"{place}: {error!r}")
-    return {
-        "trial_id": row["trial_id"],
-        "folder": place,
-        "artifact_manifest_digest": row["artifact_manifest_digest"],
-        "problems": problems,
-        "lines": lines,
-        "samples": samples,
-    }
-
-
-def _metric_lines(
-    folder: TrialFolder, place: str, measured: Sequence[Mapping[str, Any]], problems: list[str]
-) -> list[dict[str, Any]]:
-    if not measured:
-        return []
-    text = folder.metrics_csv.read_text(encoding="utf-8")
-    listed = json.loads(folder.metrics.read_bytes())["benchhouse"]["measurements"]
-    in_json = {_name(one): (at, one["value"]) for at, one in enumerate(listed)}
-    in_csv: dict[tuple[str, str, str, str], tuple[int, str]] = {}
-    reader = csv.DictReader(text.splitlines(keepends=True))
-    raw = text.splitlines()
-    for one in reader:
-        in_csv[_name(one)] = (reader.line_num, one["value"])
-    lines = []
-    for number in measured:
-        label = f"{number['metric']}.{number['stat']}"
-        at, json_value = in_json.get(_name(number), (-1, None))
-        line, csv_value = in_csv.get(_name(number), (0, ""))
-        if json_value is None or not _same_bits(float(json_value), number["value"]):
-            problems.append(f"{place}/metrics.json: {label} is {json_value}, the tables have {number['value']!r}")
-        if not csv_value or not _same_bits(float(csv_value), number["value"]):
-            problems.append(
-                f"{place}/metrics.csv: {label} is {csv_value or 'missing'}, the tables have {number['value']!r}"
-            )
-        lines.append(
-            {
-                "file": f"{place}/metrics.csv",
-                "line": line,
-                "text": raw[line - 1] if line else "",
-                "metric": number["metric"],
-                "stat": number["stat"],
-                "value": number["value"],
-                "json": f"{place}/metrics.json#/benchhouse/measurements/{at}",
-            }
-        )
-    return lines
-
-
-def _sample_lines(
-    folder: TrialFolder, place: str, measured: Sequence[Mapping[str, Any]], problems: list[str]
-) -> list[dict[str, Any]]:
-    """Which lines of samples.csv hold the samples of these metrics; each statistic is computed from them again."""
-    if not folder.samples.is_file():
-        return []
-    wanted = {(one["metric"], one["window"]) for one in measured}
-    found: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    with folder.samples.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        for one in reader:
-            key = (str(one["metric"]), str(one["window"]))
-            if key in wanted:
-                found.setdefault(key, []).append((reader.line_num, float(one["value"])))
-    told = []
-    for (metric, window), lines in sorted(found.items()):
-        summary = summarise([value for _, value in lines])
-        of_metric = [one for one in measured if (one["metric"], one["window"]) == (metric, window)]
-        again = [one["stat"] for one in of_metric if hasattr(summary, one["stat"])]
-        wrong = [
-            one["stat"]
-            for one in of_metric
-            if one["stat"] in again and not _same_bits(getattr(summary, one["stat"]), one["value"])
-        ]
-        problems += [f"{place}/samples.csv: its samples do not give {metric}.{stat} of the tables" for stat in wrong]
-        told.append(
-            {
-                "file": f"{place}/{folder.samples.name}",
-                "metric": metric,
-                "rows": len(lines),
-                "first_line": lines[0][0],
-                "last_line": lines[-1][0],
-                "recomputed": [stat for stat in again if stat not in wrong],
-            }
-        )
-    return told
-
-
-def _name(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    return row["metric"], row["stat"], row["scope"], row["window"]
 
 
 def _engine(spec: QuerySpec) -> str:

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from benchhouse.report.content import Environment, Number, Ranking, ReportData
+from benchhouse.report.content import Environment, FailureFacts, Number, Ranking, ReportData
 from benchhouse.report.numbers import number, plural, quantity, spread_text, titled
+from benchhouse.schema.trial import outcome_words
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable
@@ -24,6 +25,7 @@ def render(data: ReportData) -> str:
         *_headline(data),
         *(_ranking(data, ranking) for ranking in data.rankings),
         _points(data),
+        _invalid(data),
         _failures(data),
         _warnings(data),
         _configuration(data),
@@ -67,7 +69,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[i
 
 def _headline(data: ReportData) -> list[str]:
     lines = [f"**{plain(line)}**" if not at else plain(line) for at, line in enumerate(data.headline)]
-    outcomes = ", ".join(f"{count:,} {plain(outcome.replace('_', ' '))}" for outcome, count in data.outcomes().items())
+    outcomes = ", ".join(f"{count:,} {plain(outcome_words(outcome))}" for outcome, count in data.outcomes().items())
     facts = [
         f"{plain(run.experiment)} {plain(run.version)}, run {code(run.run_id)}, "
         f"{plain(run.executor)}/{plain(run.runtime)}"
@@ -121,19 +123,31 @@ def _points(data: ReportData) -> str:
 
 def _failures(data: ReportData) -> str:
     if not data.failures:
-        return "## Failures\n\nEvery trial succeeded." if data.trials else "## Failures\n\nNo trial was run."
-    parts = [f"## Failures ({len(data.failures)})"]
-    for failure in data.failures[:_MOST_FAILURES]:
-        words = [failure.outcome.replace("_", " "), failure.code, failure.point]
+        words = "No trial failed." if data.invalid else "Every trial succeeded." if data.trials else "No trial was run."
+        return f"## Failures\n\n{words}"
+    return "\n\n".join([f"## Failures ({len(data.failures)})", *_listed(data.failures)])
+
+
+def _invalid(data: ReportData) -> str:
+    if not data.invalid:
+        return ""
+    explain = "By the experiment's own check their numbers don't hold: they are evidence, and enter no number above."
+    return "\n\n".join([f"## Invalid trials ({len(data.invalid)})", explain, *_listed(data.invalid)])
+
+
+def _listed(trials: Sequence[FailureFacts]) -> list[str]:
+    parts = []
+    for failure in trials[:_MOST_FAILURES]:
+        words = [outcome_words(failure.outcome), failure.code, failure.point]
         lines = [f"- **{plain(' · '.join(filter(None, words)))}** {plain(failure.message)}"]
         facts = {"trial": failure.trial_id, "folder": failure.folder, "run again": failure.rerun}
         lines += [f"  - {name}: {code(text)}" for name, text in facts.items() if text]
         parts.append("\n".join(lines))
         if failure.log_tail.strip():
             parts.append("\n".join("  " + line for line in block(failure.log_tail).splitlines()))
-    if len(data.failures) > _MOST_FAILURES:
-        parts.append(f"{len(data.failures) - _MOST_FAILURES:,} more in report.json.")
-    return "\n\n".join(parts)
+    if len(trials) > _MOST_FAILURES:
+        parts.append(f"{len(trials) - _MOST_FAILURES:,} more in report.json.")
+    return parts
 
 
 def _warnings(data: ReportData) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.problems import printable
 
 Row = Mapping[str, Any]
 
@@ -65,21 +66,60 @@ def look_up(point: MatchPoint, key: str) -> Any:
     if key == "target":
         return point.target_name
     for prefix, values in (("workload.", point.parameters), ("target.", point.target)):
-        found: Any = values
-        for part in key.removeprefix(prefix).split("."):
-            found = found.get(part) if isinstance(found, Mapping) else None
+        found = _inside(values, key.removeprefix(prefix))
         if found is not None:
             return found
     return None
+
+
+def _inside(values: Any, path: str) -> Any:
+    """What stands at a dotted path of nested mappings; None where nothing does."""
+    for part in path.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
 
 
 def as_text(value: Any) -> str:
     return value if isinstance(value, str) else canonical_json(value).decode()
 
 
+def told_value(value: Any) -> str:
+    """A value on one line, as tables show it: a line break reads `\\n`."""
+    return printable(as_text(value))
+
+
+def fits(value: Any, wanted: str) -> bool:
+    """Whether a person who wrote `wanted` means this value: white space around it is hard to type, or to see."""
+    return wanted in {as_text(value), as_text(value).strip(), told_value(value)}
+
+
+def leaves(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested mappings made flat: dotted path -> value."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= leaves(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
+    return found
+
+
 def without(values: Mapping[str, Any], selected: set[str]) -> dict[str, Any]:
-    bare = {key.removeprefix("target.").removeprefix("workload.") for key in selected}
-    return {key: value for key, value in values.items() if key not in selected and key.rpartition(".")[2] not in bare}
+    """The axes or parameters less those that were selected, whether a key is dotted or leads into a mapping."""
+    bare = {_bare(key) for key in selected}
+    return {
+        key: _emptied(value, key, bare)
+        for key, value in values.items()
+        if _bare(key) not in bare and key.rpartition(".")[2] not in bare
+    }
+
+
+def _emptied(value: Any, path: str, bare: set[str]) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    inner = {f"{path}.{key}": (key, item) for key, item in value.items()}
+    return {key: _emptied(item, dotted, bare) for dotted, (key, item) in inner.items() if dotted not in bare}
+
+
+def _bare(key: str) -> str:
+    return key.removeprefix("target.").removeprefix("workload.")
 
 
 def match(
@@ -97,7 +137,8 @@ def match(
         return as_text({key: value for key, value in kept.items() if not (by_target and _of_target(key, point))})
 
     def workload(point: MatchPoint) -> tuple[str, str]:
-        return point.experiment, as_text(without(point.parameters, selected))
+        short = {axis for axis in point.axes if axis.rpartition(".")[2] in selected}  # `level` for `values.level`
+        return point.experiment, as_text(without(point.parameters, selected | short))
 
     ways: list[Callable[[MatchPoint], Any]] = [
         lambda point: point.digest,
@@ -126,11 +167,15 @@ def match(
 
 def _names_target(key: str, point: MatchPoint) -> bool:
     """Whether a selector's key picks among targets rather than among workloads."""
-    return key == "target" or key.startswith("target.") or (key in point.target and key not in point.parameters)
+    return key == "target" or key.startswith("target.") or _only_in_target(key, point)
 
 
 def _of_target(axis: str, point: MatchPoint) -> bool:
-    return axis == "target" or axis.startswith("target.") or (axis in point.target and axis not in point.parameters)
+    return axis == "target" or axis.startswith("target.") or _only_in_target(axis, point)
+
+
+def _only_in_target(key: str, point: MatchPoint) -> bool:
+    return _inside(point.target, key) is not None and _inside(point.parameters, key) is None
 
 
 def _grouped(points: list[MatchPoint], way: Callable[[MatchPoint], Any]) -> dict[Any, list[MatchPoint]]:

@@ -14,6 +14,7 @@ STATS = ("value", "mean", "stdev", "min", "p50", "p90", "p95", "p99", "p99.9", "
 Ends = tuple[float, float] | None
 _DIGITS = 4
 _FEWEST, _MOST = 3, 6
+_MOST_PLACES = 12
 _QUANTILES = {"p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 
 
@@ -94,25 +95,58 @@ def spread_text(value: float, spread: float | None) -> str:
 def quantity(value: float | None, unit: str, spread: float | None = None) -> str:
     """A value with its unit behind a thin space; a ratio (unit 1) has none, and `1/s` reads `20 000/s`."""
     text = number(value, spread)
-    if unit in ("1", "") or value is None:
-        return text
-    return text + (unit[1:] if unit.startswith("1/") else THIN + unit)
+    return text if value is None else text + _behind(unit)
+
+
+def _behind(unit: str) -> str:
+    if unit in ("1", ""):
+        return ""
+    return unit[1:] if unit.startswith("1/") else THIN + unit
 
 
 def change_texts(
     change: float | None, change_ends: Ends, difference: float | None, difference_ends: Ends, unit: str
 ) -> tuple[str, str]:
-    """A change and its interval: relative where that has an interval, else in the unit of the metric."""
+    """A change and its interval: relative where that has an interval, else in the unit of the metric.
+
+    All three numbers have the same number of decimals, as the width of the interval deserves.
+    """
     relative = change is not None and (change_ends or not difference_ends)
-    ends = change_ends if relative else difference_ends
-    if relative:
-        told, low, high = (percent(value) for value in (change, *(ends or (None, None))))
-    else:
-        told, high = (_signed(value, unit) for value in (difference, ends[1] if ends else None))
-        low = _signed(ends[0], "1") if ends else ""
-    if not ends:
-        return told, ""
-    return told, "no spread" if ends[0] == ends[1] else f"{low} to {high}"
+    value, ends = (change, change_ends) if relative else (difference, difference_ends)
+    if value is None or not ends or ends[0] == ends[1]:
+        return percent(value) if relative else _signed(value, unit), "no spread" if ends else ""
+    scale = 100.0 if relative else 1.0
+    told, low, high = (number * scale for number in (value, *ends))
+    if not 1e-6 <= max(abs(told), abs(low), abs(high)) < 1e9 and not relative:
+        return _signed(told, unit), f"{_signed(low, '1')} to {_signed(high, unit)}"
+    places = _percent_places(low, high) if relative else _places(low, high, digits=3)
+    texts = [("+" if number > 0.0 else "") + _grouped(number, places, strip=False) for number in (told, low, high)]
+    if not relative:
+        texts = _without_common_zeros(texts)
+    behind = "%" if relative else _behind(unit)
+    return texts[0] + behind, f"{texts[1]}{behind if relative else ''} to {texts[2]}{behind}"
+
+
+def _percent_places(low: float, high: float) -> int:
+    """At least one, and as many as keep an end from looking like a total loss."""
+    places = max(1, _places(low, high, digits=1))
+    while places < _MOST_PLACES and any(end != -100.0 == round(end, places) for end in (low, high)):
+        places += 1
+    return places
+
+
+def _places(low: float, high: float, digits: int) -> int:
+    """Decimals that leave so many digits of half the interval, and no end that looks like zero and is not."""
+    places = max(0, digits - 1 - math.floor(math.log10((high - low) / 2)))
+    while places < _MOST_PLACES and any(end and not round(end, places) for end in (low, high)):
+        places += 1
+    return min(places, _MOST_PLACES)
+
+
+def _without_common_zeros(texts: list[str]) -> list[str]:
+    while all("." in text and text[-1] in "0." for text in texts):
+        texts = [text[:-1] for text in texts]
+    return texts
 
 
 def _signed(value: float | None, unit: str) -> str:

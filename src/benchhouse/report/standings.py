@@ -6,6 +6,7 @@ from benchhouse.analysis.compare import Comparison, Pair, compare_many, p_value
 from benchhouse.analysis.ranking import Ranked, rank
 from benchhouse.report.content import FailureFacts, Number, Point, Ranking, Standing
 from benchhouse.report.numbers import name_of, percent, plural, quantity
+from benchhouse.report.refusals import reasons
 
 SHOWN = 12
 NAMED = 3
@@ -181,7 +182,11 @@ def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list
 
 
 def make_headline(
-    points: Sequence[Point], columns: Sequence[Number], rankings: Sequence[Ranking], failures: Sequence[FailureFacts]
+    points: Sequence[Point],
+    columns: Sequence[Number],
+    rankings: Sequence[Ranking],
+    failures: Sequence[FailureFacts],
+    invalid: Sequence[FailureFacts] = (),
 ) -> list[str]:
     """What a reader in a hurry needs: the verdicts, then the trouble."""
     by_target = target_sentences(points, columns)
@@ -189,10 +194,14 @@ def make_headline(
     told = [leading[metric] for metric in dict.fromkeys(ranking.metric for ranking in rankings)]
     lines = told[:3] + by_target[:1]
     if not points:
-        lines.append("No trial produced a number.")
+        lines.append("No trial produced a number that holds." if invalid else "No trial produced a number.")
     elif not rankings:
         lines.append(f"{plural(len(points), 'point')} measured; no metric says which way is better, so none is ranked.")
     if failures:
         verb = "has" if len(failures) == 1 else "have"
         lines.append(f"{plural(len(failures), 'trial')} {verb} no number: see Failures.")
+    if invalid:
+        verb = "is INVALID and enters" if len(invalid) == 1 else "are INVALID and enter"
+        why = reasons((item.code, item.message) for item in invalid)
+        lines.append(f"{plural(len(invalid), 'trial')} {verb} no number: {why}")
     return lines

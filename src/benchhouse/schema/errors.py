@@ -1,6 +1,7 @@
 """The one error family. Raised where the cause is known, printed once by the command line."""
 
 from enum import IntEnum
+from pathlib import Path
 
 
 class Exit(IntEnum):
@@ -26,3 +27,13 @@ class BenchError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+def unwritable(path: Path, error: OSError, then: str = "") -> BenchError:
+    """A folder that is read-only or full; `then` is the command to give once it is not."""
+    return BenchError(
+        f"can't write {path}: {error.strerror or error}",
+        f"make room or make it writable{f', then: {then}' if then else ''}; "
+        "or copy the workspace to a folder where you may write: bench -C DIR ...",
+        Exit.TRIAL_FAILED,
+    )

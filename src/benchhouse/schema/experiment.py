@@ -11,6 +11,7 @@ from typing import Any, Literal, NoReturn, Protocol, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.model import Model
 from benchhouse.schema.resources import Resources
 
@@ -83,12 +84,26 @@ class Context(Protocol):
         """
         ...
 
+    def distribution(self, name: str, histogram: Histogram, window: str = "") -> None:
+        """Record a metric whose values were counted in a histogram of nanoseconds; its unit is s, ms, us or ns.
+
+        A copy is kept. Several histograms of one name and window are merged; an empty one adds nothing.
+        """
+        ...
+
     def metadata(self, **items: Any) -> None:
         """Keep custom JSON-able facts beside the results."""
         ...
 
     def warn(self, code: str, message: str) -> None:
         """Attach a named warning to the trial; it is shown wherever the numbers are."""
+        ...
+
+    def invalid(self, code: str, message: str) -> None:
+        """Say that the numbers of this trial don't hold, why, and what to do about it; the experiment goes on.
+
+        May be said several times. The trial ends as `invalid`: its numbers are kept as evidence, and enter no summary.
+        """
         ...
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:

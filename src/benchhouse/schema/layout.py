@@ -35,6 +35,10 @@ class TrialFolder:
         return self.path / "samples.csv"
 
     @property
+    def histograms(self) -> Path:
+        return self.path / "histograms.json"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 

@@ -12,7 +12,7 @@ class Measurement(Model):
     """One number that a trial produced."""
 
     metric: str
-    stat: str = Field(description="value, mean, stdev, min, p50, p90, p95, p99, max, n.")
+    stat: str = Field(description="value, mean, stdev, min, p50, p90, p95, p99, p99.9, max, n.")
     value: float
     unit: str
     direction: Direction | None = None
@@ -20,6 +20,23 @@ class Measurement(Model):
     n: int = Field(1, description="Samples behind the number.")
     scope: str = "trial"
     window: str = ""
+
+
+class HistogramEntry(Model):
+    """The histogram behind one metric of a trial, in one window."""
+
+    metric: str
+    window: str = ""
+    unit: str = Field(description="Unit of the metric; the histogram itself counts nanoseconds.")
+    relative_error: float = Field(description="How far a percentile may be off, as a share of it; the rest is exact.")
+    nanoseconds: dict[str, Any] = Field(description="The content, as Histogram.to_json writes it.")
+
+
+class HistogramsFile(Model):
+    """histograms.json: every distribution that was counted and not listed value by value."""
+
+    schema_version: Literal[1] = 1
+    histograms: list[HistogramEntry]
 
 
 class Throughput(Model):
@@ -38,7 +55,10 @@ class Extras(Model):
     outcome: str
     experiment: str
     version: str
-    quantile_definition: str = "hyndman-fan-7"
+    quantile_definition: str = Field("hyndman-fan-7", description="How percentiles are read from samples.")
+    quantile_definitions: dict[str, str] = Field(
+        default_factory=dict, description="Metrics whose percentiles are read from something else, and how."
+    )
     warnings: list[str] = Field(default_factory=list)
     measurements: list[Measurement]
 

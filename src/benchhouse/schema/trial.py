@@ -2,7 +2,7 @@
 
 import hashlib
 import uuid
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -11,8 +11,10 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
 
-Outcome = Literal["succeeded", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost"]
-OUTCOMES: tuple[Outcome, ...] = ("succeeded", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost")
+Outcome = Literal["succeeded", "invalid", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+MEASURED: tuple[Outcome, ...] = ("succeeded", "invalid")
+"""Ran to its end and measured. The numbers of an `invalid` trial are evidence; no summary or comparison takes them."""
 _TRIALS = uuid.UUID("6f1d4d0e-6f0b-5c1a-9d6e-0f4b1c3a7e52")
 
 
@@ -109,8 +111,13 @@ def trial_id(run_id: str, instance_digest: str, repetition: int, warmup: bool) -
     return str(uuid.uuid5(_TRIALS, f"{run_id}/{instance_digest}/{kind}/{repetition}"))
 
 
+def outcome_words(outcome: str) -> str:
+    """An outcome as people read it: `out of memory`, and INVALID in capitals, as its numbers look like any others."""
+    return "INVALID" if outcome == "invalid" else outcome.replace("_", " ")
+
+
 class Failure(Model):
-    """Why a trial did not succeed."""
+    """Why a trial did not succeed; of an invalid one, every reason why its numbers don't hold."""
 
     code: str = Field(description="Stable word: the exception's type, the limit, or the experiment's own code.")
     message: str

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from benchhouse.schema.digests import file_digest
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 
 FILE_NAME = "catalog.sqlite"
@@ -97,13 +97,16 @@ class Catalog:
     @classmethod
     def open_for_rebuild(cls, workspace: Workspace) -> "Catalog":
         """Open whatever is there; a new or damaged one is begun afresh, marked unfinished until `finish`."""
-        workspace.warehouse.mkdir(parents=True, exist_ok=True)
-        with _recovery_lock(workspace):
-            try:
-                return cls._connect(workspace, create=False)
-            except CatalogLost:
-                _put_aside(workspace.warehouse / FILE_NAME)
-                return cls._connect(workspace, create=True)
+        try:
+            workspace.warehouse.mkdir(parents=True, exist_ok=True)
+            with _recovery_lock(workspace):
+                try:
+                    return cls._connect(workspace, create=False)
+                except CatalogLost:
+                    _put_aside(workspace.warehouse / FILE_NAME)
+                    return cls._connect(workspace, create=True)
+        except OSError as error:
+            raise unwritable(workspace.warehouse, error) from error
 
     @classmethod
     def _connect(cls, workspace: Workspace, *, create: bool) -> "Catalog":
@@ -200,6 +203,16 @@ class Catalog:
             self._insert("trials", [(trial, run.run_id, folder) for trial, folder in trials])
         return True
 
+    def forget_run(self, run_id: str, instead_of: Sequence[FileEntry]) -> bool:
+        """Take a run out of the tables, if its present files are still `instead_of`; files that are pinned stay."""
+        with self._writing():
+            if self.files(sorted({entry.table for entry in instead_of}), [run_id]) != list(instead_of):
+                return False
+            for table in ("files", "trials", "runs"):
+                self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])  # noqa: S608 - our own names
+        self.remove_unused(entry.file for entry in instead_of)
+        return True
+
     def remove_unused(self, files: Iterable[str]) -> list[str]:
         """Delete those of `files` (relative paths) that no run uses and no report has pinned; returns them.
 
@@ -288,6 +301,8 @@ class Catalog:
             yield
         except sqlite3.DatabaseError as error:
             path = self.workspace.warehouse / FILE_NAME
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL):
+                raise unwritable(path.parent, OSError(str(error))) from error
             raise BenchError(
                 f"{path}: {error}", hint="Make it again from the evidence: bench warehouse rebuild"
             ) from error

@@ -1,6 +1,7 @@
 """From evidence to tables: collect a run, rebuild everything, bring back a lost catalog.
 
-A run's tables only ever grow: collectors that meet merge what each of them has seen, so none loses a trial.
+Collecting only ever adds to a run's tables: collectors that meet merge what each of them has seen, so none loses a
+trial. Only a rebuild takes rows away, those of trials whose evidence is gone or damaged.
 """
 
 import json
@@ -27,23 +28,28 @@ _STALE_TEMPORARY_S = 3600.0
 
 @dataclass(frozen=True)
 class Collected:
-    """What the tables now hold of a run, and what was left out."""
+    """What the tables now hold of a run, which folders were left out, and which trials a rebuild took away."""
 
     run_id: str
     trials: int
     rows: int
     skipped: list[str] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What the tables now hold in all, what was left out and which unused files were removed."""
+    """What the tables now hold in all, what was left out and which unused files were removed.
+
+    `dropped` names each trial that was in the tables and has no good evidence any more, with the reason.
+    """
 
     runs: int
     trials: int
     rows: int
     skipped: list[str]
     removed: list[str]
+    dropped: list[str]
 
 
 def collect(workspace: Workspace, run_id: str, folders: Iterable[Path], say: Say | None = None) -> Collected:
@@ -53,11 +59,11 @@ def collect(workspace: Workspace, run_id: str, folders: Iterable[Path], say: Say
         return _collect(catalog, run_id, given)
 
 
-def rebuild(workspace: Workspace, progress: Progress | None = None) -> Rebuilt:
+def rebuild(workspace: Workspace, progress: Progress | None = None, *, keep_rows: bool = False) -> Rebuilt:
     """Make the tables again from all evidence under results/; the same evidence gives the same bytes.
 
-    Rows whose evidence is gone are kept as long as their files are whole; what was published is found again
-    in reports/*/report.json; files that nothing refers to are removed.
+    Trials whose evidence is gone or damaged leave the tables, unless `keep_rows`: then those of whole files stay. What
+    was published is found again in reports/, its files stay readable, and files that nothing refers to are removed.
     """
     skipped: list[str] = []
     with Catalog.open_for_rebuild(workspace) as catalog:
@@ -72,7 +78,7 @@ def rebuild(workspace: Workspace, progress: Progress | None = None) -> Rebuilt:
         done = []
         for at, run_id in enumerate(run_ids, start=1):
             extra = [] if run_id in known else lake.get(run_id, [])
-            done.append(_collect(catalog, run_id, evidence.get(run_id, []), extra))
+            done.append(_collect(catalog, run_id, evidence.get(run_id, []), extra, keep_rows=keep_rows))
             if progress:
                 progress(at, len(run_ids), run_id)
         catalog.finish()
@@ -80,15 +86,19 @@ def rebuild(workspace: Workspace, progress: Progress | None = None) -> Rebuilt:
     removed += _remove_temporaries(workspace)
     skipped += [line for one in done for line in one.skipped]
     skipped += [line for line in strangers if (workspace.warehouse / line.partition(":")[0]).exists()]
+    dropped = [line for one in done for line in one.dropped]
     filled = [one for one in done if one.trials]
-    return Rebuilt(len(filled), sum(one.trials for one in filled), sum(one.rows for one in filled), skipped, removed)
+    trials, rows = (sum(getattr(one, name) for one in filled) for name in ("trials", "rows"))
+    return Rebuilt(len(filled), trials, rows, skipped, removed, dropped)
 
 
 def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_of: list[FileEntry]) -> int | None:
-    """Write and register one run's tables from rows in memory; returns the number of rows.
+    """Write and register one run's tables from rows in memory; returns the number of rows. No trials: it is forgotten.
 
     None when another process registered something else than `instead_of` meanwhile.
     """
+    if not trials:
+        return 0 if catalog.forget_run(run_id, instead_of) else None
     tables = tabulate(list(trials.values()))
     entries = write_tables(catalog.workspace, run_id, tables)
     run = _run_entry(tables[RUN_FACT.name][0])
@@ -116,7 +126,9 @@ def open_catalog(workspace: Workspace, say: Say | None = None, given: Iterable[P
                 catalog.finish()
         else:
             (say or logging.getLogger(__name__).warning)(f"{lost}; it is made again from the evidence")
-            rebuild(workspace)
+            rebuild(
+                workspace, keep_rows=True
+            )  # nobody asked for rows to go: the evidence may be on a disk that is away
         return Catalog.open(workspace)
 
 
@@ -129,18 +141,24 @@ def sealed_folders(workspace: Workspace) -> list[Path]:
     )
 
 
-def _collect(catalog: Catalog, run_id: str, folders: list[Path], lake_files: Iterable[str] = ()) -> Collected:
+def _collect(
+    catalog: Catalog, run_id: str, folders: list[Path], lake_files: Iterable[str] = (), *, keep_rows: bool = True
+) -> Collected:
     skipped: list[str] = []
     fresh = _read_folders(catalog.workspace, run_id, folders, skipped)
     for _ in range(_MERGE_ATTEMPTS):
         base = catalog.files(sorted(TABLES), [run_id])
-        notes: list[str] = []
-        trials = _kept(catalog, run_id, base, fresh, lake_files, notes) | fresh
-        if not trials:
-            return Collected(run_id, 0, 0, skipped + notes)
+        notes, dropped = list[str](), list[str]()
+        known = _kept(catalog, run_id, base, fresh, lake_files, notes)
+        if not keep_rows:
+            known = _prove(catalog, run_id, known, fresh, dropped)
+        trials = known | fresh
+        notes = [line for line in [*skipped, *notes] if line not in dropped]
+        if not trials and not dropped:
+            return Collected(run_id, 0, 0, notes)
         rows = store(catalog, run_id, trials, base)
         if rows is not None:
-            return Collected(run_id, len(trials), rows, skipped + notes)
+            return Collected(run_id, len(trials), rows, notes, dropped)
         time.sleep(0.01)
     raise BenchError(
         f"run {run_id}: other processes kept changing its tables, {_MERGE_ATTEMPTS} times in a row",
@@ -188,6 +206,17 @@ def _kept(
     return kept | _read_folders(workspace, run_id, missing.values(), notes)
 
 
+def _prove(
+    catalog: Catalog, run_id: str, known: dict[str, TrialRows], fresh: dict[str, TrialRows], dropped: list[str]
+) -> dict[str, TrialRows]:
+    """The trials that the tables hold and `fresh` does not, read again from their folders; the others are `dropped`."""
+    root = catalog.workspace.root
+    folders = catalog.trial_folders(run_id) | {trial: root / rows.trial["folder"] for trial, rows in known.items()}
+    missing = sorted({folder for trial, folder in folders.items() if trial not in fresh})
+    dropped += [f"{folder}: its folder is gone" for folder in missing if not folder.exists()]
+    return _read_folders(catalog.workspace, run_id, [folder for folder in missing if folder.exists()], dropped)
+
+
 def _group_by_run(folders: list[Path], skipped: list[str]) -> dict[str, list[Path]]:
     """By the manifest alone; what it says is checked when the folder is read."""
     groups: dict[str, list[Path]] = {}
@@ -202,8 +231,11 @@ def _group_by_run(folders: list[Path], skipped: list[str]) -> dict[str, list[Pat
 
 
 def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
+    """Of two places the last is remembered: the copy in published/, for the next report overwrites report.json."""
     workspace = catalog.workspace
-    for path in sorted([*workspace.reports.glob("*/report.json"), *workspace.reports.glob("*/published/*.json")]):
+    replaced = sorted(workspace.reports.glob("*/report.json"))
+    kept = sorted(workspace.reports.glob("*/published/*.json"))
+    for path in [*replaced, *kept]:
         try:
             report: dict[str, Any] = json.loads(path.read_bytes())
             refs = [str(cell["ref"]) for cell in report["cells"]]

@@ -48,7 +48,8 @@ ORDER BY run_id, started, trial_id
 def points(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
     """One row per instance, metric and stat of each run: n, mean, spread, the values and the trials behind them.
 
-    Only trials that succeeded and were no warm-up count; `values` and `trials` are ordered by repetition.
+    Only trials that succeeded and were no warm-up count, so no invalid one does; `values` and `trials` are ordered
+    by repetition.
     """
     return _of_runs(warehouse, "points", POINTS, run_ids)
 
@@ -59,7 +60,7 @@ def trials(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
 
 
 def failures(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
-    """The trials that did not succeed, and why."""
+    """The trials that did not succeed, the invalid ones among them, and why."""
     return _of_runs(warehouse, "failures", FAILURES, run_ids)
 
 

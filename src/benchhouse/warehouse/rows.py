@@ -14,6 +14,7 @@ from benchhouse.evidence.manifest import Manifest
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.measurement import Measurement, MetricsFile
+from benchhouse.schema.problems import printable
 from benchhouse.schema.trial import Meta, TrialSpec
 from benchhouse.warehouse.tables import LINEAGE_DIM, MEASUREMENT_FACT, RUN_FACT, TABLES, TRIAL_FACT, WORKLOAD_DIM, Row
 
@@ -90,7 +91,7 @@ def make_rows(
         "target": canonical_json(spec.target).decode(),
         "parameters": canonical_json(spec.parameters).decode(),
         "axes": canonical_json(axes).decode(),
-        "point": _label(axes),
+        "point": point_label(spec),
         "seed": _as_signed(spec.seed),
         "attempt": spec.attempt,
         "failure_code": meta.failure.code if meta.failure else None,
@@ -241,6 +242,11 @@ def _look_up(values: Any, path: str) -> Any:
     return values
 
 
+def point_label(spec: TrialSpec) -> str:
+    """The values of a trial's axes on one line, as every table shows them."""
+    return _label(_axes(spec))
+
+
 def _label(axes: dict[str, Any]) -> str:
     bare = [name.removeprefix("target.").removeprefix("workload.") for name in axes]
     names = bare if len(set(bare)) == len(bare) else list(axes)
@@ -256,10 +262,11 @@ def _target_name(target: dict[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, str):
-        return value
+    """One line, whatever the value: a line break in it reads `\\n`."""
     if isinstance(value, dict) and isinstance(value.get("name"), str):
-        return str(value["name"])
+        value = value["name"]
+    if isinstance(value, str):
+        return printable(value)
     return canonical_json(value).decode()
 
 

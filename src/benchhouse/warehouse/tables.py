@@ -99,7 +99,7 @@ _PLAN = Column("plan_digest", "text", "Digest of the plan that was run.")
 _TRIAL_ID = Column("trial_id", "text", "The trial's uuid.")
 _REPETITION = Column("repetition", "integer", "Which repetition of its instance, from 1 or 0 as planned.")
 _WARMUP = Column("warmup", "truth", "A warm-up never enters a summary.")
-_OUTCOME = Column("outcome", "text", "succeeded, failed, error, timeout, out_of_memory, cancelled or lost.")
+_OUTCOME = Column("outcome", "text", "succeeded, invalid, failed, error, timeout, out_of_memory, cancelled or lost.")
 
 RUN_FACT = Table(
     "benchmark_run_fact",
@@ -116,7 +116,7 @@ RUN_FACT = Table(
         Column("ended", "time", "End of the last trial, UTC."),
         Column("trials", "integer", "Sealed trials, warm-ups included."),
         Column("succeeded", "integer", "Trials that succeeded, warm-ups included."),
-        Column("failed", "integer", "Trials that did not succeed, whatever the reason."),
+        Column("failed", "integer", "Trials that did not succeed, whatever the reason, invalid ones included."),
         Column("warmups", "integer", "Trials that were warm-ups."),
         Column("cases", "integer", "Different benchmark cases."),
         Column("instances", "integer", "Different bound points (case and target)."),
@@ -160,8 +160,12 @@ TRIAL_FACT = Table(
         Column("seed", "integer", "Seed given to the experiment."),
         Column("attempt", "integer", "Which attempt this is, from 1."),
         _OUTCOME,
-        Column("failure_code", "text", "Stable word for what went wrong; null when nothing did."),
-        Column("failure_message", "text", "What went wrong; null when nothing did."),
+        Column(
+            "failure_code",
+            "text",
+            "Stable word for what went wrong or makes the numbers invalid; null when nothing did.",
+        ),
+        Column("failure_message", "text", "What went wrong, or why the numbers don't hold; null when nothing did."),
         Column("warnings", "texts", "Named doubts about the numbers, `code: message`."),
         Column("started", "time", "When the trial started, UTC."),
         Column("ended", "time", "When the trial ended, UTC."),
@@ -191,7 +195,7 @@ MEASUREMENT_FACT = Table(
         _WORKLOAD,
         _MANIFEST,
         Column("metric", "text", "Name of the metric."),
-        Column("stat", "text", "value, mean, stdev, min, p50, p90, p95, p99, max, n."),
+        Column("stat", "text", "value, mean, stdev, min, p50, p90, p95, p99, p99.9, max, n."),
         Column("value", "number", "The number, bit for bit as in metrics.csv."),
         Column("unit", "text", "Unit of the value."),
         Column("direction", "text", "higher or lower is better; null where neither is."),

@@ -9,12 +9,14 @@ from typing import Any
 
 from benchhouse.catalog.loading import load
 from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.histogram import RELATIVE_ERROR
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.measurement import HistogramEntry, HistogramsFile
 from benchhouse.schema.secrets import resolve
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.cache import DataCache
 from benchhouse.worker.context import TrialContext
-from benchhouse.worker.results import Handover, measure, plain_text
+from benchhouse.worker.results import Handover, definitions, measure, plain_text
 
 _DEPTH = 20
 
@@ -47,8 +49,10 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
         handover.crash(error)
     if ctx is not None:
         try:
-            handover.take(measure(ctx.in_order()), jsonable(ctx.facts), ctx.warnings)
+            handover.take(measure(ctx.in_order()), jsonable(ctx.facts), ctx.warnings, ctx.invalidities)
+            handover.quantile_definitions = definitions(ctx.in_order())
             _write_samples(ctx, folder.samples)
+            _write_histograms(ctx, folder.histograms)
         except Exception as error:  # noqa: BLE001 - values whose sum overflows, a full disk
             handover.crash(error)
     result.write_text(handover.model_dump_json(), encoding="utf-8")  # torn by a kill, it counts as none
@@ -67,6 +71,23 @@ def _write_samples(ctx: TrialContext, path: Path) -> None:
             if len(series.values) > 1:
                 name, window, unit = series.metric.name, series.window, series.metric.unit
                 writer.writerows((name, window, index, value, unit) for index, value in enumerate(series.values))
+
+
+def _write_histograms(ctx: TrialContext, path: Path) -> None:
+    """What stands in for the values where they were only counted; every percentile can be computed from it again."""
+    entries = [
+        HistogramEntry(
+            metric=series.metric.name,
+            window=series.window,
+            unit=series.metric.unit,
+            relative_error=RELATIVE_ERROR,
+            nanoseconds=series.histogram.to_json(),
+        )
+        for series in ctx.series.values()
+        if series.histogram is not None
+    ]
+    if entries:
+        path.write_text(HistogramsFile(histograms=entries).model_dump_json() + "\n", encoding="utf-8")
 
 
 def jsonable(value: Any, depth: int = 0) -> Any:

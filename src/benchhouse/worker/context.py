@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from benchhouse.analysis.summary import NANOSECONDS
 from benchhouse.catalog.entries import plug
 from benchhouse.schema.experiment import Direction, Experiment, ExperimentFailed, Metric
+from benchhouse.schema.histogram import Histogram
 from benchhouse.worker.cache import DataCache
 
 
@@ -18,6 +20,7 @@ class Series:
     metric: Metric
     window: str
     values: array  # type: ignore[type-arg]  # of doubles
+    histogram: Histogram | None = None  # of nanoseconds, instead of values
 
 
 @dataclass
@@ -32,6 +35,7 @@ class TrialContext:
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
+    invalidities: list[tuple[str, str]] = field(default_factory=list)
 
     def emit(
         self,
@@ -55,19 +59,44 @@ class TrialContext:
         window = str(window)
         series = self.series.get((name, window))
         if series is None:
+            self._refuse_mixture(name, histogram=False)
             series = self.series[name, window] = Series(self._declared(name, unit, direction), window, array("d"))
+        elif series.histogram is not None:
+            self._refuse_mixture(name, histogram=False)
         elif unit is not None and unit != series.metric.unit:
             self.fail("unit_mismatch", f"metric '{name}' was given in {unit}; its unit is {series.metric.unit}")
         series.values.append(number)
 
-    def _declared(self, name: str, unit: str | None, direction: Direction | None) -> Metric:
+    def distribution(self, name: str, histogram: Histogram, window: str = "") -> None:
+        if not isinstance(histogram, Histogram):
+            self.fail("not_a_histogram", f"metric '{name}' was given a {type(histogram).__name__}, not a Histogram")
+        self._refuse_mixture(name, histogram=True)
+        metric = self._declared(name, None, None, otherwise="ns")
+        if metric.unit not in NANOSECONDS:
+            units = ", ".join(NANOSECONDS)
+            self.fail("unit_mismatch", f"metric '{name}' is in {metric.unit}; a histogram is told in one of {units}")
+        window = str(window)
+        if not histogram.n:
+            return
+        series = self.series.setdefault((name, window), Series(metric, window, array("d"), Histogram()))
+        assert series.histogram is not None
+        series.histogram.merge(histogram)
+
+    def _refuse_mixture(self, name: str, *, histogram: bool) -> None:
+        """A metric is emitted or counted, not both: its percentiles have one definition."""
+        for (known, _), series in self.series.items():
+            if known == name and (series.histogram is not None) != histogram:
+                self.fail("mixed_distribution", f"metric '{name}' was given both as values and as a histogram")
+
+    def _declared(self, name: str, unit: str | None, direction: Direction | None, otherwise: str = "1") -> Metric:
+        """The metric as declared, or made of what is said here; `otherwise` is its unit where neither names one."""
         metric = self.experiment.metric(name)
         if metric is None and self.experiment.strict_metrics and self.experiment.metrics:
             declared = ", ".join(item.name for item in self.experiment.metrics)
             self.fail("undeclared_metric", f"metric '{name}' is not declared by {self.experiment.name} ({declared})")
         if metric is None:
             try:
-                return Metric(name=name, unit=unit or "1", direction=direction)
+                return Metric(name=name, unit=unit or otherwise, direction=direction)
             except ValueError:
                 self.fail("bad_metric_name", f"{name!r} is not a metric name: letters, digits and _ . @ -")
         if unit is not None and unit != metric.unit:
@@ -81,6 +110,11 @@ class TrialContext:
         code, message = str(code), str(message)
         if (code, message) not in self.warnings:
             self.warnings.append((code, message))
+
+    def invalid(self, code: str, message: str) -> None:
+        code, message = str(code), str(message)
+        if (code, message) not in self.invalidities:
+            self.invalidities.append((code, message))
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
         raise ExperimentFailed(str(code), str(message), retryable)

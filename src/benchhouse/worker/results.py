@@ -1,21 +1,20 @@
 """From emitted values to measurements, and from measurements to metrics.json."""
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from pydantic import BaseModel
 
-from benchhouse.analysis.summary import shaky_quantiles, summarise
+from benchhouse.analysis.summary import HISTOGRAM_QUANTILE, shaky_quantiles, summarise, summarise_histogram
 from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
-from benchhouse.schema.trial import Failure, Meta, TrialSpec, Warning
+from benchhouse.schema.trial import MEASURED, Failure, Meta, TrialSpec, Warning
 from benchhouse.worker.context import Series
 
 _TO_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
 _TEXT_CHARACTERS = 100_000
 _OURS = ("benchhouse.worker.", "benchhouse.schema.", "benchhouse.catalog.")
-_SUMMARY = ("mean", "stdev", "min", "p50", "p90", "p95", "p99", "max")
 
 
 def plain_text(text: str) -> str:
@@ -35,6 +34,8 @@ class Handover(BaseModel):
     measurements: list[Measurement] = []
     custom: dict[str, Any] = {}
     warnings: list[Warning] = []
+    invalid: Failure | None = None
+    quantile_definitions: dict[str, str] = {}
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> None:
         """The experiment said itself that it failed."""
@@ -53,13 +54,25 @@ class Handover(BaseModel):
         self.out_of_memory = isinstance(error, MemoryError)
 
     def take(
-        self, measurements: list[Measurement], custom: dict[str, Any], warnings: Iterable[tuple[str, str]]
+        self,
+        measurements: list[Measurement],
+        custom: dict[str, Any],
+        warnings: Iterable[tuple[str, str]],
+        invalidities: Sequence[tuple[str, str]] = (),
     ) -> None:
+        """What the experiment said; reasons against its numbers are warnings where it failed anyhow."""
         self.measurements = measurements
         self.custom = custom
         self.warnings = [Warning(code=plain_text(code), message=plain_text(text)) for code, text in warnings]
         if self.finished and not measurements:
             self.fail("no_metrics", "the experiment emitted no value, so it measured nothing")
+        reasons = [Warning(code=plain_text(code), message=plain_text(text)) for code, text in invalidities]
+        if not self.finished:
+            self.warnings += reasons
+        elif reasons:
+            first, *others = reasons
+            told = [first.message, *(f"{reason.code}: {reason.message}" for reason in others)]
+            self.invalid = Failure(code=first.code, message=plain_text("; ".join(told)))
 
 
 def _strangers(trace: TracebackType | None) -> TracebackType | None:
@@ -77,20 +90,28 @@ def measure(series: Iterable[Series]) -> list[Measurement]:
         metric, values = item.metric, item.values
         common: dict[str, Any] = {
             "metric": metric.name, "unit": metric.unit, "direction": metric.direction, "role": metric.role,
-            "n": len(values), "window": item.window,
+            "window": item.window,
         }  # fmt: skip
         if len(values) == 1 and metric.role != "latency":
-            rows.append(Measurement(stat="value", value=values[0], **common))
+            rows.append(Measurement(stat="value", value=values[0], n=1, **common))
             continue
-        summary = summarise(values)
-        for stat in _SUMMARY:
-            value = getattr(summary, stat)
-            if value is not None:
-                rows.append(Measurement(stat=stat, value=value, **common))
+        counted = item.histogram
+        summary = summarise(values) if counted is None else summarise_histogram(counted, metric.unit)
+        rows += [Measurement(stat=stat, value=value, n=summary.n, **common) for stat, value in summary.stats().items()]
     return rows
 
 
-def metrics_file(spec: TrialSpec, meta: Meta, measurements: list[Measurement]) -> MetricsFile:
+def definitions(series: Iterable[Series]) -> dict[str, str]:
+    """How the percentiles of metrics that were counted in a histogram are to be read."""
+    return {item.metric.name: HISTOGRAM_QUANTILE for item in series if item.histogram is not None}
+
+
+def metrics_file(
+    spec: TrialSpec,
+    meta: Meta,
+    measurements: list[Measurement],
+    quantile_definitions: Mapping[str, str] | None = None,
+) -> MetricsFile:
     """metrics.json in the common schema; what a field would claim without a measurement is null."""
     by_role = {(row.role, row.stat): row for row in measurements if row.role and not row.window}
 
@@ -100,10 +121,12 @@ def metrics_file(spec: TrialSpec, meta: Meta, measurements: list[Measurement]) -
     throughput = role("throughput", "value", "mean")
     latency = {stat: _milliseconds(by_role.get(("latency", stat))) for stat in ("p50", "p90", "p99")}
     notes = [f"{warning.code}: {warning.message}" for warning in meta.warnings]
+    if meta.outcome == "invalid" and meta.failure:
+        notes.insert(0, f"INVALID: {meta.failure.code}: {meta.failure.message}")
     sampled = role("latency", "p50")
     if sampled and (shaky := shaky_quantiles(sampled.n)):
         notes.append(f"too few samples for {', '.join(shaky)} of {sampled.metric}: n={sampled.n}")
-    failed = meta.outcome != "succeeded"
+    failed = meta.outcome not in MEASURED
     cpu_s, peak = meta.usage.get("cpu_s"), meta.usage.get("peak_memory_bytes")
 
     def resource(name: Any, fallback: float | None) -> float | None:
@@ -149,6 +172,7 @@ def metrics_file(spec: TrialSpec, meta: Meta, measurements: list[Measurement]) -
             outcome=meta.outcome,
             experiment=spec.experiment.name,
             version=spec.experiment.version,
+            quantile_definitions=dict(quantile_definitions or {}),
             warnings=notes,
             measurements=measurements,
         ),

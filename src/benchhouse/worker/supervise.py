@@ -19,7 +19,7 @@ from benchhouse.evidence.blanking import blank_secrets
 from benchhouse.evidence.folder import now, read_spec, seal, tidy, write_metrics_csv, write_model
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import redactor, secret_values
-from benchhouse.schema.trial import Attempt, Failure, Meta, Outcome, TrialSpec, Warning
+from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import limits, node, processes
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.limits import Cage
@@ -116,11 +116,13 @@ def _run(
         failure = failure.model_copy(update={"log_tail": capture.tail(20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
     capture.close()
-    if outcome != "succeeded":
-        handover.measurements = []  # a trial that did not succeed measured nothing; its samples stay as evidence
+    if outcome not in MEASURED:
+        handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
+        handover.quantile_definitions = {}
     meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover)
+    numbers = metrics_file(spec, meta, handover.measurements, handover.quantile_definitions)
     write_model(folder.meta, meta, sync=False)
-    write_model(folder.metrics, metrics_file(spec, meta, handover.measurements), sync=False)
+    write_model(folder.metrics, numbers, sync=False)
     write_metrics_csv(folder.metrics_csv, spec, handover.measurements)
     write_model(folder.spec, spec, sync=False)  # as it was asked, whatever the experiment did to the file
     if config is not None:
@@ -231,7 +233,7 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
         from_experiment = not handover.failure.traceback
         return ("failed" if from_experiment else "error"), handover.failure
     if handover.finished:
-        return "succeeded", None
+        return ("invalid", handover.invalid) if handover.invalid else ("succeeded", None)
     if ended.signal:
         name = signal.Signals(ended.signal).name
         message = f"the experiment's process was killed by {name}"

@@ -7,6 +7,7 @@ import click
 
 from benchhouse.cli import options, show
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.problems import printable
 
 
 @click.command(help=__doc__)
@@ -77,4 +78,4 @@ def _pairs(values: dict[str, Any]) -> str:
 
 
 def _short(value: Any) -> str:
-    return str(value.get("name", value)) if isinstance(value, dict) else str(value)
+    return printable(str(value.get("name", value)) if isinstance(value, dict) else str(value))

@@ -8,8 +8,19 @@ import click
 from benchhouse.cli import options, show
 
 
+class Query(click.Command):
+    """SQL may begin with a comment, `-- why`, which is not an option though it looks like one."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        comments = [arg for arg in args if arg.startswith("--") and any(letter.isspace() for letter in arg)]
+        if comments and "--" not in args:
+            args = [*(arg for arg in args if arg not in comments), "--", *comments]
+        return super().parse_args(ctx, args)
+
+
 @click.command(
-    help=f"{__doc__}\n\nTables: benchmark_run_fact, trial_fact, measurement_fact, workload_dim, artifact_lineage_dim."
+    cls=Query,
+    help=f"{__doc__}\n\nTables: benchmark_run_fact, trial_fact, measurement_fact, workload_dim, artifact_lineage_dim.",
 )
 @click.argument("sql")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")

@@ -11,13 +11,17 @@ from benchhouse.cli import options, show
 from benchhouse.cli.progress import RunProgress
 from benchhouse.schema.errors import BenchError, Exit
 
+_MOST_TEXTS = 3
+
 
 @click.command(help=__doc__)
 @options.scenario_argument(required=False)
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="The same as SCENARIO.")
 @click.option("--resume", metavar="RUN", shell_complete=options.complete_run, help="Carry on that run.")
 @click.option(
-    "--rerun-failed", is_flag=True, help="Run the failed trials of that run (or of the last run of this plan) again."
+    "--rerun-failed",
+    is_flag=True,
+    help="Run the failed and invalid trials of that run (or of the last run of this plan) again.",
 )
 @click.option("--new", "fresh", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Trials at a time; the default is the scenario's, 1.")
@@ -77,20 +81,28 @@ def _collect(workspace: Any, run_id: str) -> list[str]:
     """Collect, and tell of every sealed trial that could not be; returns these."""
     from benchhouse.api import following
 
-    try:
-        skipped: list[str] = following.collect(workspace, run_id)["skipped"]
-        for line in skipped:
-            show.note(f"not collected: {line}")
-        return skipped
-    except OSError as error:
-        message = f"the trials are sealed, but could not be collected: {error.strerror or error}"
-        raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
+    skipped: list[str] = following.collect(workspace, run_id)["skipped"]
+    for line in skipped:
+        show.note(f"not collected: {line}")
+    return skipped
+
+
+def _show_warnings(warnings: list[tuple[str, str, int]]) -> None:
+    """One line a text, at most three of one code."""
+    for code in dict.fromkeys(code for code, _, _ in warnings):
+        texts = [(text, number) for name, text, number in warnings if name == code]
+        for text, number in texts[:_MOST_TEXTS]:
+            show.note(f"warning, {show.count(number, 'trial')}: {code}: {text}")
+        if len(texts) > _MOST_TEXTS:
+            show.note(
+                f"... and {len(texts) - _MOST_TEXTS} other texts of {code}: bench report, or meta.json of a trial"
+            )
 
 
 def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
     from benchhouse.api import following, looking
 
-    failures = following.failures(workspace, summary.run_id)
+    failures, invalid = (tell(workspace, summary.run_id) for tell in (following.failures, following.invalid))
     if as_json:
         show.as_json(
             {
@@ -101,23 +113,24 @@ def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
                 "seconds": summary.seconds,
                 "points": looking.points(workspace, [summary.run_id]),
                 "failures": failures,
+                "invalid": invalid,
             }
         )
         return
-    from benchhouse.cli.failures import failure_blocks
+    from benchhouse.cli.failures import failure_blocks, invalid_blocks
     from benchhouse.cli.tables import points_table
 
     points_table(looking.points(workspace, [summary.run_id]), looking.tried(workspace, [summary.run_id]))
-    for code, (text, number) in following.warnings(workspace, summary.run_id).items():
-        show.note(f"warning, {show.count(number, 'trial')}: {code}: {text}")
+    _show_warnings(following.warnings(workspace, summary.run_id))
     failure_blocks(failures)
+    invalid_blocks(invalid)
     sys.stdout.flush()
     show.note(f"run {summary.run_id}: {show.outcomes(summary.outcomes)} in {summary.seconds:.1f} s")
     if summary.stopped:
         show.note(f"stopped: {summary.stopped}. Raise it in the scenario, then:  bench run SCENARIO.yaml")
     elif not summary.complete:
         show.note(f"lost trials are run again by:  bench run --resume {summary.run_id}")
-    elif not failures:
+    elif not failures and not invalid:
         show.note(f"next:  bench report {summary.run_id}")
     else:
         show.note(f"next:  bench run --resume {summary.run_id} --rerun-failed")

@@ -61,6 +61,7 @@ def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> 
 
 def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
     from benchhouse.schema.quantities import show_seconds
+    from benchhouse.schema.trial import outcome_words
 
     left = state["estimated_left_s"]
     lines = [
@@ -76,7 +77,9 @@ def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
         lines.append(f"running    {', '.join(name[:8] for name in state['running'][:8])}")
     if left is not None:
         lines.append(f"left       about {show_seconds(left)}")
+    lines += [f"INVALID    {item['trial_id'][:8]} {item['reason']}" for item in state["invalid"][:5]]
     lines += [
-        f"failed     {item['trial_id'][:8]} {item['outcome']}: {item['reason']}" for item in state["failures"][:5]
+        f"failed     {item['trial_id'][:8]} {outcome_words(item['outcome'])}: {item['reason']}"
+        for item in state["failures"][:5]
     ]
     return lines

@@ -6,13 +6,17 @@ import click
 
 from benchhouse.cli import options, show
 
+_SHOWN = 20
+
 
 @click.group(help=__doc__)
 def command() -> None:
     pass
 
 
-@command.command(help="Make all tables anew from the evidence; the bytes come out equal.")
+@command.command(
+    help="Make all tables anew from the evidence; the bytes come out equal. Trials without good evidence leave them."
+)
 @options.json_option
 @click.pass_context
 def rebuild(ctx: click.Context, as_json: bool) -> None:
@@ -25,6 +29,12 @@ def rebuild(ctx: click.Context, as_json: bool) -> None:
     click.echo(f"{show.count(rebuilt.runs, 'run')}, {show.count(rebuilt.trials, 'trial')}, {rebuilt.rows} rows")
     for line in rebuilt.skipped:
         show.note(f"skipped: {line}")
+    if rebuilt.dropped:
+        show.note(f"dropped: {show.count(len(rebuilt.dropped), 'trial')} without good evidence left the tables")
+        for line in rebuilt.dropped[:_SHOWN]:
+            show.note(f"  {line}")
+        if len(rebuilt.dropped) > _SHOWN:
+            show.note(f"  and {len(rebuilt.dropped) - _SHOWN} more: --json names them all")
 
 
 @command.command(help="The tables, column by column.")

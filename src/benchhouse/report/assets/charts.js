@@ -211,7 +211,7 @@ function drawDrift() {
   const failed = DATA.trials.map((trial, at) => [trial, at + 1]).filter(([trial]) => trial.outcome !== "succeeded");
   for (const [trial, order] of failed) make(make(svg, "text", { x: x.map(order), y: height - 44, "text-anchor": "middle", style: "fill:var(--bad)" }, "×"), "title", {}, `trial ${order}: ${trial.outcome}`);
   const middle = state.relative && rows.length >= 10 ? "Line: running median; level means no drift. " : "";
-  document.getElementById("drift-note").textContent = middle + (failed.length ? `× marks ${failed.length} trial${failed.length > 1 ? "s" : ""} without a number.` : "");
+  document.getElementById("drift-note").textContent = middle + (failed.length ? `× marks ${failed.length} trial${failed.length > 1 ? "s" : ""} that enter${failed.length > 1 ? "" : "s"} no number.` : "");
   listen(host, svg, marks, tell, open);
 }
 

@@ -1,0 +1,205 @@
+"""Find the highest load at which every clause of an SLO holds, by probes placed where they tell most.
+
+A pure step-wise object: `next` says what to run, `tell` takes what came of it, `result` says what is known so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from benchhouse.analysis.batches import Batch as Batch
+from benchhouse.analysis.batches import Seen, see
+from benchhouse.analysis.knee import Place, earliest, locate
+from benchhouse.analysis.saturation import Point, point
+from benchhouse.analysis.student import critical_t
+
+Status = Literal["found", "all_pass", "none_pass", "budget"]
+
+_FEWEST = 200
+_FIRST_OVER = 5.0  # requests over the limit that a first probe would see at the knee
+_PART = 3.0  # of all requests that the precision needs, a probe near the knee is one part of so many
+_SHORTEST_S = 24.0  # a shorter trial has no blocks to judge its clumps by
+_GROWTH = 2.5  # from one probe to the next: a long one must not be spent on a place that is hardly known
+_ROOM = 0.4  # log load beyond the outermost probes in which the knee is looked for
+_SOLID_PROBES = 3.5  # near the knee and not much shorter than a part: fewer leave its clumps and its slope to luck
+_NARROW_TWICE = 2  # an interval may be narrow by luck: the next probe has to agree
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Run this load for about so many measured requests."""
+
+    load: float
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The highest load that meets the SLO, with its interval.
+
+    `all_pass`: even the highest load allowed passes, and `load` is that one. `none_pass`: even the lowest fails, and
+    `load` is 0. `budget`: the requests ran out before the interval was narrow enough, or before there was one at all
+    (`low` is then the highest load that seemed to pass, `high` the lowest that seemed not to).
+    """
+
+    load: float
+    low: float
+    high: float
+    confidence: float
+    probes: int
+    requests: int
+    curve: tuple[Point, ...]
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What one probe came to: for each clause, and as a point of the curve."""
+
+    load: float
+    n: int
+    seen: tuple[Seen, ...]
+    point: Point
+    holds: bool
+
+
+class Search:
+    """Looks for the knee between `lowest` and `highest`, starting at `first`.
+
+    `shares` are those of the SLO's clauses. It ends when half the interval is within `precision` of the load (for `whole`
+    loads such as concurrency: or within one half), or after `requests` measured requests.
+    """
+
+    def __init__(
+        self,
+        shares: Sequence[float],
+        first: float,
+        *,
+        lowest: float | None = None,
+        highest: float | None = None,
+        requests: int = 1_000_000,
+        precision: float = 0.03,
+        confidence: float = 0.95,
+        whole: bool = False,
+    ) -> None:
+        self.shares = tuple(shares)
+        self.lowest = lowest if lowest is not None else 1.0 if whole else first / 2.0**20
+        self.highest = highest if highest is not None else first * 2.0**20
+        if not (self.shares and all(0.0 < share < 1.0 for share in self.shares)):
+            raise ValueError(f"expected shares between 0 and 1, found {self.shares}")
+        if not 0.0 < self.lowest <= self.highest < math.inf or first <= 0.0:
+            raise ValueError(f"expected 0 < lowest <= highest, found {self.lowest} and {self.highest}")
+        self.first = min(max(first, self.lowest), self.highest)
+        self.budget, self.precision, self.confidence, self.whole = requests, precision, confidence, whole
+        self.used = 0
+        self._told: list[_Told] = []
+        self._place: Place | None = None
+        self._narrow = 0  # how many probes in a row left a narrow interval
+
+    def next(self) -> Probe | None:
+        """The next probe; None when the search is over."""
+        if self._status() is not None:
+            return None
+        if self._place is None:
+            load = self._bracketing_load()
+            requests = self._fewest(load)
+        else:
+            load = self._best_load(self._place)
+            requests = max(self._fewest(load), self._enough(self._place))
+        return Probe(load, min(math.ceil(requests), self.budget - self.used))
+
+    def tell(self, load: float, batches: Sequence[Batch], latency_s: float | None = None) -> None:
+        """What came of a probe at `load`, batch by batch in the order of time; `latency_s` is the mean, if known."""
+        n = sum(batch.n for batch in batches)
+        if not n:
+            raise ValueError(f"the probe at load {load:g} has no requests: nothing can be learned from it")
+        counts = [[(b.n, b.over[i]) for b in batches if b.n] for i in range(len(self.shares))]
+        seen = tuple(see(math.log(load), clause) for clause in counts)
+        holds = all(one.over <= share * n for one, share in zip(seen, self.shares, strict=True))
+        seconds = math.fsum(batch.seconds for batch in batches)
+        self._told.append(_Told(load, n, seen, point(load, n, seconds, seen, latency_s, self.confidence), holds))
+        self.used += n
+        if len({told.holds for told in self._told}) == 2 or load in (self.lowest, self.highest):
+            self._place = self._locate()
+            self._narrow = self._narrow + 1 if self._is_narrow(self._place) else 0
+
+    def result(self) -> Found:
+        """What is known now; `status` is `budget` for a search that could have gone on."""
+        status = self._status() or "budget"
+        load, low, high = self._interval()
+        load = {"all_pass": self.highest, "none_pass": 0.0}.get(status, load)
+        curve = tuple(sorted((told.point for told in self._told), key=lambda item: item.load))
+        return Found(load, low, high, self.confidence, len(curve), self.used, curve, status)
+
+    def _locate(self) -> Place:
+        xs = [math.log(told.load) for told in self._told]
+        low, high = min(xs) - _ROOM, max(xs) + _ROOM
+        return earliest(
+            [locate([told.seen[i] for told in self._told], share, low, high) for i, share in enumerate(self.shares)]
+        )
+
+    def _status(self) -> Status | None:
+        if self._place is not None:
+            tail = (1.0 - self.confidence) / 2.0
+            if self._place.at(tail) >= math.log(self.highest):
+                return "all_pass"
+            if self._place.at(1.0 - tail) < math.log(self.lowest):
+                return "none_pass"
+        if self._narrow >= _NARROW_TWICE:
+            return "found"
+        return "budget" if self.used >= self.budget else None
+
+    def _interval(self) -> tuple[float, float, float]:
+        """Load, low and high; whole loads are rounded down, because the highest whole load that holds is asked for."""
+        if self._place is None:
+            passed = max((told.load for told in self._told if told.holds), default=0.0)
+            return passed, passed, min((told.load for told in self._told if not told.holds), default=math.inf)
+        tail = (1.0 - self.confidence) / 2.0
+        load, low, high = (math.exp(self._place.at(p)) for p in (0.5, tail, 1.0 - tail))
+        return (math.floor(load), math.floor(low), math.floor(high)) if self.whole else (load, low, high)
+
+    def _is_narrow(self, place: Place) -> bool:
+        part = self._part(place, self.precision)
+        near = [(told.n, weight) for told, weight in zip(self._told, place.near, strict=True)]
+        solid = sum(weight for n, weight in near if n >= part / 2.0)
+        if solid < _SOLID_PROBES or sum(n * weight for n, weight in near) < 1.5 * _PART * part:
+            return False
+        _, low, high = self._interval()
+        return place.half_width(self.confidence) <= self.precision or (self.whole and high - low <= 1)
+
+    def _bracketing_load(self) -> float:
+        """Twice the highest load that held, or half the lowest that did not, until both have been seen."""
+        if not self._told:
+            return self._allowed(self.first)
+        loads = [told.load for told in self._told]
+        return self._allowed(2.0 * max(loads) if self._told[-1].holds else 0.5 * min(loads))
+
+    def _best_load(self, place: Place) -> float:
+        """Beside the likeliest knee, by turns below and above: the middle alone would leave the slope unknown."""
+        step = min(0.5 * place.half_width(0.9), 1.0 / place.slope)
+        return self._allowed(math.exp(place.at(0.5) + (step if len(self._told) % 2 else -step)))
+
+    def _allowed(self, load: float) -> float:
+        load = min(max(load, self.lowest), self.highest)
+        return float(round(load)) if self.whole else load
+
+    def _fewest(self, load: float) -> float:
+        """Requests below which a probe is not worth its start; the load stands for the rate where none is known yet."""
+        rate = load
+        if self.whole and self._told:
+            rate = self._told[-1].point.delivered
+        return max(_FEWEST, _FIRST_OVER / min(self.shares), min(_SHORTEST_S * rate, self.budget / 20.0))
+
+    def _enough(self, place: Place) -> float:
+        """As long as the place is hardly known, a probe is not to be better than a fraction of what is known."""
+        wanted = self._part(place, max(self.precision, 0.3 * place.half_width(self.confidence)))
+        return min(wanted, _GROWTH * max(told.n for told in self._told))
+
+    def _part(self, place: Place, half_width: float) -> float:
+        """Of the requests that give this half width, if all were at the knee and its slope were known."""
+        share = min(self.shares)
+        known_to = half_width * place.steepness / critical_t(self.confidence, 1e6)
+        return place.dispersion * (1.0 - share) / share / known_to**2 / _PART

@@ -1,0 +1,105 @@
+"""Find the highest load that meets a service-level objective."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchhouse.cli import options, show
+from benchhouse.schema.errors import BenchError, Exit
+
+if TYPE_CHECKING:
+    from benchhouse.analysis.slo_search import Search
+    from benchhouse.api.slo import Answer, Probed
+
+_EXAMPLES = """\b
+Examples:
+  bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'
+  bench slo find server.yaml --slo 'e2e.p95<2s' --over concurrency --to 256
+"""
+
+
+@click.group(help=__doc__)
+def command() -> None:
+    pass
+
+
+@command.command(
+    help="Search for the highest load at which every clause of --slo holds, with an interval. Each probe is a run of "
+    f"SCENARIO, which has one point, with its load set.\n\n{_EXAMPLES}"
+)
+@options.scenario_argument()
+@click.option("--slo", "objective", required=True, help="Clauses such as ttft.p99<300ms, error<0.1%, goodput>95%.")
+@click.option("--over", type=click.Choice(["rps", "concurrency"]), help="What is varied; as the scenario does.")
+@click.option("--from", "first", type=click.FloatRange(min=0, min_open=True), help="Load of the first probe.")
+@click.option("--to", "highest", type=click.FloatRange(min=0, min_open=True), help="Highest load that is tried.")
+@click.option("--requests", type=click.IntRange(min=200), default=200_000, show_default=True, help="At most, in all.")
+@click.option("--precision", default="3%", show_default=True, help="Half the width of the interval, of the load.")
+@options.json_option
+@click.pass_context
+def find(
+    ctx: click.Context,
+    scenario: Path,
+    objective: str,
+    over: str | None,
+    first: float | None,
+    highest: float | None,
+    requests: int,
+    precision: str,
+    as_json: bool,
+) -> int:
+    from benchhouse.api import slo
+
+    parsed = slo.read_slo(objective)
+    asked = slo.Asked(parsed, over, first, highest, requests, _share(precision))
+    names = [str(clause) for clause in parsed.clauses]
+    answer = slo.find(options.workspace(ctx), scenario, asked, lambda probed, search: _tell(probed, search, names))
+    if as_json:
+        show.as_json(answer.as_json())
+    else:
+        _show(answer, names)
+    return Exit.GOOD if answer.found.status in ("found", "all_pass") else Exit.TRIAL_FAILED
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share < 1:
+        raise BenchError(f"--precision {text!r} is not a share", "write 3% or 0.03")
+    return share
+
+
+def _tell(probed: "Probed", search: "Search", names: list[str]) -> None:
+    shares = ", ".join(f"{name}: {share:.2%} over" for name, share in zip(names, probed.over, strict=True))
+    verdict = "holds" if probed.holds else "misses"
+    known = search.result()
+    between = f"; knee between {known.low:.4g} and {known.high:.4g}" if known.high < float("inf") else ""
+    show.note(f"probe {known.probes}: {probed.load:.4g}, {probed.requests} requests, {verdict} ({shares}){between}")
+
+
+def _show(answer: "Answer", names: list[str]) -> None:
+    found = answer.found
+    rows = [
+        (
+            f"{point.load:.4g}",
+            str(point.requests),
+            f"{point.delivered:.4g}",
+            *(f"{one.observed:.2%}" for one in point.over),
+        )
+        for point in found.curve
+    ]
+    columns = [answer.over, "requests", "delivered/s", *(f"over {name}" for name in names)]
+    show.table(columns, rows, right=columns)
+    unit = "requests/s" if answer.over == "rps" else "in flight"
+    if found.status == "none_pass":
+        click.echo(f"no load meets {answer.slo}: even {found.curve[0].load:.4g} {unit} misses it")
+    elif found.status == "all_pass":
+        click.echo(f"{found.load:.4g} {unit} still meets {answer.slo}, the highest load that was asked for (--to)")
+    else:
+        sure = f"{found.confidence:.0%} interval {found.low:.4g} to {found.high:.4g}"
+        click.echo(f"{found.load:.4g} {unit} meet {answer.slo} ({sure})")
+    if found.status == "budget":
+        show.note(f"not as precise as asked: the budget of requests is spent ({found.requests}); raise --requests")
+    show.note(f"next:  bench report {answer.probes[-1].run_id}, or {answer.path}")

@@ -1,0 +1,226 @@
+"""OpenAI-compatible servers (vLLM, llm-d, KServe, SGLang, llama.cpp, ...): completions and chat, streamed or not."""
+
+import json
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from benchhouse.schema.load import Exchange, Reply
+
+_PATHS = {"chat": "/chat/completions", "completions": "/completions"}
+_OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
+_DETAIL_CHARACTERS = 300
+_BACKSLASH = 0x5C
+_NOT_OF_THIS_API = (ValueError, LookupError, TypeError, AttributeError)
+
+
+class OpenAI:
+    """Builds request bodies once and reads finished answers; what lies between belongs to the engine.
+
+    `extra` goes into every body: temperature, ignore_eos, or whatever else the server knows. `batch` prompts go into
+    one request, which only completions can. `keep_text` keeps the answer, with `keep_thoughts` also its reasoning.
+    """
+
+    transport: ClassVar[Literal["http"]] = "http"
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        api: Literal["chat", "completions"] = "chat",
+        stream: bool = True,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        keep_text: bool = False,
+        keep_thoughts: bool = False,
+        batch: int = 1,
+    ) -> None:
+        if batch > 1 and api == "chat":
+            raise ValueError("a chat request holds one conversation: batch needs api: completions")
+        parts = urlsplit(url)
+        self.url = f"{parts.scheme}://{parts.netloc}"
+        base = parts.path.rstrip("/")
+        query = f"?{parts.query}" if parts.query else ""
+        self._path = (base if base.endswith("/v1") else f"{base}/v1") + _PATHS[api] + query
+        self._chat, self._stream, self._batch = api == "chat", stream, batch
+        self._keep_text, self._keep_thoughts = keep_text, keep_thoughts
+        self._text_keys = (b'"content":"', b'"content": "') if self._chat else (b'"text":"', b'"text": "')
+        self._fixed: dict[str, Any] = {"model": model, "stream": stream}
+        if stream:
+            self._fixed["stream_options"] = {"include_usage": True}
+        self._extra = dict(extra or {})
+        self._lines = _header_lines(
+            {
+                "Host": parts.netloc.rpartition("@")[2],
+                "User-Agent": "benchhouse",
+                "Accept": "text/event-stream" if stream else "application/json",
+                "Content-Type": "application/json",
+                **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            },
+            headers or {},
+        )
+
+    def request(self, item: Any) -> bytes:
+        """`item` has `as_messages()` or `as_text()`, and `output_tokens` or None; of a batch it is a list of such."""
+        asked: dict[str, Any]
+        if self._batch > 1:
+            lengths = [one.output_tokens for one in item if one.output_tokens]
+            asked, tokens = {"prompt": [one.as_text() for one in item]}, max(lengths, default=None)
+        else:
+            asked = {"messages": item.as_messages()} if self._chat else {"prompt": item.as_text()}
+            tokens = item.output_tokens
+        limit = {"max_tokens": tokens} if tokens else {}
+        text = json.dumps(self._fixed | asked | limit | self._extra, ensure_ascii=False)
+        body = text.encode("utf-8", "backslashreplace")  # half of a surrogate pair has no other form, and that is JSON
+        head = f"POST {self._path} HTTP/1.1\r\n{self._lines}Content-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
+
+    def read(self, exchange: Exchange) -> Reply:
+        if exchange.status != 200:
+            return _refusal(exchange)
+        return self._read_stream(exchange) if self._stream else self._read_whole(exchange)
+
+    def _read_whole(self, exchange: Exchange) -> Reply:
+        reply = Reply(size=len(exchange.body), count=self._batch)
+        texts: dict[int, list[str]] = {}
+        try:
+            answer = json.loads(exchange.body)
+            brought = self._take(answer, reply, texts)
+            if not reply.error and not answer["choices"]:
+                raise LookupError
+        except _NOT_OF_THIS_API:
+            return Reply(error="malformed", detail=f"not an answer of this API: {_shown(exchange.body)}")
+        if reply.error:
+            return reply
+        if not brought and not reply.output_tokens:
+            return Reply(error="empty", detail="the answer holds no output")
+        reply.text = _joined(texts)
+        return reply
+
+    def _read_stream(self, exchange: Exchange) -> Reply:
+        """One stamp for each event that brought output: that of the read which completed the event."""
+        reply, stamps = Reply(size=len(exchange.body), count=self._batch), []
+        texts: dict[int, list[str]] = {}
+        ends, times = [end for end, _ in exchange.marks], [stamp for _, stamp in exchange.marks]
+        at, mark, done = 0, 0, False
+        lead = tail = 1
+        begin = end = b"\0"  # of the last event that brought text: the next one is mostly the same around its own
+        for line in exchange.body.split(b"\n"):
+            at += len(line) + 1
+            if not line:
+                continue
+            text = line[lead:-tail] if line.startswith(begin) and line.endswith(end) else b""
+            if text and b'"' not in text and text[-1] != _BACKSLASH:  # it can't be but the inside of one JSON string
+                brought = True
+            elif not line.startswith(b"data:"):
+                if line != b"\r" and not line.startswith(_OTHER_FIELDS):
+                    return Reply(error="malformed", detail=f"not a line of an event stream: {_shown(line)}")
+                continue
+            elif (data := line[5:].strip()) in (b"", b"[DONE]"):
+                done |= data != b""
+                continue
+            else:
+                try:
+                    brought = self._take(json.loads(data), reply, texts)
+                except _NOT_OF_THIS_API:
+                    return Reply(error="malformed", detail=f"not an event of this API: {_shown(line)}")
+                if reply.error:
+                    return reply
+                if brought and not reply.finish and not self._keep_text:
+                    begin, end = self._around_text(line)
+                    lead, tail = len(begin), len(end)
+            if brought:
+                mark = bisect_left(ends, at - 1, mark)
+                stamps.append(times[mark])
+        if not done and not reply.finish:
+            return Reply(error="reset", detail="the stream ended without finish_reason and without [DONE]")
+        if not stamps:
+            return Reply(error="empty", detail="the stream brought no output")
+        reply.token_ns, reply.text = stamps, _joined(texts)
+        return reply
+
+    def _around_text(self, line: bytes) -> tuple[bytes, bytes]:
+        """What stands before and after the text of an event that brings nothing else, so that its like is known unread.
+
+        The key can't stand inside of a JSON string, where its quotes would be escaped.
+        """
+        for key in self._text_keys:
+            if (at := line.find(key)) > 0 and line.count(key) == 1:
+                at = close = at + len(key)
+                while line[close : close + 1] not in (b'"', b""):
+                    close += 2 if line[close : close + 1] == b"\\" else 1
+                return line[:at], line[close:]
+        return b"\0", b"\0"
+
+    def _take(self, said: dict[str, Any], reply: Reply, texts: dict[int, list[str]]) -> bool:
+        """Read what an event, or a whole answer, says; whether it brought output."""
+        if said.get("error") or said.get("object") == "error":
+            reply.error, reply.detail = "server_error", _shown(json.dumps(said.get("error") or said).encode())
+            return False
+        usage = said.get("usage")
+        if usage:
+            _count(reply, usage)
+        brought = False
+        for choice in said.get("choices", ()) if usage else said["choices"]:
+            reply.finish = choice.get("finish_reason") or reply.finish
+            told = choice.get("delta") or choice.get("message") or {}
+            text = told.get("content") or choice.get("text") or ""
+            thought = told.get("reasoning_content") or told.get("reasoning") or ""
+            brought |= bool(text or thought or told.get("tool_calls"))
+            if self._keep_text:
+                texts.setdefault(choice.get("index", 0), []).append(thought + text if self._keep_thoughts else text)
+        return brought
+
+
+def _joined(texts: dict[int, list[str]]) -> str:
+    return "".join(part for index in sorted(texts) for part in texts[index])
+
+
+def _count(reply: Reply, usage: dict[str, Any]) -> None:
+    """Tokens as the server counts them; some send running counts with every event, the last one stands."""
+    reply.input_tokens, reply.output_tokens = _number(usage, "prompt_tokens"), _number(usage, "completion_tokens")
+    reply.cached_tokens = _number(usage.get("prompt_tokens_details") or {}, "cached_tokens")
+
+
+def _number(found: dict[str, Any], name: str) -> int | None:
+    number = found.get(name)
+    if number is not None and (type(number) is not int or number < 0):
+        raise ValueError(f"{name} is {number!r}")
+    return number
+
+
+def _header_lines(ours: dict[str, str], theirs: Mapping[str, str]) -> str:
+    """Theirs overrule ours, however they are spelled."""
+    overruled = {name.lower() for name in theirs}
+    lines = {name: value for name, value in ours.items() if name.lower() not in overruled} | dict(theirs)
+    for name, value in lines.items():
+        if "\n" in f"{name}{value}" or "\r" in f"{name}{value}":
+            raise ValueError(f"a header line can't hold a line break: {name}")
+    return "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+
+
+def _refusal(exchange: Exchange) -> Reply:
+    if 300 <= exchange.status < 400:
+        return Reply(error="redirect", detail=f"status {exchange.status}: {_header(exchange.head, b'location')}")
+    try:
+        said = json.loads(exchange.body)
+        error = said.get("error", said.get("message", said))
+        detail = error.get("message", error) if isinstance(error, dict) else error
+    except (ValueError, AttributeError):
+        detail = _shown(exchange.body)
+    return Reply(error=f"http_{exchange.status}", detail=str(detail)[:_DETAIL_CHARACTERS])
+
+
+def _header(head: bytes, name: bytes) -> str:
+    for line in head.split(b"\r\n"):
+        key, _, value = line.partition(b":")
+        if key.strip().lower() == name:
+            return value.strip().decode("latin-1")
+    return ""
+
+
+def _shown(data: bytes) -> str:
+    return data[:_DETAIL_CHARACTERS].decode("utf-8", "backslashreplace")

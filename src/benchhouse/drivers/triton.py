@@ -1,0 +1,295 @@
+"""Driver `triton`: KServe v2 inference over HTTP, as Triton Inference Server speaks it, with binary tensors.
+
+Everything that can be known before the load is: the model is asked for its tensors, inputs are made and requests built
+when the driver is made. `triton_grpc.py` does the same over gRPC.
+"""
+
+import json
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from secrets import randbits
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from benchhouse.drivers.triton_model import ServerHttp, model_path, said, since
+from benchhouse.drivers.triton_shared import SharedRegion, aligned
+from benchhouse.drivers.triton_target import TritonTarget, input_sets, sequence_parameters, together
+from benchhouse.drivers.triton_tensors import SIZES, Tensor, check_size
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
+from benchhouse.schema.load import Exchange, Reply
+
+__all__ = ["TritonHttp", "TritonTarget"]
+
+_HEADER_LENGTH = re.compile(rb"\ninference-header-content-length:\s*(\d+)", re.IGNORECASE)
+_MOST_SEEN, _LONGEST_SEEN = 1024, 4096
+
+
+class TritonHttp:
+    """An `HttpDriver`. Items are numbers or `InferItem`s. `close` gives shared memory back."""
+
+    transport: ClassVar[Literal["http"]] = "http"
+
+    def __init__(self, target: TritonTarget) -> None:
+        """Asks the server for the model and builds the requests; raises BenchError where it can't."""
+        self.target = target
+        parts = urlsplit(target.url)
+        self.url = f"{parts.scheme}://{parts.netloc}"
+        self._server = ServerHttp(target.url, target.headers, target.timeout, verify_tls=target.verify_tls)
+        self.model = self._server.model(target.model, target.version)
+        self._path = parts.path.rstrip("/") + model_path(target.model, target.version)
+        self._host = parts.netloc.rpartition("@")[2]
+        self._seen: dict[bytes, tuple[bytes, int]] = {}  # by HTTP head: JSON head and length of an answer found right
+        self._regions: list[SharedRegion] = []
+        sets = self._sets()
+        self.distinct = len(sets)
+        if target.call == "infer":
+            self._bodies = [[tensor.encode() for tensor in tensors] for tensors in sets]
+            self._inputs = [_declare(*pair) for pair in zip(sets, self._bodies, strict=True)]
+            self._outputs: list[list[dict[str, Any]]] = [self._asked()] * self.distinct
+            if target.shared_memory:
+                self._share()
+            self._requests = [] if target.sequence_length else [self._infer(n, {}) for n in range(self.distinct)]
+        else:
+            plain = [{tensor.name: tensor.plain() for tensor in tensors} for tensors in sets]
+            self._requests = [self._generate(body | target.parameters) for body in plain]
+
+    @classmethod
+    def for_load(cls, target: KServeTarget, inputs: TensorInputs, timeout_s: float) -> "TritonHttp":
+        """The engine keeps the time of the calls."""
+        return cls(together(target, inputs))
+
+    def request(self, item: Any) -> bytes:
+        if self._requests:
+            number = item if isinstance(item, int) else item.number
+            return self._requests[number % self.distinct]
+        if not isinstance(item, InferItem) or not item.sequence:
+            raise BenchError(f"model {self.model.name!r} takes sequences: its items are those of sequence()")
+        return self._infer(item.number % self.distinct, sequence_parameters(item))
+
+    def read(self, exchange: Exchange) -> Reply:
+        if exchange.status != 200:
+            return _refused(exchange)
+        if self.target.call == "infer":
+            return self._read_tensors(exchange)
+        return self._read_stream(exchange) if self.target.call == "stream" else self._read_json(exchange)
+
+    def check(self) -> None:
+        """Make one request, and raise BenchError with the server's words when it is not answered well."""
+        alone = InferItem(0, randbits(60) + 1, start=True, end=True)
+        item = alone if self.target.sequence_length else InferItem(0)
+        reply = self.read(self._exchange(self.request(item)))
+        if reply.error:
+            raise BenchError(
+                f"model {self.model.name!r} does not answer a request: {reply.error}: {reply.detail}",
+                hint="look at shapes, values and inputs of the workload, and into the server's log",
+            )
+
+    def survey(self) -> Survey:
+        before = self.statistics()
+        self.check()
+        self.since(before, answered=1)  # else the load's first request would be this one
+        return Survey(self.model.facts(), self._server.name(), self.distinct, self.statistics())
+
+    def since(self, before: Mapping[str, float], answered: int) -> dict[str, float]:
+        return since(self.statistics, before, answered)
+
+    def statistics(self) -> dict[str, float]:
+        """The server's counters for the model; `triton_model.between` makes times a request of two of them."""
+        return self._server.statistics(self.target.model, self.model.version)
+
+    def close(self) -> None:
+        for region in self._regions:
+            region.close()
+        self._regions = []
+
+    def _sets(self) -> list[list[Tensor]]:
+        """The inputs of the requests that are made before the load."""
+        return input_sets(self.target, self.model)
+
+    def _asked(self) -> list[dict[str, Any]]:
+        return [{"name": name, "parameters": {"binary_data": True}} for name in self.target.outputs]
+
+    def _infer(self, number: int, more: Mapping[str, Scalar]) -> bytes:
+        head: dict[str, Any] = {"inputs": self._inputs[number]}
+        if self._outputs[number]:
+            head["outputs"] = self._outputs[number]
+        head["parameters"] = {"binary_data_output": True, **self.target.parameters, **more}
+        text = json.dumps(head, separators=(",", ":")).encode()
+        extra = f"Inference-Header-Content-Length: {len(text)}\r\n"
+        return self._post("infer", text + b"".join(self._bodies[number]), "application/octet-stream", extra)
+
+    def _generate(self, body: Mapping[str, Any]) -> bytes:
+        verb = "generate" if self.target.call == "generate" else "generate_stream"
+        return self._post(verb, json.dumps(body).encode(), "application/json")
+
+    def _post(self, verb: str, body: bytes, kind: str, extra: str = "") -> bytes:
+        headers = "".join(f"{name}: {value}\r\n" for name, value in self.target.headers.items())
+        head = (
+            f"POST {self._path}/{verb} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: {kind}\r\n"
+            f"Content-Length: {len(body)}\r\n{extra}{headers}\r\n"
+        )
+        return head.encode("latin-1") + body
+
+    def _exchange(self, request: bytes) -> Exchange:
+        """One exchange outside the timed path."""
+        head, _, body = request.partition(b"\r\n\r\n")
+        lines = [line.decode("latin-1").partition(": ") for line in head.split(b"\r\n")[1:]]
+        verb = head.split(b" ")[1].decode().rpartition("/")[2]
+        headers = {name: value for name, _, value in lines if name not in ("Host", "Content-Length")}
+        path = f"{model_path(self.target.model, self.target.version)}/{verb}"
+        status, found, data = self._server.send(path, body, headers)
+        answer = "HTTP/1.1\n" + "".join(f"{name}: {value}\n" for name, value in found.items())
+        return Exchange(0, status, answer.encode("latin-1", "replace"), data, [(len(data), 0)])
+
+    def _share(self) -> None:
+        """Put inputs into shared memory, and make room there for what each of them was answered with once."""
+        rooms = [self._room(number) for number in range(self.distinct)]
+        names = [*self.target.outputs] or [spec.name for spec in self.model.outputs]
+        source = SharedRegion(self._server, sum(aligned(len(data)) for bodies in self._bodies for data in bodies))
+        self._regions = [source]
+        sink = SharedRegion(self._server, sum(aligned(room[name]) for room in rooms for name in names))
+        self._regions = [source, sink]
+        at, free = 0, 0
+        self._outputs = []
+        self._rooms = {(name, room[name]) for room in rooms for name in names}
+        for number, bodies in enumerate(self._bodies):
+            for declared, data in zip(self._inputs[number], bodies, strict=True):
+                source.memory[at : at + len(data)] = data
+                declared["parameters"] = source.parameters(at, len(data))
+                at += aligned(len(data))
+            self._outputs.append([])
+            for name in names:
+                size = rooms[number][name]
+                self._outputs[-1].append({"name": name, "parameters": sink.parameters(free, size)})
+                free += aligned(size)
+            self._bodies[number] = []
+
+    def _room(self, number: int) -> dict[str, int]:
+        """Bytes of each output of request `number`, found by making it."""
+        exchange = self._exchange(self._infer(number, {}))
+        reply = self.read(exchange)
+        if reply.error:
+            raise BenchError(f"model {self.model.name!r} does not answer: {reply.error}: {reply.detail}")
+        head = json.loads(exchange.body[: _head_length(exchange)])
+        return {each["name"]: each.get("parameters", {}).get("binary_data_size", 0) for each in head["outputs"]}
+
+    def _read_tensors(self, exchange: Exchange) -> Reply:
+        """An answer that begins as one found right before, and is as long, is as right: only the numbers differ."""
+        body = exchange.body
+        size = len(body)
+        seen = self._seen.get(exchange.head)
+        if seen and size == seen[1] and body.startswith(seen[0]):
+            return Reply(size=size, count=self.target.batch)
+        length = _head_length(exchange)
+        head = body[:length]
+        try:
+            problem = self._problem(json.loads(head), memoryview(body)[length:])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            problem = f"the head of the answer: {type(error).__name__}: {error}"
+        if problem:
+            return Reply(error="malformed", detail=problem[:300], size=size)
+        if length < _LONGEST_SEEN and b'"BYTES"' not in head:  # the lengths of texts stand among the numbers
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen[exchange.head] = head, size
+        return Reply(size=size, count=self.target.batch)
+
+    def _problem(self, head: dict[str, Any], data: memoryview) -> str:
+        """What is wrong with an answer's tensors, or an empty string."""
+        at = 0
+        for each in head["outputs"]:
+            parameters = each.get("parameters", {})
+            if "data" in each:
+                continue  # as JSON, from a server that has no binary tensors
+            if self._regions:
+                taken = math.prod(each["shape"]) * SIZES.get(each["datatype"], 0)
+                if taken and (each["name"], taken) not in self._rooms:
+                    return f"output {each['name']} takes {taken} bytes, not what there is room for in shared memory"
+                continue
+            size = parameters["binary_data_size"]
+            if wrong := check_size(each["datatype"], each["shape"], data[at : at + size]):
+                return f"output {each['name']} has {wrong}"
+            at += size
+        if at != len(data):
+            return f"{len(data)} bytes of tensors, and the outputs take {at}"
+        found = {each["name"] for each in head["outputs"]}
+        missing = [
+            name for name in self.target.outputs or [spec.name for spec in self.model.outputs] if name not in found
+        ]
+        return f"output {missing[0]} is missing" if missing else ""
+
+    def _read_json(self, exchange: Exchange) -> Reply:
+        try:
+            answer = json.loads(exchange.body)
+        except ValueError as error:
+            return Reply(error="malformed", detail=f"not JSON: {error}", size=len(exchange.body))
+        if self._is_error(answer):
+            return Reply(error="server_error", detail=said(answer), size=len(exchange.body))
+        text = self._text(answer)
+        if text == "":
+            return Reply(error="empty", detail="the answer holds no text", size=len(exchange.body))
+        return Reply(size=len(exchange.body), text=text or "")
+
+    def _read_stream(self, exchange: Exchange) -> Reply:
+        body, ends = exchange.body, [mark[0] for mark in exchange.marks]
+        stamps: list[int] = []
+        texts: list[str] = []
+        at = 0
+        while at < len(body):
+            end = body.find(b"\n\n", at)
+            event = body[at:end].strip() if end >= 0 else b""
+            at = end + 2
+            if not event.startswith(b"data:"):
+                return Reply(error="malformed", detail=f"not an event: {body[-100:]!r}", size=len(body))
+            try:
+                answer = json.loads(event[5:])
+            except ValueError as error:
+                return Reply(error="malformed", detail=f"an event is not JSON: {error}", size=len(body))
+            if self._is_error(answer):
+                return Reply(error="server_error", detail=said(answer), token_ns=stamps, size=len(body))
+            if (text := self._text(answer)) != "":
+                stamps.append(exchange.marks[bisect_left(ends, at)][1])
+                texts.append(text or "")
+        if not stamps:
+            return Reply(error="empty", detail="the stream ended without any output")
+        return Reply(token_ns=stamps, size=len(body), text="".join(texts))
+
+    def _text(self, answer: Mapping[str, Any]) -> str | None:
+        """The text of an answer that is to have one; without any it brought no output."""
+        return None
+
+    def _is_error(self, answer: Any) -> bool:
+        if not isinstance(answer, dict):
+            return True
+        return "error" in answer and not any(spec.name == "error" for spec in self.model.outputs)
+
+
+def _declare(tensors: Sequence[Tensor], bodies: Sequence[bytes]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": tensor.name,
+            "shape": list(tensor.shape),
+            "datatype": tensor.datatype,
+            "parameters": {"binary_data_size": len(data)},
+        }
+        for tensor, data in zip(tensors, bodies, strict=True)
+    ]
+
+
+def _head_length(exchange: Exchange) -> int:
+    """Bytes of the JSON before the tensors; all of the answer where the server does not say."""
+    found = _HEADER_LENGTH.search(exchange.head)
+    return int(found[1]) if found else len(exchange.body)
+
+
+def _refused(exchange: Exchange) -> Reply:
+    if 300 <= exchange.status < 400:
+        return Reply(error="redirect", detail=f"status {exchange.status}")
+    try:
+        words = said(json.loads(exchange.body))
+    except ValueError:
+        words = exchange.body[:300].decode("utf-8", "replace")
+    return Reply(error=f"http_{exchange.status}", detail=words)

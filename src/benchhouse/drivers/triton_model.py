@@ -1,0 +1,220 @@
+"""What a Triton server says of a model before the load begins, and of its own times before and after it."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from http.client import HTTPException
+from time import monotonic, sleep
+from typing import Any
+from urllib.parse import quote
+
+from benchhouse.drivers.triton_tensors import TensorSpec
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.kserve import NoServer
+from benchhouse.schema.problems import did_you_mean
+
+# The parts of a request's time in the server, as its statistics name them, and ours.
+PARTS = {
+    "success": "request",
+    "queue": "queue",
+    "compute_input": "compute_input",
+    "compute_infer": "compute",
+    "compute_output": "compute_output",
+}
+_COUNTED_WITHIN_S = 1.0
+
+
+@dataclass(frozen=True)
+class TritonModel:
+    """A model that is ready. `version` is the one that answers, also where none was asked for."""
+
+    name: str
+    version: str
+    versions: tuple[str, ...]  # all that are ready
+    platform: str
+    backend: str
+    max_batch: int  # 0: its tensors have no batch dimension
+    decoupled: bool  # answers a request with any number of responses
+    sequences: bool  # keeps state between the requests of a sequence
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+
+class ServerHttp:
+    """The management side of the server's HTTP port: small JSON questions, never in the timed path."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, *, verify_tls: bool = True) -> None:
+        self.url, self.headers, self.timeout_s = url.rstrip("/"), dict(headers), timeout_s
+        # No proxy: the load goes straight to the server too.
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+        if not verify_tls:
+            handlers.append(urllib.request.HTTPSHandler(context=ssl._create_unverified_context()))  # noqa: S323 - as told
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def model(self, name: str, version: str) -> TritonModel:
+        """Raises BenchError where the server or the model is not there, or the model not ready."""
+        path = model_path(name, version)
+        status, metadata = self.ask(path)
+        if status != 200:
+            raise self._no_model(name, version, said(metadata))
+        status, config = self.ask(f"{path}/config")
+        known = config if status == 200 else {}  # other servers of the protocol have no configuration to show
+        status, answer = self.ask(f"{path}/ready")
+        if status != 200:
+            raise self._no_model(name, version, said(answer))
+        return described(metadata, known, version)
+
+    def name(self) -> str:
+        """What the server calls itself, with its version."""
+        status, answer = self.ask("/v2")
+        known = answer if status == 200 and isinstance(answer, dict) else {}
+        return f"{known.get('name', '')} {known.get('version', '')}".strip()
+
+    def statistics(self, name: str, version: str) -> dict[str, float]:
+        """Counters since the model was loaded, empty where the server keeps none; see `between`."""
+        status, answer = self.ask(f"{model_path(name, version)}/stats")
+        models = answer.get("model_stats", []) if status == 200 and isinstance(answer, dict) else []
+        return counters(models[0]) if models else {}
+
+    def ask(self, path: str, body: Any = None) -> tuple[int, Any]:
+        """The status and what the JSON says; POST where there is a body, which is sent as it is when bytes."""
+        status, _, data = self.send(path, body if isinstance(body, bytes | None) else json.dumps(body).encode(), {})
+        try:
+            return status, json.loads(data) if data.strip() else {}
+        except ValueError:
+            if status != 200:
+                return status, {"error": data[:200].decode("utf-8", "replace")}
+            raise BenchError(
+                f"{self.url}{path} does not answer in JSON", hint="target.url: is that the HTTP port of the server?"
+            ) from None
+
+    def send(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
+        request = urllib.request.Request(self.url + path, data=body, headers={**self.headers, **headers})  # noqa: S310
+        try:
+            with self._opener.open(request, timeout=self.timeout_s) as answer:
+                return answer.status, dict(answer.headers), answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, dict(error.headers), error.read()
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error) if isinstance(error, OSError) else "it does not speak HTTP/1.1"
+            raise NoServer(
+                f"no Triton server answers at {self.url}: {reason}",
+                hint="start it, or correct target.url (HTTP is port 8000 by default, gRPC 8001)",
+            ) from error
+
+    def _no_model(self, name: str, version: str, words: str) -> BenchError:
+        status, index = self.ask("/v2/repository/index", {})
+        entries = index if status == 200 and isinstance(index, list) else []
+        return unknown_model(self.url, name, version, words, entries)
+
+
+def model_path(name: str, version: str) -> str:
+    path = f"/v2/models/{quote(name, safe='')}"
+    return f"{path}/versions/{quote(version, safe='')}" if version else path
+
+
+def said(answer: Any) -> str:
+    """The server's own words about what went wrong."""
+    return str(answer.get("error", "") if isinstance(answer, dict) else answer)[:300]
+
+
+def unknown_model(url: str, name: str, version: str, words: str, entries: Sequence[Mapping[str, str]]) -> BenchError:
+    """Why a model can't be used, from the server's index of its repository."""
+    own = [entry for entry in entries if entry.get("name") == name]
+    ready = sorted({entry["name"] for entry in entries if entry.get("state") == "READY"})
+    if any(entry.get("state") == "READY" for entry in own):
+        versions = ", ".join(entry["version"] for entry in own if entry.get("state") == "READY")
+        return BenchError(f"model {name!r} has no version {version!r} at {url}", hint=f"ready versions: {versions}")
+    if own:
+        state, reason = own[0].get("state") or "not loaded", (own[0].get("reason") or words).strip().split("\n")[0]
+        return BenchError(f"model {name!r} at {url} is not ready: {state}: {reason}", hint="look into the server's log")
+    guess = did_you_mean(name, ready)
+    offers = f"ready models: {', '.join(ready)}" if ready else "the server has no model that is ready"
+    return BenchError(
+        f"the server at {url} has no model {name!r}: {words}",
+        hint=f"did you mean {guess!r}? {offers}" if guess else offers,
+    )
+
+
+def described(metadata: Mapping[str, Any], config: Mapping[str, Any], version: str) -> TritonModel:
+    """From the JSON of a model's metadata and configuration."""
+    max_batch = int(config.get("max_batch_size", 0))
+    versions = tuple(sorted(map(str, metadata.get("versions") or []), key=_version_order))
+    optional = {each["name"] for each in config.get("input", []) if each.get("optional")}
+
+    def specs(tensors: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
+        return tuple(
+            TensorSpec(
+                each["name"],
+                each["datatype"],
+                tuple(int(size) for size in each["shape"])[1 if max_batch else 0 :],
+                each["name"] in optional,
+            )
+            for each in tensors
+        )
+
+    return TritonModel(
+        name=str(metadata.get("name", "")),
+        version=version or (versions[-1] if versions else ""),
+        versions=versions,
+        platform=str(metadata.get("platform", "")),
+        backend=str(config.get("backend", "")),
+        max_batch=max_batch,
+        decoupled=bool(config.get("model_transaction_policy", {}).get("decoupled")),
+        sequences="sequence_batching" in config,
+        inputs=specs(metadata.get("inputs", [])),
+        outputs=specs(metadata.get("outputs", [])),
+    )
+
+
+def _version_order(version: str) -> tuple[int, str]:
+    return (int(version), "") if version.isdigit() else (-1, version)
+
+
+def counters(entry: Mapping[str, Any]) -> dict[str, float]:
+    """The counters of one model in the server's statistics, by our names."""
+    stats = entry.get("inference_stats", {})
+    return {
+        "requests": float(stats.get("success", {}).get("count", 0)),
+        "failures": float(stats.get("fail", {}).get("count", 0)),
+        "inferences": float(entry.get("inference_count", 0)),
+        "executions": float(entry.get("execution_count", 0)),
+        "cache_hits": float(stats.get("cache_hit", {}).get("count", 0)),
+        **{f"{ours}_ns": float(stats.get(theirs, {}).get("ns", 0)) for theirs, ours in PARTS.items()},
+    }
+
+
+def between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """What the server did between two calls of `statistics`: counts, mean times of a request in ms, and mean batch.
+
+    Empty where the server keeps no statistics or was started anew. Times are missing where no request was answered.
+    """
+    if not before or not after or any(after.get(name, 0) < value for name, value in before.items()):
+        return {}
+    grown = {name: after[name] - value for name, value in before.items()}
+    found = {name: grown[name] for name in ("requests", "failures", "inferences", "executions", "cache_hits")}
+    if grown["requests"]:
+        found |= {f"{part}_ms": grown[f"{part}_ns"] / grown["requests"] / 1e6 for part in PARTS.values()}
+    if grown["executions"]:
+        found["batch_mean"] = grown["inferences"] / grown["executions"]
+    return found
+
+
+def since(ask: Callable[[], Mapping[str, float]], before: Mapping[str, float], answered: int) -> dict[str, float]:
+    """`between` those counters and those that `ask` returns once they have all requests that were `answered`.
+
+    The server counts a request a moment after its answer; longer than a second is not waited.
+    """
+    deadline = monotonic() + _COUNTED_WITHIN_S
+    while True:
+        found = between(before, ask())
+        if not found or found["requests"] >= answered or monotonic() > deadline:
+            return found
+        sleep(0.02)

@@ -1,0 +1,76 @@
+"""What is asked of a Triton model: the target of a scenario, and the inputs that its requests carry."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError, model_validator
+
+from benchhouse.drivers.triton_model import TritonModel
+from benchhouse.drivers.triton_tensors import Making, Tensor, load, synthesise
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.kserve import InferItem, KServeTarget, Scalar, TensorInputs
+
+
+class TritonTarget(KServeTarget, TensorInputs):
+    """A model on a Triton server, or on another server of the KServe v2 protocol, and what each request carries."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "TritonTarget":
+        if self.call != "infer" and self.sequence_length:
+            raise ValueError("sequence_length is for call: infer")
+        if self.shared_memory and self.sequence_length:
+            raise ValueError("shared_memory and sequence_length don't go together")
+        if self.call != "infer" and self.protocol == "http" and self.batch > 1:
+            raise ValueError(f"{self.call} over HTTP takes one sample a request: leave out batch")
+        return self
+
+
+def together(target: KServeTarget, inputs: TensorInputs) -> TritonTarget:
+    carried = {name: getattr(inputs, name) for name in TensorInputs.model_fields}
+    return target_of(**target.model_dump(), **carried)
+
+
+def target_of(**fields: Any) -> TritonTarget:
+    """Raises BenchError where they don't fit."""
+    try:
+        return TritonTarget(**fields)
+    except ValidationError as error:
+        raise BenchError("; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors())) from None
+
+
+def input_sets(target: TritonTarget, model: TritonModel) -> list[list[Tensor]]:
+    """The inputs of the target's requests, in turn; raises BenchError where target and model don't fit."""
+    check_fit(target, model)
+    batch = target.batch if model.max_batch else None
+    if target.inputs:
+        return load(Path(target.inputs).expanduser(), model.inputs, batch)
+    shapes: dict[str, Sequence[Sequence[int]]] = {}
+    for name, given in target.shapes.items():
+        several = [each for each in given if isinstance(each, list)]
+        shapes[name] = several or [[each for each in given if isinstance(each, int)]]
+    making = Making(batch, shapes, target.values, target.seed, target.distinct, target.integer_max, target.text_length)
+    return synthesise(model.inputs, making)
+
+
+def check_fit(target: TritonTarget, model: TritonModel) -> None:
+    if target.batch > max(model.max_batch, 1):
+        most = f"at most {model.max_batch} a request" if model.max_batch else "no batches (max_batch_size is 0)"
+        raise BenchError(f"batch is {target.batch}, and model {model.name!r} takes {most}", hint="lower batch")
+    if model.decoupled and target.call == "infer":
+        raise BenchError(
+            f"model {model.name!r} is decoupled: it may answer a request any number of times", hint="call: stream"
+        )
+    if model.sequences and not target.sequence_length:
+        raise BenchError(f"model {model.name!r} takes sequences", hint="say how long they are: sequence_length: 10")
+    if target.sequence_length and not model.sequences:
+        raise BenchError(f"model {model.name!r} takes no sequences", hint="leave out sequence_length")
+    names = [spec.name for spec in model.outputs]
+    if unknown := [name for name in target.outputs if name not in names]:
+        raise BenchError(f"outputs: model {model.name!r} has no {unknown[0]!r}; it has {', '.join(names)}")
+
+
+def sequence_parameters(item: InferItem) -> dict[str, Scalar]:
+    if not item.sequence:
+        return {}
+    return {"sequence_id": item.sequence, "sequence_start": item.start, "sequence_end": item.end}

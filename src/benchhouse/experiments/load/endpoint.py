@@ -1,0 +1,48 @@
+"""Endpoint: where connections go, found out before any time is measured."""
+
+import socket
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+from benchhouse.schema.errors import BenchError
+
+_PROBE_S = 2.0
+
+
+class Endpoint:
+    """An http:// or https:// address, resolved once. Of several addresses of a host, the first that answers is used."""
+
+    def __init__(self, url: str, *, verify: bool = True) -> None:
+        try:
+            parts = urlsplit(url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError as error:
+            raise BenchError(f"{url!r} is not an address: {error}", "write target.url: http://host:port") from error
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BenchError(f"{url!r} is not an http:// or https:// address", "write target.url: http://host:port")
+        self.host = parts.hostname
+        try:
+            found = socket.getaddrinfo(self.host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise BenchError(f"the host {self.host!r} can't be resolved: {error}", "check target.url") from error
+        family, address = _first_that_answers([(item[0], item[4]) for item in found])
+        self.family: int = family
+        self.address: tuple[Any, ...] = address
+        self.tls: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            self.tls = ssl.create_default_context()
+            if not verify:
+                self.tls.check_hostname = False
+                self.tls.verify_mode = ssl.CERT_NONE
+
+
+def _first_that_answers(found: list[tuple[int, tuple[Any, ...]]]) -> tuple[int, tuple[Any, ...]]:
+    """`localhost` is mostly two addresses, and many servers listen on one of them."""
+    if len(found) > 1:
+        for family, address in found:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.settimeout(_PROBE_S)
+                if probe.connect_ex(address) == 0:
+                    return family, address
+    return found[0]

@@ -1,0 +1,40 @@
+"""Source: where the engine takes its requests from."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from benchhouse.schema.load import Reply
+
+
+class Planned(NamedTuple):
+    """A request, ready to be sent: the item for whoever counts, the bytes for an HTTP driver."""
+
+    item: Any
+    data: bytes = b""
+
+
+class Source(Protocol):
+    """Requests by number. All load processes together use each number once, in any order."""
+
+    seed: int
+    needs_replies: bool  # whether the next request depends on what came back
+
+    def take(self, index: int) -> Planned: ...
+
+    def answered(self, item: Any, reply: Reply) -> None: ...
+
+
+class Pool:
+    """Requests made before the measured time, used in turn."""
+
+    needs_replies = False
+
+    def __init__(self, planned: Sequence[Planned], seed: int) -> None:
+        self.seed = seed
+        self._planned = planned
+
+    def take(self, index: int) -> Planned:
+        return self._planned[index % len(self._planned)]
+
+    def answered(self, item: Any, reply: Reply) -> None:
+        pass

@@ -1,0 +1,173 @@
+"""Offers load through blocking calls, a driver in each thread: the way for client libraries that own their sockets."""
+
+import queue
+import threading
+from collections.abc import Callable
+from time import monotonic_ns, sleep
+
+from benchhouse.experiments.load.book import Book, Call, Clock
+from benchhouse.experiments.load.shape import Shape
+from benchhouse.experiments.load.source import Source
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.load import CallDriver, Reply
+
+_SECOND_NS = 1_000_000_000
+_TICK_S = 0.02
+_BACK_OFF_S = 0.05
+
+
+class ThreadLoad:
+    """One process's share of a load. Threads do the calls; this thread keeps the schedule, another one the seconds."""
+
+    def __init__(self, make: Callable[[], CallDriver], source: Source, shape: Shape, book: Book) -> None:
+        self._make, self._source, self._shape, self._book = make, source, shape, book
+        self._lock = threading.Lock()  # one book for all threads
+        self._due: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._asked = 0  # calls of an open loop that were given out and have not ended
+        self._in_flight = 0
+        self._go = threading.Event()
+        self._over = threading.Event()
+        self._problems: list[str] = []
+        self._open = threading.Semaphore(0)
+
+    def prepare(self, threads: int) -> str:
+        """Open a driver in each thread; what went wrong when one could not be opened."""
+        for _ in range(threads):
+            self._add_thread()
+        for _ in range(threads):
+            self._open.acquire()
+        if self._problems:
+            self._go.set()
+        return self._problems[0] if self._problems else ""
+
+    def run(self, clock: Clock) -> None:
+        self._clock = clock
+        self._book.start_ns, self._book.end_ns = clock.window_ns, clock.end_ns
+        watcher = threading.Thread(target=self._watch, daemon=True)
+        _sleep_until(clock.begin_ns)
+        self._go.set()
+        watcher.start()
+        if self._shape.open_loop:
+            self._keep_schedule()
+        for thread in self._threads:
+            thread.join()
+        self._over.set()
+        watcher.join()
+        if self._problems:
+            raise BenchError(f"a thread of the load died: {self._problems[0]}")
+        if not self._book.cpu_share:
+            self._book.cpu_all_ns, self._book.cpu_share = clock.cpu_ns(), clock.cpu_share()
+
+    def _add_thread(self) -> None:
+        self._book.connections += 1
+        thread = threading.Thread(target=self._work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _keep_schedule(self) -> None:
+        clock, shape = self._clock, self._shape
+        most = max(shape.max_in_flight // clock.shards, 1)
+        for number, at in enumerate(shape.law.due(shape.rps, self._source.seed, shape.schedule_s)):
+            due_ns = clock.begin_ns + at
+            if due_ns >= clock.stop_ns or self._problems:
+                break
+            if number % clock.shards == clock.shard:
+                _sleep_until(due_ns)
+                with self._lock:
+                    self._asked += 1
+                    too_few = self._asked > len(self._threads) < most
+                if too_few:
+                    self._book.connections_late += 1
+                    self._add_thread()
+                self._due.put(Call(clock.index(), due_ns, clock.measures(due_ns), None))
+        else:
+            self._book.ended_early = True
+        for _ in self._threads:
+            self._due.put(None)
+
+    def _work(self) -> None:
+        try:
+            driver = self._make()
+            driver.open()
+        except Exception as problem:  # noqa: BLE001 - told by `prepare` or `run`
+            self._problems.append(f"{type(problem).__name__}: {problem}")
+            self._open.release()
+            return
+        self._open.release()
+        self._go.wait()
+        try:
+            while not self._problems and (call := self._next()):
+                self._make_call(driver, call)
+        except Exception as problem:  # noqa: BLE001 - of the source or the tally; told by `run`
+            self._problems.append(f"{type(problem).__name__}: {problem}")
+        finally:
+            driver.close()
+
+    def _next(self) -> Call | None:
+        if self._shape.open_loop:
+            while call := self._due.get():
+                if monotonic_ns() < self._clock.stop_ns + self._shape.timeout * _SECOND_NS:
+                    return call
+                with self._lock:  # the load is long over, and a queue is left
+                    self._book.never_sent += call.measured
+            return None
+        now = monotonic_ns()
+        with self._lock:
+            if now >= self._clock.stop_ns:
+                return None
+            return Call(self._clock.index(), 0, self._clock.measures(now), None)
+
+    def _make_call(self, driver: CallDriver, call: Call) -> None:
+        with self._lock:
+            planned = self._source.take(call.index)
+            self._in_flight += 1
+            self._book.most_in_flight = max(self._book.most_in_flight, self._in_flight)
+        call.item = planned.item
+        call.sent_ns = monotonic_ns()
+        call.due_ns = call.due_ns or call.sent_ns
+        try:
+            reply = driver.call(planned.item)
+        except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
+            reply = Reply(error="client", detail=f"{type(problem).__name__}: {problem}")
+        call.ended_ns = monotonic_ns()
+        if call.ended_ns - call.sent_ns > self._shape.timeout * _SECOND_NS:
+            reply = Reply(error="timeout", detail=f"the answer took more than {self._shape.timeout:g} s")
+        with self._lock:
+            self._in_flight -= 1
+            self._asked -= 1
+            self._book.wrote(call)
+            self._source.answered(call.item, reply)
+            self._book.settle(call, reply)
+        pause = self._shape.think_time if reply.error is None else max(self._shape.think_time, _BACK_OFF_S)
+        if pause and not self._shape.open_loop:
+            sleep(pause)
+
+    def _watch(self) -> None:
+        """Ticks: how late this process wakes, how many calls are in flight, and when the window opens and ends."""
+        clock, book = self._clock, self._book
+        opened = ended = False
+        last_row = -1
+        while not self._over.is_set():
+            due = monotonic_ns() + round(_TICK_S * _SECOND_NS)
+            sleep(_TICK_S)
+            now = monotonic_ns()
+            if not opened and now >= clock.window_ns:
+                clock.opened(now)
+                opened = True
+            if not ended and now >= clock.end_ns:
+                book.cpu_all_ns, book.cpu_share = clock.cpu_ns(), clock.cpu_share()
+                ended = True
+            second = (now - clock.window_ns) // _SECOND_NS
+            with self._lock:
+                if opened:
+                    book.loop_lag.add(now - due)
+                if second != last_row and (row := book.second(now - _SECOND_NS)):
+                    row.in_flight = self._in_flight
+                    book.flush()
+                last_row = second
+
+
+def _sleep_until(when_ns: int) -> None:
+    while (left := when_ns - monotonic_ns()) > 0:
+        sleep(left / _SECOND_NS)

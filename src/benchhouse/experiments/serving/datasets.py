@@ -1,0 +1,290 @@
+"""Prompts from a file: JSON lines, CSV or plain text, read strictly, so that a bad row is found before the run."""
+
+import csv
+import hashlib
+import json
+import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from benchhouse.experiments.serving.lengths import MAX_TOKENS
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.problems import MAX_RENDERED, Problem, ProblemsError, describe, did_you_mean, quote
+from benchhouse.schema.quantities import show_bytes
+
+Format = Literal["jsonl", "csv", "text"]
+MAX_FILE_BYTES = 10**9
+_FORMATS: dict[str, Format] = {
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".txt": "text", ".text": "text",
+}  # fmt: skip
+_ROLES = ("system", "developer", "user", "assistant", "tool")
+_SPEAKERS = {  # who ShareGPT says a turn is from
+    "system": "system", "human": "user", "user": "user",
+    "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant", "bard": "assistant", "bing": "assistant",
+}  # fmt: skip
+_NUMBER = re.compile(r"[0-9]{1,12}")
+_SOURCES = ("prompt", "messages", "conversations")
+_REMOVE = "text; fill it or remove the row"
+
+
+class Message(NamedTuple):
+    """One message of a chat."""
+
+    role: str
+    content: str
+
+
+class Row(NamedTuple):
+    """One prompt of a file: `text`, or `messages` where the file has a chat; `output_tokens` where the file says so."""
+
+    text: str | None
+    messages: tuple[Message, ...]
+    output_tokens: int | None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The prompts of a file in its order, and the digest of the very bytes that they were read from."""
+
+    rows: list[Row]
+    sha256: str
+
+
+def read_dataset(path: Path, file_format: Format | None = None) -> Dataset:
+    """Read every prompt of a file; the format is told by the file's ending where it is not given.
+
+    - JSON lines: an object a line with one of `prompt` (text), `messages` (role and content; an answer at the end is
+      not sent) and `conversations` (ShareGPT: its first human turn, and a system turn before it).
+    - CSV: a header line with a column `prompt`.
+    - Text: a prompt a line.
+
+    JSON and CSV may have `output_tokens`; what else they have is not looked at. Anything wrong is a `ProblemsError`
+    with the line of each fault.
+    """
+    reader = _Reader(path, file_format or _format_of(path))
+    _check_file(path)
+    with path.open("rb") as file:
+        rows = list(reader.rows(_hashed(file, reader)))
+    if reader.problems:
+        raise ProblemsError(reader.problems)
+    if not rows:
+        raise BenchError(f"{path}: no prompts in this file", hint="put at least one prompt into it")
+    return Dataset(rows, reader.hash.hexdigest())
+
+
+def _format_of(path: Path) -> Format:
+    found = _FORMATS.get(path.suffix.lower())
+    if found:
+        return found
+    if path.suffix.lower() == ".json":
+        hint = (
+            f"JSON prompts are one object a line; from one big list: jq -c '.[]' {path} > {path.with_suffix('.jsonl')}"
+        )
+    else:
+        hint = "rename it to .jsonl, .csv or .txt, or say format: jsonl, csv or text"
+    raise BenchError(f"{path}: the ending {quote(path.suffix)} does not tell the format of the prompts", hint=hint)
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        found = "is not a file" if path.exists() else "does not exist"
+        hint = "" if path.is_absolute() else f"it was looked for in {Path.cwd()}: give the whole path"
+        raise BenchError(f"the file of prompts {path} {found}", hint=hint)
+    size = path.stat().st_size
+    if size > MAX_FILE_BYTES:
+        raise BenchError(
+            f"{path} has {show_bytes(size)}; at most {show_bytes(MAX_FILE_BYTES)} of prompts are kept in memory",
+            hint=f"take a part of it: head -n 10000 {path} > part{path.suffix}",
+        )
+
+
+def _hashed(file: Any, reader: "_Reader") -> Iterator[bytes]:
+    for line in file:
+        reader.hash.update(line)
+        yield line
+
+
+@dataclass
+class _Reader:
+    """Goes through the lines of one file and remembers what is wrong with them."""
+
+    path: Path
+    format: Format
+    problems: list[Problem] = field(default_factory=list)
+    hash: Any = field(default_factory=hashlib.sha256)
+    at: int = 0  # line that is being read, from 1
+
+    def rows(self, lines: Iterator[bytes]) -> Iterator[Row]:
+        texts = self._decoded(lines)
+        yield from self._csv(texts) if self.format == "csv" else self._by_line(texts)
+
+    def _complain(self, message: str, expected: str, line: int | None = None, column: int | None = None) -> None:
+        self.problems.append(Problem(message, str(self.path), line or self.at, column, "", expected))
+
+    def _decoded(self, lines: Iterator[bytes]) -> Iterator[str]:
+        """The lines as text; one that is not UTF-8 is a problem and left out. Ends when enough is wrong."""
+        for self.at, line in enumerate(lines, 1):
+            if self.at == 1 and line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+                self._complain("the file is UTF-16", f"UTF-8; e.g. iconv -f UTF-16 -t UTF-8 {self.path}")
+                return
+            try:
+                yield line.decode("utf-8-sig" if self.at == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                before, byte = error.object[: error.start].decode(), error.object[error.start]
+                encoding = f"UTF-8; e.g. iconv -f ISO-8859-1 -t UTF-8 {self.path}"
+                self._complain(f"not UTF-8: byte {byte:#04x}", encoding, column=len(before) + 1)
+                if self.format == "csv":  # without this line the next ones could not be told apart
+                    return
+            if len(self.problems) >= MAX_RENDERED:
+                return
+
+    def _by_line(self, texts: Iterator[str]) -> Iterator[Row]:
+        for text in texts:
+            line = text.rstrip("\r\n")
+            if not line.strip():
+                self._complain("an empty line, so an empty prompt", "a prompt a line; remove the line")
+                continue
+            row = self._from_json(line) if self.format == "jsonl" else Row(line, (), None)
+            if row:
+                yield row
+
+    # ---- JSON lines -------------------------------------------------------------------------------------------
+
+    def _from_json(self, line: str) -> Row | None:
+        try:
+            data = json.loads(line)
+        except json.JSONDecodeError as error:
+            self._complain(f"broken JSON: {error.msg}", "one whole JSON object a line", column=error.colno)
+            return None
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits; nested too deep
+            self._complain(f"broken JSON: {error}", "one whole JSON object a line")
+            return None
+        if not isinstance(data, dict):
+            self._complain(f"a row is an object, found {describe(data)}", 'an object such as {"prompt": "..."}')
+            return None
+        given = [key for key in _SOURCES if key in data]
+        if len(given) != 1:
+            found = f"both {given[0]} and {given[1]}" if given else f"no prompt (keys: {quote(', '.join(data))})"
+            self._complain(f"a row has one of {', '.join(_SOURCES)}; found {found}", f"one of {', '.join(_SOURCES)}")
+            return None
+        before = len(self.problems)
+        output_tokens = self._output_tokens(data.get("output_tokens"))
+        text: str | None = None
+        messages: tuple[Message, ...] = ()
+        if given == ["prompt"]:
+            text = self._filled(data["prompt"], "prompt")
+        else:
+            messages = self._messages(data[given[0]], given[0])
+        return Row(text, messages, output_tokens) if len(self.problems) == before else None
+
+    def _messages(self, turns: Any, key: str) -> tuple[Message, ...]:
+        """The messages to send; the recorded answer that follows them is not."""
+        if not isinstance(turns, list) or not turns:
+            found = "an empty list" if turns == [] else describe(turns)
+            self._complain(f"{key} is a list of turns, found {found}", "at least one turn; remove the row")
+            return ()
+        sharegpt = key == "conversations"
+        messages: list[Message] = []
+        for number, turn in enumerate(turns):
+            message = self._message(turn, f"{key}[{number}]", sharegpt)
+            if message is None:
+                return ()
+            if sharegpt and message.role == "assistant":
+                continue
+            messages.append(message)
+            if sharegpt and message.role == "user":
+                return tuple(messages)
+        while messages and messages[-1].role == "assistant":
+            messages.pop()
+        if not any(message.role == "user" for message in messages):
+            self._complain(f"{key} has nothing that a person said", "a turn of the user; remove the row")
+        return tuple(messages)
+
+    def _message(self, turn: Any, where: str, sharegpt: bool) -> Message | None:
+        who, what = ("from", "value") if sharegpt else ("role", "content")
+        if not isinstance(turn, dict):
+            self._complain(f"{where} is a mapping of {who} and {what}, found {describe(turn)}", f"{who} and {what}")
+            return None
+        roles = _SPEAKERS if sharegpt else dict.fromkeys(_ROLES)
+        role = turn.get(who)
+        if not isinstance(role, str) or role not in roles:
+            self._complain(f"{where}.{who} is {describe(role)}", f"one of {', '.join(roles)}")
+            return None
+        content = self._filled(turn.get(what), f"{where}.{what}")
+        return None if content is None else Message(_SPEAKERS[role] if sharegpt else role, content)
+
+    # ---- CSV --------------------------------------------------------------------------------------------------
+
+    def _csv(self, texts: Iterator[str]) -> Iterator[Row]:
+        limit = csv.field_size_limit(MAX_FILE_BYTES)  # the library's own limit is below a prompt of 1 MB
+        try:
+            table = csv.reader(texts, strict=True)
+            header = next(table, [])
+            if header and self._has_prompt(header):
+                yield from self._table(table, header)
+        except csv.Error as error:
+            if not self.problems:  # else the table was left in the middle
+                self._complain(
+                    f"broken CSV: {error}", "commas between cells, text in double quotes, each inside doubled"
+                )
+        finally:
+            csv.field_size_limit(limit)
+
+    def _has_prompt(self, header: list[str]) -> bool:
+        if header.count("prompt") == 1:
+            return True
+        meant = did_you_mean("prompt", header) or ""
+        found = "twice" if "prompt" in header else f"not among {quote(', '.join(header))}"
+        self._complain(
+            f"column 'prompt' is {found}", f"a header line with one 'prompt'{f', not {meant!r}' if meant else ''}"
+        )
+        return False
+
+    def _table(self, table: Any, header: list[str]) -> Iterator[Row]:
+        begins = table.line_num + 1
+        for cells in table:
+            if len(cells) != len(header):
+                message = f"{len(cells)} columns where the header has {len(header)}"
+                self._complain(message, "one cell a column; put text with commas into double quotes", begins)
+            else:
+                row = dict(zip(header, cells, strict=True))
+                before = len(self.problems)
+                text = self._filled(row["prompt"], "prompt", begins)
+                said = row.get("output_tokens", "").strip()
+                output_tokens = self._output_tokens(int(said) if _NUMBER.fullmatch(said) else said or None, begins)
+                if len(self.problems) == before:
+                    yield Row(text, (), output_tokens)
+            begins = table.line_num + 1
+
+    # ---- values -----------------------------------------------------------------------------------------------
+
+    def _filled(self, value: Any, where: str, line: int | None = None) -> str | None:
+        if not isinstance(value, str):
+            self._complain(f"{where} is text, found {describe(value)}", _REMOVE, line)
+        elif not value.strip():
+            self._complain(f"{where} is empty", _REMOVE, line)
+        elif not _is_sendable(value):
+            self._complain(f"{where} has half a surrogate pair, which is no character", "whole characters", line)
+        else:
+            return value
+        return None
+
+    def _output_tokens(self, value: Any, line: int | None = None) -> int | None:
+        if value is None:
+            return None
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_TOKENS:
+            return value
+        self._complain(f"output_tokens is {describe(value)}", f"a whole number, 1 to {MAX_TOKENS:,}", line)
+        return None
+
+
+def _is_sendable(text: str) -> bool:
+    """Whether it can be written as UTF-8; JSON's escapes can spell what can't."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,269 @@
+"""Experiment `serving.infer`: a model on a Triton or other KServe v2 server under a load of tensors."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from secrets import randbits
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from benchhouse.experiments.load.arrivals import Trace
+from benchhouse.experiments.load.book import Book
+from benchhouse.experiments.load.certificate import Certificate, certify
+from benchhouse.experiments.load.engine import NotReached, run_load
+from benchhouse.experiments.load.intervals import write_intervals
+from benchhouse.experiments.load.shape import Shape
+from benchhouse.experiments.load.source import Planned, Pool, Source
+from benchhouse.experiments.serving import contamination
+from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.schema.digests import file_digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.schema.kserve import InferItem, KServeDriver, KServeTarget, NoServer, Survey, TensorInputs, sequence
+from benchhouse.schema.load import Reply
+
+OTHER_SHARE = 0.01  # of requests that the server counted beyond those of this load
+_OTHER_LEAST = 10  # it may still count what came just before
+_FROM_DUE = "from the time the request was due (open loop) or sent (closed loop)"
+_BY_THE_SERVER = "by the server's own statistics, from before the warm-up to after the last answer"
+METRICS = (
+    Metric(
+        name="items_per_s",
+        unit="items/s",
+        direction="higher",
+        role="throughput",
+        formula="requests_per_s x workload.batch",
+    ),
+    Metric(
+        name="requests_per_s", unit="1/s", direction="higher", formula="good answers ended in the window / its seconds"
+    ),
+    Metric(
+        name="goodput",
+        unit="1/s",
+        direction="higher",
+        formula="measured requests that met every clause of workload.slo / seconds of the window",
+    ),
+    Metric(
+        name="latency", unit="ms", direction="lower", role="latency", formula=f"to the end of the answer, {_FROM_DUE}"
+    ),
+    Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
+    Metric(name="ttft", unit="ms", direction="lower", formula=f"call: stream: to the first answer, {_FROM_DUE}"),
+    Metric(name="itl", unit="ms", direction="lower", formula="call: stream: gaps between the answers of a request"),
+    Metric(
+        name="queue_ms", unit="ms", direction="lower", formula=f"mean time of a request in the queue, {_BY_THE_SERVER}"
+    ),
+    Metric(
+        name="compute_ms",
+        unit="ms",
+        direction="lower",
+        formula=f"mean time of a request in the model, {_BY_THE_SERVER}",
+    ),
+    Metric(name="batch_mean", unit="items", formula=f"mean items that the model ran at a time, {_BY_THE_SERVER}"),
+    Metric(
+        name="error_rate",
+        unit="1",
+        direction="lower",
+        role="error_rate",
+        formula="measured requests that failed / all measured requests",
+    ),
+    Metric(name="errors", unit="1", direction="lower", formula="measured requests that failed, of any kind"),
+    Metric(
+        name="timeouts",
+        unit="1",
+        direction="lower",
+        role="timeouts",
+        formula="of these, without an answer in the time limit",
+    ),
+)
+
+
+class InferWorkload(Shape, TensorInputs):
+    """The load, and the tensors in it."""
+
+    inputs: str = Field(
+        "", description="Absolute path of a .npy or .npz file with inputs instead of made-up ones; samples come first."
+    )
+
+    @model_validator(mode="after")
+    def _file_is_there(self) -> "InferWorkload":
+        if self.inputs and not Path(self.inputs).is_absolute():
+            raise ValueError(f"{self.inputs!r} is a relative path; $PWD/{self.inputs} starts in the folder you plan in")
+        if self.inputs and not Path(self.inputs).is_file():
+            raise ValueError(f"there is no file {self.inputs}")
+        return self
+
+
+@experiment("serving.infer", version="0.1", metrics=METRICS, component="inference", services=("triton",))
+def infer(target: KServeTarget, workload: InferWorkload, ctx: Context) -> None:
+    """Put a model on an inference server under load: tensors in, tensors out, over HTTP or gRPC."""
+
+    def make() -> Any:
+        name = f"{target.driver}_grpc" if target.protocol == "grpc" else target.driver
+        return ctx.driver(name).for_load(target, workload, workload.timeout)
+
+    driver: Any = None
+    try:
+        driver = make()
+        survey: Survey = driver.survey()
+        book = run_load(
+            (lambda: driver) if driver.transport == "http" else make,
+            _source(driver, survey, workload, ctx.seed),
+            workload,
+            lambda: ServingTally(workload.objectives),
+            verify_tls=target.verify_tls,
+            records=ctx.artifacts / "requests.parquet",
+        )
+        served = _served(driver, survey, book)
+    except (NotReached, NoServer) as error:
+        ctx.fail("not_reached", _said(error))
+    except BenchError as error:
+        ctx.fail("bad_load", _said(error))
+    finally:
+        if driver:
+            driver.close()
+    _keep_evidence(target, workload, survey, book, served, ctx)
+    _judge(book, ctx)
+    _report(target, workload, book, served, ctx)
+
+
+class Sequences:
+    """Requests of sequences, each sent after the answer to the one before; a sequence ends at its first error.
+
+    The number of a sequence is that of the request that begins it, so that load processes have different ones.
+    """
+
+    needs_replies = True
+
+    def __init__(self, length: int, encode: Callable[[InferItem], bytes], seed: int) -> None:
+        self.seed = seed
+        self._length, self._encode = length, encode
+        self._first_id = randbits(40) << 20 | 1
+        self._ready: deque[list[InferItem]] = deque()  # what is left of sequences that may go on
+        self._waiting: dict[InferItem, list[InferItem]] = {}  # and of those whose answer is awaited
+
+    def take(self, index: int) -> Planned:
+        steps = self._ready.popleft() if self._ready else sequence(index, self._length, self._first_id)
+        self._waiting[steps[0]] = steps[1:]
+        return Planned(steps[0], self._encode(steps[0]))
+
+    def answered(self, item: Any, reply: Reply) -> None:
+        left = self._waiting.pop(item)
+        if left and reply.error is None:
+            self._ready.append(left)
+
+
+def _source(driver: Any, survey: Survey, workload: InferWorkload, seed: int) -> Source:
+    encode = driver.request if driver.transport == "http" else lambda item: b""  # a call driver has its own bytes
+    if workload.sequence_length:
+        return Sequences(workload.sequence_length, encode, seed)
+    return Pool([Planned(number, encode(number)) for number in range(survey.distinct)], seed)
+
+
+def _served(driver: KServeDriver, survey: Survey, book: Book) -> dict[str, float]:
+    """The server's own account of the load, empty where it gives none."""
+    try:
+        return driver.since(survey.counters, book.sent + book.unmeasured - book.failed)
+    except BenchError:
+        return {}  # it is gone; the book tells
+
+
+def _said(error: BenchError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def _keep_evidence(
+    target: KServeTarget, workload: InferWorkload, survey: Survey, book: Book, served: dict[str, float], ctx: Context
+) -> None:
+    """What there is to know beside the numbers, kept for a trial that failed as well."""
+    if isinstance(workload.law, Trace):
+        ctx.metadata(trace={"file": workload.law.file, "sha256": workload.law.digest()})
+    if workload.inputs:
+        ctx.metadata(inputs={"file": workload.inputs, "sha256": file_digest(Path(workload.inputs))})
+    ctx.metadata(
+        certificate=_certificate(book, workload).model_dump(),
+        protocol=f"KServe v2 {target.call} over {target.protocol}"
+        f"{', tensors in shared memory' if target.shared_memory else ''}",
+        framework=target.framework or survey.server,
+        deployment=target.deployment or "server",
+        server=survey.server,
+        model=survey.model,
+        distinct_requests=survey.distinct,
+        measured=book.tally.requests,
+        not_measured=book.unmeasured,
+        window_s=book.window_s,
+        errors=dict(book.errors),
+        first_errors=book.details,
+        server_statistics=served,
+    )
+    write_intervals(ctx.artifacts / "intervals.csv", book, workload.objectives)
+
+
+def _certificate(book: Book, workload: InferWorkload) -> Certificate:
+    latencies = book.tally.e2e.histogram
+    return certify(book, workload, latencies.quantile(0.5) / 1e6 if latencies.n else 0.0)
+
+
+def _judge(book: Book, ctx: Context) -> None:
+    """A load without a good answer measured nothing."""
+    kind, count = (book.errors.most_common(1) or [("no error was told", 0)])[0]
+    first = f"{kind} {count} times: {book.details.get(kind, '')}" if count else kind
+    if book.stopped:
+        ctx.fail("server_gone", f"{book.stopped}, after {book.succeeded} good answers ({first})")
+    if not book.succeeded and not book.failed:
+        ctx.fail("window_too_short", f"no request began in the window of {book.window_s:g} s: lengthen it")
+    if not book.succeeded:
+        ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {first}")
+
+
+def _report(target: KServeTarget, workload: InferWorkload, book: Book, served: dict[str, float], ctx: Context) -> None:
+    tally: ServingTally = book.tally
+    for name, stream in (("latency", tally.e2e), ("latency_sent", tally.e2e_sent)):
+        ctx.distribution(name, stream.histogram)
+    if target.call == "stream":
+        ctx.distribution("ttft", tally.ttft.histogram)
+        ctx.distribution("itl", tally.itl.histogram)
+    whole = workload.window_s is None  # exactly the measured requests fill the window
+    requests_per_s = (book.succeeded if whole else book.completed_in_window) / book.window_s
+    ctx.emit("requests_per_s", requests_per_s)
+    ctx.emit("items_per_s", requests_per_s * workload.batch)
+    ctx.emit("error_rate", book.failed / (book.failed + book.succeeded))
+    ctx.emit("errors", book.failed)
+    ctx.emit("timeouts", book.errors["timeout"])
+    if workload.slo:
+        ctx.emit("goodput", sum(second.good for second in book.seconds.values()) / book.window_s)
+    for name in ("queue_ms", "compute_ms", "batch_mean"):
+        if name in served:
+            ctx.emit(name, served[name])
+    for problem in _certificate(book, workload).problems:
+        ctx.invalid(problem.code, problem.message)
+    for code, text in _doubts(tally, book, workload, served):
+        ctx.warn(code, text)
+
+
+def _doubts(
+    tally: ServingTally, book: Book, workload: InferWorkload, served: dict[str, float]
+) -> Iterator[contamination.Finding]:
+    """What is found in any serving trial, and what only the server's statistics tell."""
+    for code, text in contamination.find(tally, book, workload, repeats=0.0, shared_share=0.0, asked_output=False):
+        if code != "tokens_unknown":  # tensors are no tokens
+            whole = text if tally.ttft.histogram.n else text.replace("mean ttft", "mean latency")
+            yield code, whole.replace("mean e2e", "mean latency")
+    sent = book.sent + book.unmeasured + book.resent
+    counted = served.get("requests", 0) + served.get("failures", 0)
+    if counted - sent > max(OTHER_SHARE * sent, _OTHER_LEAST):
+        yield (
+            "other_load",
+            (
+                f"the server counted {counted:.0f} requests for this model and {sent} are of this load: others used it "
+                "at the same time, and all latencies and statistics are with them"
+            ),
+        )
+    if served.get("cache_hits"):
+        yield (
+            "response_cache",
+            (
+                f"the server took {served['cache_hits']:.0f} of {counted:.0f} answers from its response cache: these "
+                "show the cache, not the model (raise distinct, or load the model without response_cache)"
+            ),
+        )

@@ -1,0 +1,250 @@
+"""Experiment `serving.load`: an inference server under a load of requests, as its users would see it."""
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from benchhouse.experiments.load.arrivals import Trace
+from benchhouse.experiments.load.book import Book
+from benchhouse.experiments.load.certificate import Certificate, certify
+from benchhouse.experiments.load.engine import NotReached, run_load
+from benchhouse.experiments.load.intervals import write_intervals
+from benchhouse.experiments.load.shape import Shape
+from benchhouse.experiments.serving import contamination
+from benchhouse.experiments.serving.embedded import Started, Starting
+from benchhouse.experiments.serving.lengths import Fixed
+from benchhouse.experiments.serving.metrics import METRICS
+from benchhouse.experiments.serving.prompts import ConversationPrompts, DatasetPrompts, PromptSpec, SyntheticPrompts
+from benchhouse.experiments.serving.requests import Requests
+from benchhouse.experiments.serving.server_metrics import ServerMetrics
+from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context, experiment
+from benchhouse.schema.model import Model
+
+
+class Prices(Model):
+    """What the service costs; a figure of cost is given only with these."""
+
+    per_hour: float | None = Field(None, ge=0, description="Of the machines that serve, in $ an hour.")
+    per_million_input_tokens: float | None = Field(None, ge=0, description="$ by input token.")
+    per_million_output_tokens: float | None = Field(None, ge=0, description="$ by output token.")
+
+
+class ServingTarget(Model):
+    """The server under test, and how it is deployed."""
+
+    driver: str = Field("openai", description="Driver of the server's protocol.")
+    url: str = Field("", description="Address of the server: http://host:port; {port} is a free port for `start`.")
+    model: str = Field("", description="Model to ask for; the only one that the server has, where empty.")
+    api: Literal["chat", "completions"] = Field("chat", description="Which endpoint.")
+    stream: bool = Field(True, description="Whether answers are streamed token by token.")
+    api_key: str | None = Field(None, description="Bearer token; give a secret, not the token itself.")
+    headers: dict[str, str] = Field(default_factory=dict, description="Further header lines.")
+    extra: dict[str, Any] = Field(default_factory=dict, description="Into every request: temperature, ignore_eos, ...")
+    verify_tls: bool = Field(True, description="Whether the server's certificate is checked.")
+    tokenizer: str | None = Field(
+        None, description="tokenizer.json of the model, to count tokens that the server does not."
+    )
+    start: Starting | None = Field(None, description="Embedded mode: start the server for the trial, and end it after.")
+    framework: str = Field("", description="vllm, triton, sglang, ...: what serves.")
+    deployment: str = Field(
+        "", description="How it is deployed: single, replicated, disaggregated, behind a gateway, ..."
+    )
+    prices: Prices = Field(default_factory=Prices, description="For figures of cost.")
+    name: str = Field("", description="Name in reports.")
+
+    @model_validator(mode="after")
+    def _port_is_told_to_both(self) -> "ServingTarget":
+        started_with = self.start is not None and any("{port}" in word for word in self.start.command)
+        if "{port}" in self.url and not started_with:
+            raise ValueError("{port} in target.url is the free port that target.start.command gets: it must say {port}")
+        if started_with and "{port}" not in self.url:
+            raise ValueError("target.start.command says {port}, so target.url must: http://127.0.0.1:{port}")
+        return self
+
+
+class ServingWorkload(Shape):
+    """The load, and what is asked in it."""
+
+    prompts: PromptSpec = Field(default_factory=SyntheticPrompts, description="What is asked.")
+    batch: int = Field(1, ge=1, le=10_000, description="Prompts in one request; more than one needs completions.")
+    prompt_len: int | None = Field(None, ge=1, description="Short for prompts.prompt_tokens of synthetic prompts.")
+    gen_tokens: int | None = Field(None, ge=1, description="Short for prompts.output_tokens.")
+
+    @model_validator(mode="after")
+    def _lengths_are_said_once(self) -> "ServingWorkload":
+        usual = type(self.prompts).model_fields  # a plan writes out what is usual, so that is no second word
+        for short, name in (("prompt_len", "prompt_tokens"), ("gen_tokens", "output_tokens")):
+            if getattr(self, short) and (
+                name not in usual or getattr(self.prompts, name) != usual[name].get_default(call_default_factory=True)
+            ):
+                raise ValueError(f"{short} is short for prompts.{name} of synthetic prompts: give one of them")
+        return self
+
+    @property
+    def asked(self) -> PromptSpec:
+        """The prompts, with the short forms filled in."""
+        lengths = {"prompt_tokens": self.prompt_len, "output_tokens": self.gen_tokens}
+        given = {name: Fixed(tokens=length) for name, length in lengths.items() if length}
+        return self.prompts.model_copy(update=given) if given else self.prompts
+
+    @model_validator(mode="after")
+    def _turns_in_one_process(self) -> "ServingWorkload":
+        if isinstance(self.prompts, ConversationPrompts) and self.processes > 1:
+            raise ValueError("conversations need processes: 1")
+        if isinstance(self.prompts, ConversationPrompts) and self.batch > 1:
+            raise ValueError("conversations need batch: 1")
+        return self
+
+
+@experiment(
+    "serving.load",
+    version="0.1",
+    metrics=METRICS,
+    component="inference",
+    services=("vllm", "openai", "llm-d", "kserve", "sglang", "llama.cpp"),
+)
+def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> None:
+    """Put an inference server under load: token latencies, throughput, goodput, and whether to believe them."""
+    if not target.url:
+        ctx.fail("no_target", "nothing says where the server is: give target.url, and target.start to have it started")
+    with Started(target.start, target.url, ctx, target.verify_tls) as url:
+        try:
+            requests = Requests(target, url, workload, ctx)
+            server = ServerMetrics(url, target.verify_tls)
+            book = run_load(
+                requests.driver,
+                requests.source,
+                workload,
+                requests.tally,
+                verify_tls=target.verify_tls,
+                records=ctx.artifacts / "requests.parquet",
+            )
+            server.finish()
+        except NotReached as error:
+            ctx.fail("not_reached", f"no connection to {url}: {error.message}")
+        except BenchError as error:
+            ctx.fail("bad_load", f"{error.message}{f' ({error.hint})' if error.hint else ''}")
+    _keep_evidence(target, workload, requests, book, server, ctx)
+    _judge(book, ctx)
+    _report(target, workload, requests, book, server, ctx)
+
+
+def _judge(book: Book, ctx: Context) -> None:
+    """A load without a good answer measured nothing."""
+    if book.stopped:
+        ctx.fail("server_gone", f"{book.stopped}, after {book.succeeded} good answers ({_first(book)})")
+    if not book.succeeded and not book.failed:  # of a closed loop: the requests of the warm-up outlasted the window
+        ctx.fail("window_too_short", f"no request began in the window of {book.window_s:g} s: lengthen it")
+    if not book.succeeded:
+        ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {_first(book)}")
+
+
+def _keep_evidence(
+    target: ServingTarget,
+    workload: ServingWorkload,
+    requests: Requests,
+    book: Book,
+    server: ServerMetrics,
+    ctx: Context,
+) -> None:
+    """What there is to know beside the numbers, kept for a trial that failed as well."""
+    tally: ServingTally = book.tally
+    if isinstance(workload.law, Trace):
+        ctx.metadata(trace={"file": workload.law.file, "sha256": workload.law.digest()})
+    ctx.metadata(
+        certificate=_certificate(book, workload).model_dump(),
+        protocol=f"{target.driver} {target.api}, {'streamed' if target.stream else 'not streamed'}",
+        framework=target.framework,
+        deployment=target.deployment or ("embedded" if target.start else "server"),
+        tokens_counted_by=_counted_by(tally),
+        prompts=requests.prompts.facts(),
+        measured=tally.requests,
+        not_measured=book.unmeasured,
+        window_s=book.window_s,
+        errors=dict(book.errors),
+        first_errors=book.details,
+        events=tally.events,
+        cached_tokens=tally.cached_tokens,
+        finishes=tally.finishes,
+        server_metrics=server.facts(),
+    )
+    write_intervals(ctx.artifacts / "intervals.csv", book, workload.objectives)
+
+
+def _certificate(book: Book, workload: ServingWorkload) -> Certificate:
+    latencies = book.tally.e2e.histogram
+    return certify(book, workload, latencies.quantile(0.5) / 1e6 if latencies.n else 0.0)
+
+
+def _counted_by(tally: ServingTally) -> str:
+    if tally.without_usage or not tally.requests:
+        return "nobody"
+    by = {"server": tally.requests - tally.counted_here, "tokenizer": tally.counted_here}
+    return " and ".join(name for name, count in by.items() if count)
+
+
+def _report(
+    target: ServingTarget,
+    workload: ServingWorkload,
+    requests: Requests,
+    book: Book,
+    server: ServerMetrics,
+    ctx: Context,
+) -> None:
+    tally: ServingTally = book.tally
+    for name in tally.STREAMS:
+        ctx.distribution(name, getattr(tally, name).histogram)
+    _rates(target, workload, book, ctx)
+    if (delay_ms := server.queue_delay_ms()) is not None:
+        ctx.emit("queue_delay", delay_ms)
+    for problem in _certificate(book, workload).problems:
+        ctx.invalid(problem.code, problem.message)
+    for code, text in contamination.find(
+        tally,
+        book,
+        workload,
+        repeats=requests.repeats(book.sent + book.unmeasured),
+        shared_share=requests.shared_share(tally),
+        asked_output=not isinstance(workload.asked, DatasetPrompts) or workload.asked.output_tokens is not None,
+    ):
+        ctx.warn(code, text)
+
+
+def _rates(target: ServingTarget, workload: ServingWorkload, book: Book, ctx: Context) -> None:
+    tally: ServingTally = book.tally
+    whole = workload.window_s is None  # exactly the measured requests fill the window
+    requests_per_s = (book.succeeded if whole else book.completed_in_window) / book.window_s
+    ctx.emit("requests_per_s", requests_per_s)
+    if workload.batch > 1:
+        ctx.emit("prompts_per_s", requests_per_s * workload.batch)
+    ctx.emit("error_rate", book.failed / (book.failed + book.succeeded))
+    ctx.emit("errors", book.failed)
+    ctx.emit("timeouts", book.errors["timeout"])
+    if workload.slo:
+        ctx.emit("goodput", sum(second.good for second in book.seconds.values()) / book.window_s)
+    if tally.without_usage:
+        return
+    outputs_per_s = (tally.output_tokens if whole else tally.tokens_in_window) / book.window_s
+    ctx.emit("output_tokens_per_s", outputs_per_s)
+    ctx.emit("output_tokens", tally.output_tokens / tally.requests)
+    if tally.without_input:
+        return
+    mean_input = tally.input_tokens / tally.requests
+    ctx.emit("input_tokens", mean_input)
+    ctx.emit("input_tokens_per_s", mean_input * requests_per_s)
+    prices = target.prices
+    per_s = (
+        (prices.per_hour or 0) / 3600
+        + (prices.per_million_input_tokens or 0) / 1e6 * mean_input * requests_per_s
+        + (prices.per_million_output_tokens or 0) / 1e6 * outputs_per_s
+    )
+    if prices != Prices() and requests_per_s and outputs_per_s:
+        ctx.emit("cost_per_request", per_s / requests_per_s)
+        ctx.emit("cost_per_million_output_tokens", per_s / outputs_per_s * 1e6)
+
+
+def _first(book: Book) -> str:
+    kind = book.errors.most_common(1)
+    return f"{kind[0][0]} {kind[0][1]} times: {book.details.get(kind[0][0], '')}" if kind else "no error was told"

@@ -1,0 +1,77 @@
+"""What `serving.load` measures."""
+
+from benchhouse.schema.experiment import Metric
+
+_FROM_DUE = "from the time the request was due (open loop) or sent (closed loop)"
+
+METRICS = (
+    Metric(
+        name="output_tokens_per_s",
+        unit="tokens/s",
+        direction="higher",
+        role="throughput",
+        formula="output tokens that arrived in the window / its seconds, counted by the server or target.tokenizer",
+    ),
+    Metric(
+        name="requests_per_s", unit="1/s", direction="higher", formula="good answers ended in the window / its seconds"
+    ),
+    Metric(name="prompts_per_s", unit="1/s", direction="higher", formula="requests_per_s x workload.batch, of a batch"),
+    Metric(
+        name="input_tokens_per_s", unit="tokens/s", direction="higher", formula="mean input tokens x requests_per_s"
+    ),
+    Metric(
+        name="goodput",
+        unit="1/s",
+        direction="higher",
+        formula="measured requests that met every clause of workload.slo / seconds of the window",
+    ),
+    Metric(name="ttft", unit="ms", direction="lower", formula=f"to the first event with output, {_FROM_DUE}"),
+    Metric(name="itl", unit="ms", direction="lower", formula="gaps between events with output, of all requests"),
+    Metric(
+        name="tpot",
+        unit="ms",
+        direction="lower",
+        formula="of a request: (last - first event with output) / (output tokens - 1)",
+    ),
+    Metric(name="e2e", unit="ms", direction="lower", role="latency", formula=f"to the end of the answer, {_FROM_DUE}"),
+    Metric(
+        name="jitter",
+        unit="ms",
+        direction="lower",
+        formula="of a request: mean absolute difference between one gap and the next",
+    ),
+    Metric(
+        name="ttft_sent", unit="ms", direction="lower", formula="as ttft, but from when the request was really sent"
+    ),
+    Metric(name="e2e_sent", unit="ms", direction="lower", formula="as e2e, but from when the request was really sent"),
+    Metric(
+        name="queue_delay",
+        unit="ms",
+        direction="lower",
+        formula="mean time in the server's queue during the load, by the server's own metrics",
+    ),
+    Metric(
+        name="error_rate",
+        unit="1",
+        direction="lower",
+        role="error_rate",
+        formula="measured requests that failed / all measured requests",
+    ),
+    Metric(name="errors", unit="1", direction="lower", formula="measured requests that failed, of any kind"),
+    Metric(
+        name="timeouts",
+        unit="1",
+        direction="lower",
+        role="timeouts",
+        formula="of these, without an answer in the time limit",
+    ),
+    Metric(name="output_tokens", unit="tokens", formula="mean output tokens of a good answer, by the server's count"),
+    Metric(name="input_tokens", unit="tokens", formula="mean input tokens of a good answer, by the server's count"),
+    Metric(name="cost_per_request", unit="$", direction="lower", formula="by the prices of the target"),
+    Metric(
+        name="cost_per_million_output_tokens",
+        unit="$",
+        direction="lower",
+        formula="everything that the load cost by the prices of the target / output tokens x 10^6",
+    ),
+)

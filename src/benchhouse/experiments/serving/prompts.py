@@ -1,0 +1,283 @@
+"""Prompts: what a workload asks for, and the pool of them that is made before the measured time.
+
+Lengths of synthetic prompts are asked, not claimed: how many tokens a text has is for the server's usage or the
+target's tokenizer to say. Only with a tokenizer at hand is a text made to measure.
+"""
+
+import hashlib
+import random
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, count, islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from benchhouse.experiments.serving.datasets import Format, Message, read_dataset
+from benchhouse.experiments.serving.lengths import MAX_TOKENS, Fixed, Length, Writer, load_tokenizer
+from benchhouse.experiments.serving.lengths import fit_to_tokens as fit_to_tokens
+from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds, show_bytes
+
+MAX_DEFAULT_PROMPTS = 10_000
+MAX_POOL_BYTES = 10**9
+MAX_TURNS = 1000
+
+
+class _Made(Model):
+    """What synthetic prompts of all kinds have in common."""
+
+    prompt_tokens: Length = Field(Fixed(tokens=256), description="Length asked of each prompt.")
+    output_tokens: Length | None = Field(
+        Fixed(tokens=128), description="Length asked of each output; null leaves it to the server."
+    )
+    tokenizer: str | None = Field(
+        None, description="Path of a tokenizer.json: prompts then have exactly so many tokens, without special ones."
+    )
+    seed: int | None = Field(
+        None, ge=0, description="Seed of prompts and lengths; the trial's own by default, so no repetition is cached."
+    )
+
+
+class SyntheticPrompts(_Made):
+    """Made-up prompts of plain words; each starts differently, unless a shared prefix is asked for."""
+
+    kind: Literal["synthetic"] = "synthetic"
+    distinct: int | None = Field(
+        None, ge=1, description="Different prompts; by default one for each request, at most 10,000 (and 1 GB)."
+    )
+    shared_prefix_tokens: int = Field(
+        0, ge=0, le=MAX_TOKENS, description="Length of a beginning that prompts share; comes on top of prompt_tokens."
+    )
+    prefixes: int = Field(1, ge=1, le=1_000_000, description="How many different shared prefixes take turns.")
+
+
+class DatasetPrompts(Model):
+    """Prompts of a file, in its order."""
+
+    kind: Literal["dataset"] = "dataset"
+    file: str = Field(min_length=1, description="JSON lines, CSV with a column `prompt`, or text with a prompt a line.")
+    format: Format | None = Field(None, description="jsonl, csv or text; told by the file's ending if not given.")
+    output_tokens: Length | None = Field(
+        None, description="Length asked of an output where the file has none; null leaves it to the server."
+    )
+    seed: int | None = Field(None, ge=0, description="Seed of output_tokens; the trial's own by default.")
+
+
+class ConversationPrompts(_Made):
+    """Conversations of several turns: made-up questions, with the server's real answers as history."""
+
+    kind: Literal["conversation"] = "conversation"
+    turns: Length = Field(Fixed(tokens=3), description="Turns of a conversation; written as a length is.")
+    think_time: Seconds = Field(0.0, description="Pause between an answer and the next turn.")
+    distinct: int | None = Field(
+        None, ge=1, description="Different conversations; by default enough for all requests, at most 10,000 turns."
+    )
+
+
+def _synthetic_by_default(value: Any) -> Any:
+    return {"kind": "synthetic", **value} if isinstance(value, dict) else value
+
+
+PromptSpec = Annotated[
+    SyntheticPrompts | DatasetPrompts | ConversationPrompts,
+    Field(discriminator="kind"),
+    BeforeValidator(_synthetic_by_default),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One request's content: `text`, or `messages` where it is a chat already. None means: not asked for."""
+
+    text: str | None = None
+    messages: tuple[Message, ...] = ()
+    input_tokens_asked: int | None = None  # of a later turn: without the history before it
+    output_tokens: int | None = None
+    conversation: int = 0  # number in the pool
+    turn: int = 0
+
+    def as_messages(self) -> list[dict[str, str]]:
+        """For a chat endpoint; a bare text is what the user says."""
+        if self.text is not None:
+            return [{"role": "user", "content": self.text}]
+        return [{"role": message.role, "content": message.content} for message in self.messages]
+
+    def as_text(self) -> str:
+        """For an endpoint that completes text; several messages can't be one without the model's template."""
+        if self.text is not None:
+            return self.text
+        if len(self.messages) > 1:
+            raise BenchError(
+                f"prompt {self.conversation} is a chat of {len(self.messages)} messages, and the endpoint takes text",
+                hint="use the chat endpoint, or a dataset of plain prompts",
+            )
+        return self.messages[0].content
+
+    def after(self, sent: "Prompt", answer: str) -> "Prompt":
+        """This turn with its history: what was `sent` in the turn before, and the answer that came."""
+        before = sent.messages or (Message("user", sent.text or ""),)
+        own = self.messages or (Message("user", self.text or ""),)
+        return replace(self, text=None, messages=(*before, Message("assistant", answer), *own))
+
+    @property
+    def size(self) -> int:
+        """Bytes of the content."""
+        if self.text is not None:
+            return len(self.text.encode())
+        return sum(len(message.content.encode()) for message in self.messages)
+
+
+class PromptSet:
+    """The pool of prompts, turn after turn and conversation after conversation; taken round and round."""
+
+    def __init__(self, conversations: Iterable[tuple[Prompt, ...]], file_sha256: str | None = None) -> None:
+        self._conversations = list(conversations)
+        self._prompts = list(chain.from_iterable(self._conversations))
+        self.file_sha256 = file_sha256
+        if not self._prompts:
+            raise ValueError("a set of prompts has at least one")
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+    def __getitem__(self, index: int) -> Prompt:
+        """Any index: after the last prompt comes the first again."""
+        return self._prompts[index % len(self._prompts)]
+
+    @property
+    def conversations(self) -> int:
+        """How many; a prompt that is none is a conversation of one turn."""
+        return len(self._conversations)
+
+    def conversation(self, number: int) -> tuple[Prompt, ...]:
+        """The turns of the n-th conversation, taken round and round; each but the first wants `Prompt.after`."""
+        return self._conversations[number % len(self._conversations)]
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 over every prompt in order: what is said and what is asked for."""
+        sha = hashlib.sha256()
+        for one in self._prompts:
+            said = one.text if one.text is not None else one.messages
+            sha.update(canonical_json([said, one.input_tokens_asked, one.output_tokens, one.conversation, one.turn]))
+            sha.update(b"\n")
+        return sha.hexdigest()
+
+    def repeats(self, requests: int) -> int:
+        """How many of so many requests, taken in order, say what an earlier one said."""
+        return requests - bisect_left(self._first_said, requests)
+
+    @cached_property
+    def _first_said(self) -> list[int]:
+        """Where in the pool something new is said, in order."""
+        first: dict[tuple[str | None, tuple[Message, ...]], int] = {}
+        for index, one in enumerate(self._prompts):
+            first.setdefault((one.text, one.messages), index)
+        return list(first.values())
+
+    def facts(self) -> dict[str, Any]:
+        """What evidence keeps of the pool."""
+        return {
+            "digest": self.digest,
+            "file_sha256": self.file_sha256,
+            "prompts": len(self),
+            "conversations": self.conversations,
+            "distinct": len(self._first_said),
+            "bytes": sum(one.size for one in self._prompts),
+        }
+
+
+def build_prompts(spec: PromptSpec, *, requests: int | None, seed: int) -> PromptSet:
+    """Make the pool; to be called before the measured time. The same arguments give the same pool, everywhere.
+
+    `requests` is how many will be sent, warm-up included, where that is known; `seed` stands in where the spec has
+    none. A pool for fewer requests is the beginning of one for more.
+    """
+    seed = seed if spec.seed is None else spec.seed
+    if isinstance(spec, DatasetPrompts):
+        data = read_dataset(Path(spec.file), spec.format)
+        rng = random.Random(f"{seed}/output")
+        prompts = (
+            Prompt(row.text, row.messages, None, row.output_tokens or _drawn(spec.output_tokens, rng), number)
+            for number, row in enumerate(data.rows)
+        )
+        return PromptSet(((prompt,) for prompt in prompts), data.sha256)
+    made = _conversations(spec, seed) if isinstance(spec, ConversationPrompts) else _singles(spec, seed)
+    if spec.distinct is None:
+        return PromptSet(_enough(made, min(requests or MAX_DEFAULT_PROMPTS, MAX_DEFAULT_PROMPTS)))
+    return PromptSet(_all(islice(made, spec.distinct), spec.distinct))
+
+
+def _enough(made: Iterator[tuple[Prompt, ...]], wanted: int) -> Iterator[tuple[Prompt, ...]]:
+    """Conversations until there are `wanted` prompts, or the next one would not fit into the pool."""
+    prompts = size = 0
+    for turns in made:
+        size += sum(turn.size for turn in turns)
+        if prompts and size > MAX_POOL_BYTES:
+            return
+        yield turns
+        prompts += len(turns)
+        if prompts >= wanted:
+            return
+
+
+def _all(made: Iterable[tuple[Prompt, ...]], wanted: int) -> Iterator[tuple[Prompt, ...]]:
+    size = 0
+    for number, turns in enumerate(made):
+        size += sum(turn.size for turn in turns)
+        if size > MAX_POOL_BYTES:
+            raise BenchError(
+                f"{wanted:,} different prompts don't fit into memory: at most {show_bytes(MAX_POOL_BYTES)} are kept, "
+                f"and the first {number + 1:,} are more",
+                hint="lower distinct or prompt_tokens",
+            )
+        yield turns
+
+
+def _singles(spec: SyntheticPrompts, seed: int) -> Iterator[tuple[Prompt, ...]]:
+    writer, lengths, outputs = _writer(spec, seed), random.Random(f"{seed}/prompt"), random.Random(f"{seed}/output")
+    shared = spec.shared_prefix_tokens
+    prefixes: list[str] = []
+    for number in count():
+        if shared and len(prefixes) < spec.prefixes:  # made when first needed
+            prefixes.append(writer.write(shared, number))
+        prefix = prefixes[number % spec.prefixes] if shared else ""
+        tokens = spec.prompt_tokens.draw(lengths)
+        text = writer.write(tokens, number, prefix, shared)
+        yield (Prompt(text, (), shared + tokens, _drawn(spec.output_tokens, outputs), number),)
+
+
+def _conversations(spec: ConversationPrompts, seed: int) -> Iterator[tuple[Prompt, ...]]:
+    writer, lengths, outputs = _writer(spec, seed), random.Random(f"{seed}/prompt"), random.Random(f"{seed}/output")
+    numbers, turns = count(), random.Random(f"{seed}/turns")
+    for conversation in count():
+        asked = [spec.prompt_tokens.draw(lengths) for _ in range(min(spec.turns.draw(turns), MAX_TURNS + 1))]
+        if len(asked) > MAX_TURNS or sum(asked) > MAX_TOKENS:
+            raise BenchError(
+                f"a conversation has at most {MAX_TURNS:,} turns and {MAX_TOKENS:,} tokens, and one would have more",
+                hint="lower turns or prompt_tokens",
+            )
+        yield tuple(
+            Prompt(
+                writer.write(tokens, next(numbers)),
+                input_tokens_asked=tokens,
+                output_tokens=_drawn(spec.output_tokens, outputs),
+                conversation=conversation,
+                turn=turn,
+            )
+            for turn, tokens in enumerate(asked)
+        )
+
+
+def _writer(spec: _Made, seed: int) -> Writer:
+    return Writer(seed, load_tokenizer(Path(spec.tokenizer)) if spec.tokenizer else None)
+
+
+def _drawn(length: Length | None, rng: random.Random) -> int | None:
+    return None if length is None else length.draw(rng)

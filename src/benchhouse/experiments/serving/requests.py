@@ -1,0 +1,167 @@
+"""Requests of a serving trial: the prompts as the driver sends them, and the tally of what comes back."""
+
+import json
+from collections import deque
+from collections.abc import Callable
+from itertools import islice, takewhile
+from math import ceil
+from pathlib import Path
+from time import monotonic_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchhouse.experiments.load.arrivals import Trace
+from benchhouse.experiments.load.source import Planned, Pool, Source
+from benchhouse.experiments.serving.asking import ask
+from benchhouse.experiments.serving.lengths import load_tokenizer
+from benchhouse.experiments.serving.prompts import (
+    MAX_DEFAULT_PROMPTS,
+    ConversationPrompts,
+    Prompt,
+    PromptSet,
+    SyntheticPrompts,
+    build_prompts,
+)
+from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context
+from benchhouse.schema.load import HttpDriver, Reply
+
+if TYPE_CHECKING:
+    from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
+
+_FEWEST_PROMPTS = 1000
+
+
+class Asked(NamedTuple):
+    """What a tally must know of a request; the text is in the bytes already."""
+
+    output_tokens: int | None
+    input_tokens: int | None = None  # by the target's tokenizer, where there is one
+
+
+class Requests:
+    """Made before the measured time."""
+
+    def __init__(self, target: "ServingTarget", url: str, workload: "ServingWorkload", ctx: Context) -> None:
+        self._spec = workload.asked
+        self._slo = workload.objectives
+        self._batch = workload.batch
+        if self._batch > 1 and target.api == "chat":
+            raise BenchError(
+                "a chat request holds one conversation, not a batch", "target.api: completions, or batch: 1"
+            )
+        expected = _expected(workload) * self._batch
+        self.prompts = build_prompts(self._spec, requests=expected, seed=ctx.seed)
+        self._tokens: Callable[[str], int] | None = load_tokenizer(Path(target.tokenizer)) if target.tokenizer else None
+        talks = isinstance(self._spec, ConversationPrompts)
+        self._driver: HttpDriver = ctx.driver(target.driver)(
+            url,
+            target.model or _only_model(url, target),
+            api=target.api,
+            stream=target.stream,
+            api_key=target.api_key,
+            headers=target.headers,
+            extra=target.extra,
+            **self._further(talks),
+        )
+        self.source: Source
+        if isinstance(self._spec, ConversationPrompts):
+            self.source = Conversations(self.prompts, self._driver, ctx.seed, self._spec.think_time)
+        else:
+            batches = ceil(len(self.prompts) / self._batch)
+            self.source = Pool([self._planned(number) for number in range(batches)], ctx.seed)
+
+    def _further(self, talks: bool) -> dict[str, Any]:
+        """Arguments that a driver needs to know only where they are asked for."""
+        further: dict[str, Any] = {"keep_text": talks or self._tokens is not None}
+        if self._tokens is not None and not talks:  # the history of a conversation is without the thoughts in it
+            further["keep_thoughts"] = True
+        return further | ({"batch": self._batch} if self._batch > 1 else {})
+
+    def _planned(self, number: int) -> Planned:
+        """The n-th request; a batch that the pool's end would cut short goes on with its start."""
+        prompts = [self.prompts[number * self._batch + place] for place in range(self._batch)]
+        output_tokens = max(prompt.output_tokens or 0 for prompt in prompts) * self._batch
+        input_tokens = sum(map(self._input_tokens, prompts)) if self._tokens else None
+        data = self._driver.request(prompts if self._batch > 1 else prompts[0])
+        return Planned(Asked(output_tokens or None, input_tokens), data)
+
+    def _input_tokens(self, prompt: Prompt) -> int:
+        """Of what is said; what a chat's template adds to it only the server knows."""
+        assert self._tokens is not None
+        return sum(self._tokens(message["content"]) for message in prompt.as_messages())
+
+    def driver(self) -> HttpDriver:
+        return self._driver
+
+    def tally(self) -> ServingTally:
+        return ServingTally(self._slo, self._tokens)
+
+    def repeats(self, requests: int) -> float:
+        """Share of so many requests that said what an earlier one had said."""
+        said = requests * self._batch
+        return self.prompts.repeats(said) / said if said else 0.0
+
+    def shared_share(self, tally: ServingTally) -> float:
+        """Share of the input that was asked to be as before: a shared prefix, or a conversation's history."""
+        if isinstance(self._spec, ConversationPrompts):
+            return 1.0
+        if isinstance(self._spec, SyntheticPrompts) and self._spec.shared_prefix_tokens and tally.input_tokens:
+            return min(self._spec.shared_prefix_tokens * tally.requests / tally.input_tokens, 1.0)
+        return 0.0
+
+
+class Conversations:
+    """Turns of conversations, each with the real answers before it; as many conversations at a time as requests."""
+
+    needs_replies = True
+
+    def __init__(self, prompts: PromptSet, driver: HttpDriver, seed: int, think_time_s: float = 0.0) -> None:
+        self.seed = seed
+        self._prompts, self._driver, self._think_ns = prompts, driver, round(think_time_s * 1e9)
+        self._ready: deque[tuple[int, Prompt]] = deque()  # next turns whose history is known, and from when they may go
+        self._begun = 0
+
+    def take(self, index: int) -> Planned:
+        if self._ready and self._ready[0][0] <= monotonic_ns():
+            prompt = self._ready.popleft()[1]
+        else:
+            prompt = self._prompts.conversation(self._begun)[0]
+            self._begun += 1
+        return Planned(prompt, self._driver.request(prompt))
+
+    def answered(self, item: Any, reply: Reply) -> None:
+        turns = self._prompts.conversation(item.conversation)
+        if reply.error is None and item.turn + 1 < len(turns):
+            self._ready.append((monotonic_ns() + self._think_ns, turns[item.turn + 1].after(item, reply.text)))
+
+
+def _expected(workload: "ServingWorkload") -> int:
+    """Requests that will be sent, warm-up included; a guess where only the server's speed will tell."""
+    asked = workload.requests or 0
+    if asked and not workload.warmup and not workload.cooldown:
+        return asked
+    if not workload.open_loop:
+        return max(_FEWEST_PROMPTS, 50 * (workload.concurrency or 0), 2 * asked)
+    around_s = workload.warmup + (workload.window_s or 0.0) + workload.cooldown
+    if isinstance(workload.law, Trace):
+        times = takewhile(lambda due: asked or due < around_s * 1e9, workload.law.due(None, 0))
+        return sum(1 for _ in islice(times, MAX_DEFAULT_PROMPTS))
+    course = workload.law.course(workload.rps, workload.schedule_s)
+    return round(1.2 * (course.expected(around_s) + asked)) + 100
+
+
+def _only_model(url: str, target: "ServingTarget") -> str:
+    """The name of the one model that the server has."""
+    base = url.rstrip("/").removesuffix("/v1")
+    headers = dict(target.headers) | ({"Authorization": f"Bearer {target.api_key}"} if target.api_key else {})
+    try:
+        found = ask(f"{base}/v1/models", headers=headers, verify_tls=target.verify_tls)
+        names = [str(item["id"]) for item in json.loads(found)["data"]]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise BenchError(
+            f"{base}/v1/models does not say which models there are: {error}", "name target.model"
+        ) from error
+    if len(names) != 1:
+        raise BenchError(f"the server has {len(names)} models ({', '.join(names[:5])})", "name target.model")
+    return names[0]

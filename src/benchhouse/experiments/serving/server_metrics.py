@@ -1,0 +1,50 @@
+"""What the server says about itself in Prometheus' text format, before and after the load."""
+
+import re
+
+from benchhouse.experiments.serving.asking import ask
+
+_LINE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{[^}]*\})?\s+([-+0-9.eEinfNa]+)", re.MULTILINE)
+_QUEUE = "request_queue_time_seconds"
+_KEPT = ("prefix_cache", "queue_time", "preemptions", "prompt_tokens", "generation_tokens", "gpu_cache_usage")
+
+
+class ServerMetrics:
+    """Read once when made and once at `finish`; a server without such metrics is no error."""
+
+    def __init__(self, url: str, verify_tls: bool = True) -> None:
+        self._verify_tls = verify_tls
+        self._url = f"{url.rstrip('/').removesuffix('/v1')}/metrics"
+        self._before = self._read()
+        self._after: dict[str, float] = {}
+
+    def finish(self) -> None:
+        self._after = self._read() if self._before else {}
+
+    def queue_delay_ms(self) -> float | None:
+        """Mean time of a request in the server's queue, where it counts that."""
+        change = self.facts()
+        total = [value for name, value in change.items() if name.endswith(f"{_QUEUE}_sum")]
+        count = [value for name, value in change.items() if name.endswith(f"{_QUEUE}_count")]
+        return sum(total) / sum(count) * 1000 if count and sum(count) > 0 else None
+
+    def facts(self) -> dict[str, float]:
+        """How much each counter of interest grew during the load."""
+        return {
+            name: value - self._before.get(name, 0.0)
+            for name, value in self._after.items()
+            if any(part in name for part in _KEPT) and not name.endswith("_bucket")
+        }
+
+    def _read(self) -> dict[str, float]:
+        try:
+            text = ask(self._url, verify_tls=self._verify_tls, timeout_s=5.0).decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return {}
+        found: dict[str, float] = {}
+        for name, value in _LINE.findall(text):
+            try:
+                found[name] = found.get(name, 0.0) + float(value)
+            except ValueError:
+                continue
+        return found

@@ -1,0 +1,155 @@
+"""What is kept of the replies of an inference server: token latencies, token counts, and traces of contamination."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchhouse.experiments.load.book import Call, Stream
+from benchhouse.experiments.serving.steadiness import History
+from benchhouse.schema.load import Reply
+from benchhouse.schema.slo import Slo
+
+_BIN_NS = 10_000_000  # resolution of silence
+
+
+class ServingTally:
+    """Latencies count from when a request was due; `*_sent` from when it was really sent (the same in a closed loop).
+
+    A request that failed is in no latency. Gaps are between events that brought output: a server may put several
+    tokens into one, so token rates use the server's own count, or that of `count_tokens` where the server has none.
+    """
+
+    STREAMS = ("ttft", "ttft_sent", "itl", "tpot", "e2e", "e2e_sent", "jitter")
+
+    def __init__(self, slo: Slo | None, count_tokens: Callable[[str], int] | None = None) -> None:
+        self.slo = slo
+        self._count_tokens = count_tokens
+        self.ttft, self.ttft_sent, self.itl, self.tpot = Stream(), Stream(), Stream(), Stream()
+        self.e2e, self.e2e_sent, self.jitter = Stream(), Stream(), Stream()
+        self.requests = 0  # good and measured
+        self.events = 0
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self.cached_tokens = 0
+        self.without_usage = 0  # nobody counted the output
+        self.without_input = 0  # nobody counted the input
+        self.counted_here = 0  # of the good and measured, output counted by `count_tokens`
+        self.short = 0  # ended before the number of tokens asked for
+        self.merged = 0  # answers with fewer events than tokens, beyond the one token that only ends an output
+        self.tokens_in_window = 0.0  # of all requests, by the stamps of their events
+        self.finishes: dict[str, int] = {}
+        self.history = History()  # of the window, by when requests were due
+        self.sounds: set[int] = set()  # bins of the window in which any output came
+        self.waits: dict[int, int] = {}  # bin -> requests that began waiting minus those that ended
+
+    def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
+        stamps = reply.token_ns or (call.ended_ns,)
+        if reply.error is None:
+            if reply.output_tokens is None and self._count_tokens:
+                reply.output_tokens = self._count_tokens(reply.text)
+                self.counted_here += call.measured
+            if reply.input_tokens is None:
+                reply.input_tokens = getattr(call.item, "input_tokens", None)
+            self._place(call, stamps, reply, start_ns, end_ns)
+        if not call.measured:
+            return 0
+        if reply.error is not None:
+            return self._missed(None, None, None, None)
+        return self._measure(call, reply, stamps, start_ns)
+
+    def _place(self, call: Call, stamps: Sequence[int], reply: Reply, start_ns: int, end_ns: int) -> None:
+        """Where in the window there was output, whether the request is measured or not."""
+        if stamps[0] >= start_ns and stamps[-1] < end_ns:
+            inside = len(stamps)
+        else:
+            inside = sum(start_ns <= stamp < end_ns for stamp in stamps)
+        self.tokens_in_window += (reply.output_tokens or len(stamps)) * inside / len(stamps)
+        self.sounds.update([(stamp - start_ns) // _BIN_NS for stamp in stamps])
+        begun, ended = (call.sent_ns - start_ns) // _BIN_NS, (call.ended_ns - start_ns) // _BIN_NS
+        self.waits[begun] = self.waits.get(begun, 0) + 1
+        self.waits[ended] = self.waits.get(ended, 0) - 1
+
+    def _measure(self, call: Call, reply: Reply, stamps: Sequence[int], start_ns: int) -> int:
+        e2e = call.ended_ns - call.due_ns
+        ttft = tpot = worst = None
+        self.requests += 1
+        self.e2e.add(e2e)
+        self.e2e_sent.add(call.ended_ns - call.sent_ns)
+        if reply.token_ns:
+            ttft = stamps[0] - call.due_ns
+            self.ttft.add(ttft)
+            self.ttft_sent.add(stamps[0] - call.sent_ns)
+            self.events += len(stamps)
+            gaps = [after - before for before, after in itertools.pairwise(stamps)]
+            if gaps:
+                worst = max(gaps)
+                self.itl.extend(gaps)
+                if reply.output_tokens:
+                    tpot = (stamps[-1] - stamps[0]) // max(reply.output_tokens - 1, 1)
+                    self.tpot.add(tpot)
+                if len(gaps) > 1:
+                    changes = [abs(b - a) for a, b in itertools.pairwise(gaps)]
+                    self.jitter.add(sum(changes) // len(changes))
+        self._count(call, reply, len(stamps))
+        self.history.add(call.due_ns - start_ns, e2e if ttft is None else ttft, e2e)
+        return self._missed(ttft, worst, tpot, e2e)
+
+    def _count(self, call: Call, reply: Reply, events: int) -> None:
+        if reply.output_tokens is None:
+            self.without_usage += 1
+        else:
+            self.output_tokens += reply.output_tokens
+            self.merged += bool(reply.token_ns) and events < reply.output_tokens - 1
+            self.short += bool(call.item.output_tokens) and reply.output_tokens < call.item.output_tokens
+        self.without_input += reply.input_tokens is None
+        self.input_tokens += reply.input_tokens or 0
+        self.cached_tokens += reply.cached_tokens or 0
+        self.finishes[reply.finish] = self.finishes.get(reply.finish, 0) + 1
+
+    def _missed(self, ttft: int | None, itl: int | None, tpot: int | None, e2e: int | None) -> int:
+        if self.slo is None:
+            return 0
+        times = {"ttft": ttft, "itl": itl, "tpot": tpot, "e2e": e2e, "latency": e2e}
+        over = self.slo.over({name: at for name, at in times.items() if at is not None}, error=e2e is None)
+        return sum(flag << number for number, flag in enumerate(over))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a load process hands back: all but the tokenizer."""
+        return self.__dict__ | {"_count_tokens": None}
+
+    def flush(self) -> None:
+        for name in self.STREAMS:
+            _ = getattr(self, name).histogram
+
+    def merge(self, other: "ServingTally") -> None:
+        for name in self.STREAMS:
+            getattr(self, name).merge(getattr(other, name))
+        for name in ("requests", "events", "input_tokens", "output_tokens", "cached_tokens", "without_usage",
+                     "without_input", "counted_here", "short", "merged", "tokens_in_window"):  # fmt: skip
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for finish, count in other.finishes.items():
+            self.finishes[finish] = self.finishes.get(finish, 0) + count
+        self.history.merge(other.history)
+        self.sounds |= other.sounds
+        for place, count in other.waits.items():
+            self.waits[place] = self.waits.get(place, 0) + count
+
+    def silences(self, window_s: float) -> list[tuple[float, float]]:
+        """Times of the window without any output while a request was waiting: for how long, and from when, in seconds.
+
+        Of requests that were answered well, to 10 ms. What precedes the first output of all is none: it has to come
+        from somewhere.
+        """
+        end = round(window_s * 1e9) // _BIN_NS
+        first = min(self.sounds, default=0)
+        found = []
+        waiting = quiet_since = 0
+        for place in sorted(self.sounds | self.waits.keys()):
+            heard = place in self.sounds
+            length = min(place, end) - max(quiet_since, 0)
+            if heard and waiting and length > 0 and place > first:
+                found.append((length * _BIN_NS / 1e9, max(quiet_since, 0) * _BIN_NS / 1e9))
+            if heard or not waiting:
+                quiet_since = place
+            waiting += self.waits.get(place, 0)
+        return found

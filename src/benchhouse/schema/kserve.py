@@ -1,0 +1,151 @@
+"""What is asked of a server of the KServe v2 protocol, such as Triton: where the model is, and what requests carry.
+
+The experiment `serving.infer` and the drivers of the protocol share these.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import Field, model_validator
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
+
+Scalar = bool | int | float | str
+_SCHEMES = {"http": ("http", "https"), "grpc": ("grpc", "grpcs")}
+
+
+class KServeTarget(Model):
+    """A model on a server, and the way to it."""
+
+    driver: str = Field("triton", description="Driver of the protocol; NAME_grpc is its driver over gRPC.")
+    url: str = Field(description="http://host:port or https://..., for gRPC grpc://host:port or grpcs://...")
+    model: str = Field(min_length=1, description="Name of the model.")
+    version: str = Field("", description="Version of the model; empty: the one that the server chooses.")
+    protocol: Literal["http", "grpc"] = Field("http", description="http, or grpc (needs the extra `triton`).")
+    call: Literal["infer", "generate", "stream"] = Field(
+        "infer",
+        description="infer: tensors in, tensors out. generate: JSON in and out. stream: many answers a request "
+        "(generate_stream, or a gRPC stream), for decoupled models.",
+    )
+    outputs: tuple[str, ...] = Field((), description="Outputs to ask for; none: all of them.")
+    parameters: dict[str, Scalar] = Field({}, description="Parameters that every request carries.")
+    shared_memory: bool = Field(False, description="Tensors lie in shared memory; the server is on this machine.")
+    headers: dict[str, str] = Field({}, description="Headers of every request, such as an Authorization.")
+    verify_tls: bool = Field(True, description="Whether the server's certificate is checked.")
+    timeout: Seconds = Field(10.0, gt=0, description="Limit of a question to the server before and after the load.")
+    framework: str = Field("", description="What serves; what the server calls itself, where nothing is said.")
+    deployment: str = Field("", description="How it is deployed: single, replicated, behind a gateway, ...")
+    name: str = Field("", description="Name in reports.")
+
+    @model_validator(mode="after")
+    def _the_protocol_can_do_it(self) -> "KServeTarget":
+        schemes = _SCHEMES[self.protocol]
+        parts = urlsplit(self.url)
+        if parts.scheme not in schemes or not parts.hostname or not _has_good_port(parts):
+            raise ValueError(f"url: with protocol {self.protocol}, write {schemes[0]}://host:port, not {self.url!r}")
+        if self.protocol == "grpc" and (self.call == "generate" or self.shared_memory):
+            raise ValueError("generate and shared_memory are for protocol http")
+        if parts.scheme == "grpcs" and not self.verify_tls:
+            raise ValueError("verify_tls: gRPC always checks the server's certificate")
+        if self.call != "infer" and self.shared_memory:
+            raise ValueError("shared_memory is for call: infer")
+        for name, value in self.headers.items():
+            if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or re.search(r"[\r\n\0]", value):
+                raise ValueError(f"headers: {name!r} can't be sent")
+        return self
+
+
+def _has_good_port(parts: SplitResult) -> bool:
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
+
+
+class TensorInputs(Model):
+    """What each request carries, whichever server gets it: made up, given, or from a file."""
+
+    batch: int = Field(1, ge=1, description="Samples a request.")
+    shapes: dict[str, list[int] | list[list[int]]] = Field(
+        {}, description="Shape of an input whose dimensions vary, without the batch; several shapes are used in turn."
+    )
+    values: dict[str, Scalar | list[Any]] = Field(
+        {}, description="Value of an input: one for all of its elements, or a list of them; a text is a prompt."
+    )
+    inputs: str = Field("", description="A .npy or .npz file with inputs instead of made-up ones; samples come first.")
+    seed: int = Field(0, ge=0, description="Seed of made-up inputs.")
+    distinct: int = Field(16, ge=1, le=100_000, description="Different made-up requests, used in turn.")
+    integer_max: int = Field(127, ge=0, description="Largest made-up integer; the smallest is 0.")
+    text_length: int = Field(16, ge=0, description="Letters of a made-up text.")
+    sequence_length: int = Field(0, ge=0, description="Requests of a sequence, for models that keep state; 0: none.")
+
+    @model_validator(mode="after")
+    def _values_come_from_one_place(self) -> "TensorInputs":
+        if self.inputs and (self.shapes or self.values):
+            raise ValueError("inputs brings the values: leave out shapes and values")
+        return self
+
+
+class InferItem(NamedTuple):
+    """One request: the `number` chooses its inputs. A `sequence` of 0 is none; ids are those of `sequence()`."""
+
+    number: int
+    sequence: int = 0
+    start: bool = False
+    end: bool = False
+
+
+def sequence(number: int, length: int, first_id: int) -> list[InferItem]:
+    """The requests of sequence `number`, to be sent in this order, each after the answer to the one before.
+
+    `first_id` is the id of sequence 0: another client's sequences must not be continued, so it is drawn at random.
+    """
+    return [
+        InferItem(number * length + step, first_id + number, start=step == 0, end=step == length - 1)
+        for step in range(length)
+    ]
+
+
+class Survey(NamedTuple):
+    """What a server says before the load."""
+
+    model: dict[str, Any]  # its tensors, versions, backend: for the evidence
+    server: str  # its name and version
+    distinct: int  # different requests that there are
+    counters: dict[str, float]  # of the model so far; empty where it keeps none
+
+
+class NoServer(BenchError):  # noqa: N818 - what happened, in two words
+    """Nobody answers at the address of the target."""
+
+
+class KServeDriver(Protocol):
+    """What `serving.infer` needs of a driver, beside what the load engine does. Items are numbers or `InferItem`s.
+
+    Everything but the load's own calls raises BenchError: NoServer, or what is wrong with target and inputs.
+    """
+
+    transport: ClassVar[Literal["http", "call"]]
+
+    @classmethod
+    def for_load(cls, target: KServeTarget, inputs: TensorInputs, timeout_s: float) -> "KServeDriver":
+        """A driver whose calls take at most `timeout_s`."""
+        ...
+
+    def survey(self) -> Survey:
+        """Make one request to see that it is answered well, and ask the server about itself."""
+        ...
+
+    def since(self, before: Mapping[str, float], answered: int) -> dict[str, float]:
+        """What the server did since it had the counters `before`, in which it must have counted `answered` requests.
+
+        `requests`, `failures`, `inferences`, `executions`, `cache_hits`; mean times of a request in ms, such as
+        `queue_ms` and `compute_ms`; `batch_mean`. What the server does not tell is missing.
+        """
+        ...
+
+    def close(self) -> None: ...

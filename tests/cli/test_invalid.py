@@ -1,0 +1,122 @@
+"""Trials that doubt their own numbers, and distributions that were only counted, as a person meets them."""
+
+import json
+
+import pytest
+
+from benchhouse.cli.progress import RunProgress
+from benchhouse.runs.orchestrate import Progress
+
+LATE = "late: requests were 40 ms late; ask for fewer a second; starved: the client had no CPU left"
+
+
+@pytest.fixture(scope="module")
+def doubted(tmp_path_factory):
+    """A run of two points, twice each; all trials of the second say that they are invalid."""
+    from laboratory import Lab
+
+    lab = Lab(tmp_path_factory.mktemp("doubted"))
+    (lab.marks / "bad").touch()
+    lab.scenario("certified", workload={"n": [0, 1]}, repetitions=2)
+    lab.done = lab.bench("run", "s.yaml", code=1)
+    return lab
+
+
+def test_the_terminal_shows_invalid_with_the_reason_and_what_becomes_of_the_numbers(doubted):
+    assert f"✗ n=1: INVALID: {LATE}  (2 trials)" in doubted.done.stderr
+    assert "no summary or comparison takes them" in doubted.done.stderr
+    assert "2 INVALID, 2 succeeded" in doubted.done.stderr
+    assert f"next:  bench run --resume {doubted.run_id()} --rerun-failed" in doubted.done.stderr
+    rows = {line.split()[0]: line.split() for line in doubted.done.stdout.splitlines() if line.startswith("n=")}
+    assert (rows["n=0"][1], rows["n=1"][1:]) == ("2/2", ["0/2"])
+
+
+def test_status_names_invalid_trials_apart_from_failed_ones(doubted):
+    done = doubted.bench("status", "@last", code=1)
+    assert "INVALID    " in done.stdout
+    assert "failed     " not in done.stdout
+    state = json.loads(doubted.bench("status", "@last", "--json", code=1).stdout)
+    assert (state["outcomes"], state["failures"]) == ({"invalid": 2, "succeeded": 2}, [])
+    assert {item["outcome"] for item in state["invalid"]} == {"invalid"}
+
+
+def test_the_report_refuses_invalid_trials_and_says_how_many_and_why(doubted):
+    done = doubted.bench("report")
+    assert "2 trials INVALID, in no number of it" in done.stderr
+    folder = doubted.workspace / "reports" / "s"
+    text, report = (folder / "report.md").read_text(), json.loads((folder / "report.json").read_bytes())["report"]
+    assert f"2 trials are INVALID and enter no number: {LATE} (2 trials)" in text
+    assert "Invalid trials (2)" in (folder / "index.html").read_text()
+    assert [point["label"] for point in report["points"]] == ["n=0"]
+    assert {(item["code"], item["point"]) for item in report["invalid"]} == {("late", "n=1")}
+
+
+def test_a_comparison_refuses_them_with_the_reason(doubted):
+    done = doubted.bench("compare", "@last:n=0", "@last:n=1", code=2)
+    assert "n=1 has no successful trial to compare" in done.stderr
+    assert f"are INVALID and refused: {LATE}" in done.stderr
+    done = doubted.bench("compare", "@last", "@last")
+    assert f"2 of 4 trials of {doubted.run_id()} are INVALID and refused: {LATE}" in done.stderr
+
+
+def test_their_numbers_are_in_the_evidence_and_in_the_tables_with_their_outcome(doubted):
+    for trial in doubted.trials():
+        odd = trial.spec["parameters"]["n"] == 1
+        assert trial.outcome == ("invalid" if odd else "succeeded")
+        assert trial.metrics["throughput"]["value"] == (101 if odd else 100)
+        assert len(trial.meta["attempts"]) == 1
+    sql = "SELECT outcome, count(*) AS n FROM measurement_fact WHERE stat = 'p99.9' GROUP BY 1 ORDER BY 1"
+    rows = json.loads(doubted.bench("query", sql, "--json").stdout)["rows"]
+    assert rows == [{"outcome": "invalid", "n": 4}, {"outcome": "succeeded", "n": 4}]  # two windows of two trials
+
+
+def test_a_counted_percentile_walks_back_to_its_histogram(doubted):
+    shown = json.loads(doubted.bench("trace", "@last:wait.p99.9", "--json").stdout)
+    assert shown["ok"]
+    proofs = shown["steps"][3]["details"]
+    assert [[(one["n"], one["recomputed"]) for one in proof["histograms"]] for proof in proofs] == [
+        [(2000, ["p99.9"])]
+    ] * 2
+    told = doubted.bench("trace", "@last:wait.p99").stdout
+    assert "histograms.json#/histograms/0: a histogram of 2000 values, relative error at most 0.05%" in told
+    for trial in doubted.trials():
+        exact = (trial.spec["parameters"]["n"] + 1) + 0.001 * (trial.spec["repetition"] + 1999 * 0.99)
+        assert trial.metrics["latency_ms"]["p99"] == pytest.approx(exact, rel=2**-11)
+
+
+def test_documented_questions_leave_invalid_trials_out(doubted):
+    both = "measurement_fact JOIN trial_fact USING (trial_id)"
+    sql = f"SELECT max(value) AS most FROM {both} WHERE metric = 'rate' AND trial_fact.outcome = 'succeeded'"
+    assert json.loads(doubted.bench("query", sql, "--json").stdout)["rows"] == [{"most": 100.0}]
+
+
+def test_a_percentile_of_samples_walks_back_to_them_and_is_doubted_where_they_are_few(lab):
+    lab.run("mischief", workload={"act": "samples"})
+    shown = json.loads(lab.bench("trace", "@last:x.p99.9", "--json").stdout)
+    assert shown["ok"]
+    assert [one["recomputed"] for one in shown["steps"][3]["details"][0]["samples"]] == [["p99.9"]]
+    assert "too few samples for p99.9 of x: n=100" in lab.trials()[0].metrics["notes"]
+
+
+def test_progress_counts_invalid_trials_by_their_own_name(capsys):
+    progress = RunProgress("r", None)
+    progress.told -= 60
+    outcomes = {"succeeded": 1, "invalid": 2, "failed": 1, "timeout": 1}
+    progress.update(Progress(done=5, total=5, running=0, outcomes=outcomes))
+    assert capsys.readouterr().err == "5/5 trials, 2 failed, 2 INVALID\n"
+
+
+def test_invalid_trials_are_run_again_on_request_and_only_they(lab):
+    (lab.marks / "bad").touch()
+    shown = lab.run("certified", code=1, workload={"n": [0, 1]})
+    assert shown["failures"] == []
+    assert [(item["code"], item["point"]) for item in shown["invalid"]] == [("late", "n=1")]
+    before = {trial.folder.name: trial.meta["started"] for trial in lab.trials() if trial.outcome == "succeeded"}
+    lab.bench("run", "--resume", "@last", code=1)  # a resume repeats nothing
+    assert [len(trial.meta["attempts"]) for trial in lab.trials()] == [1, 1]
+    (lab.marks / "bad").unlink()
+    lab.bench("run", "s.yaml", "--rerun-failed")
+    trials = lab.by("n")
+    assert [item["outcome"] for item in trials[1].meta["attempts"]] == ["invalid", "succeeded"]
+    assert before == {trials[0].folder.name: trials[0].meta["started"]}
+    lab.is_tidy()

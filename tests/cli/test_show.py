@@ -1,0 +1,59 @@
+"""How text meets a terminal: `cli/show.py`."""
+
+import sys
+
+import pytest
+
+from benchhouse.cli import show
+
+LONG = "note: " + "one of " + ", ".join(["alphabet", "betatest", "gammaray"] * 6)
+
+
+@pytest.fixture
+def printed(monkeypatch, capsys):
+    """What `note` prints where standard error is a terminal of 80 columns."""
+
+    def note(text):
+        with monkeypatch.context() as patch:
+            patch.setenv("COLUMNS", "80")
+            patch.setattr(sys.stderr, "isatty", lambda: True)
+            show.note(text)
+        return capsys.readouterr().err.splitlines()
+
+    return note
+
+
+def test_a_note_breaks_at_spaces_on_a_terminal(printed):
+    lines = printed(LONG)
+    assert len(lines) > 1 and max(map(len, lines)) <= 80
+    assert " ".join(line.strip() for line in lines) == LONG
+
+
+def test_what_was_expected_breaks_at_spaces_and_the_quoted_line_of_a_file_stays_as_it_is(printed):
+    quoted = f"    3 | {'x: ' + 'y ' * 60}"
+    broken = printed(f"s.yaml:3:1: unknown key\n{quoted}\n  expected: {LONG}")
+    assert broken[1] == quoted
+    assert max(len(line) for line in broken if line != quoted) <= 80
+    assert broken[2].startswith("  expected: note: one of")
+    assert all(word in LONG.split() for line in broken[3:] for word in line.split())
+
+
+def test_a_command_to_copy_stays_in_one_piece(printed):
+    command = "bench run --resume 20260412-101500-3072c1d --rerun-failed --parallel 4"
+    lines = printed(f"these trials can be tried again, whenever you like, by:  {command}")
+    assert [line.strip() for line in lines] == ["these trials can be tried again, whenever you like, by:", command]
+
+
+def test_nothing_is_broken_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    show.note(LONG)
+    assert capsys.readouterr().err == LONG + "\n"
+
+
+@pytest.mark.parametrize("columns", [None, "", "wide", "0"])
+def test_a_table_in_a_pipe_is_as_wide_as_it_needs_unless_columns_says_otherwise(monkeypatch, capsys, columns):
+    monkeypatch.delenv("COLUMNS")
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    show.table(("a", "b"), [("x" * 300, "y" * 300)])
+    assert max(map(len, capsys.readouterr().out.splitlines())) > 600

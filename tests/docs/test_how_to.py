@@ -1,0 +1,62 @@
+"""What the how-to pages show is what happens."""
+
+import re
+import sys
+import types
+from typing import get_args
+
+import pytest
+from doc_pages import DOCS, blocks, pages
+
+from benchhouse.analysis.compare import Verdict
+from benchhouse.api import scaffold
+from benchhouse.runs.ledger import new_run_id
+from benchhouse.schema.experiment import Experiment
+
+HOW_TO = DOCS / "how-to"
+
+
+def test_the_experiment_that_declares_more_is_one(monkeypatch):
+    declared = next(block for block in blocks(HOW_TO / "write-an-experiment.md") if "@experiment(" in block.text)
+    module = types.ModuleType("shown")
+    monkeypatch.setitem(sys.modules, "shown", module)
+    exec(compile(declared.text, "write-an-experiment.md", "exec"), module.__dict__)
+    assert isinstance(module.run, Experiment)
+    assert module.run.name == "my.sort"
+
+
+def test_the_entry_point_shown_is_the_one_that_new_writes(tmp_path):
+    (shown,) = (block.text for block in blocks(HOW_TO / "write-an-experiment.md") if block.language == "toml")
+    assert shown in (scaffold.experiment("my.sort", tmp_path) / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize("page", ["quickstart.md", "how-to/compare.md"])
+def test_every_verdict_is_listed(page):
+    text = (DOCS / page).read_text()
+    assert [word for word in get_args(Verdict) if word not in text] == []
+
+
+def test_run_ids_shown_look_like_real_ones():
+    shape = r"\d{8}-\d{6}-\d{3}[0-9a-f]{4}"
+    assert re.fullmatch(shape, new_run_id())
+    shown = {found for page in pages() for found in re.findall(r"\b\d{8}-\d{6}-[0-9a-z]+", page.read_text())}
+    assert shown
+    assert [run for run in shown if not re.fullmatch(shape, run)] == []
+
+
+def test_the_sql_shown_is_answered_comments_and_all(bash, tmp_path):
+    (shown,) = (block.text for block in blocks(HOW_TO / "query-the-warehouse.md") if block.language == "sql")
+    for sql in shown.strip().split("\n\n"):
+        assert sql.startswith("-- ")
+        done = bash('bench query "$SQL"', tmp_path, SQL=sql)
+        assert done.returncode == 0, done.stderr
+
+
+def test_levels_of_gzip_are_compared_as_shown(bash, tmp_path):
+    page = HOW_TO / "time-a-command.md"
+    (scenario,) = (block.text for block in blocks(page) if "scenario: gzip_levels" in block.text)
+    (tmp_path / "s.yaml").write_text(scenario.replace("repetitions: 5", "repetitions: 2"))
+    make, compare = re.findall(r"`(seq [^`]+|bench compare [^`]+)`", page.read_text())
+    done = bash(f"{make} && bench run s.yaml && {compare}", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "differs: parameter values.level: 1 | 9" in done.stderr

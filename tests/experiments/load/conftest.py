@@ -1,0 +1,13 @@
+"""What tests of schedules share."""
+
+import pytest
+
+
+@pytest.fixture
+def trace(tmp_path):
+    def write(text, name="trace.txt"):
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(path)
+
+    return write

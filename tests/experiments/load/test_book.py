@@ -1,0 +1,105 @@
+import csv
+import pickle
+
+import pytest
+
+from benchhouse.experiments.load import book as book_module
+from benchhouse.experiments.load.book import Book, Call, Clock
+from benchhouse.experiments.load.intervals import write_intervals
+from benchhouse.experiments.load.shape import Shape
+from benchhouse.schema.load import Reply
+from benchhouse.schema.slo import parse_slo
+
+MS = 1_000_000
+START, END = 1_000 * MS, 3_500 * MS
+
+
+class Missing:
+    """A tally that finds the first objective missed by every error."""
+
+    def add(self, call, reply, start_ns, end_ns):
+        return int(reply.error is not None)
+
+    def merge(self, other):
+        pass
+
+    def flush(self):
+        pass
+
+
+def call(due, sent=None, ended=None, measured=True):
+    made = Call(0, START + due * MS, measured, None)
+    made.sent_ns = START + (due if sent is None else sent) * MS
+    made.ended_ns = START + (due + 10 if ended is None else ended) * MS
+    return made
+
+
+def booked(*rows, end_ns=END):
+    made = Book(Missing(), objectives=1, start_ns=START, end_ns=end_ns)
+    for one, reply in rows:
+        made.wrote(one)
+        made.settle(one, reply)
+    return made
+
+
+ROWS = [
+    (call(-20, ended=5, measured=False), Reply()),
+    (call(100), Reply()),
+    (call(200), Reply(error="http_500", detail="first")),
+    (call(210), Reply(error="http_500", detail="second")),
+    (call(1500, sent=1900, ended=2100), Reply()),
+    (call(2400, sent=2600, ended=2700), Reply()),
+]
+
+
+def test_what_happened_in_a_second_and_what_became_of_those_due_in_it_are_told_apart(tmp_path):
+    book = booked(*ROWS)
+    assert (book.sent, book.succeeded, book.failed, book.unmeasured) == (5, 3, 2, 1)
+    assert book.completed_in_window == 3  # the first one began before the window, the last one ended after it
+    assert (book.errors["http_500"], book.details) == (2, {"http_500": "first"})
+    write_intervals(tmp_path / "i.csv", book, parse_slo("error<1%"))
+    rows = list(csv.DictReader((tmp_path / "i.csv").open()))
+    found = {name: [int(row[name]) for row in rows] for name in rows[0]}
+    assert found == {
+        "second": [0, 1, 2], "sent": [3, 1, 0], "completed": [2, 0, 1], "errors": [2, 0, 0], "in_flight": [0, 0, 0],
+        "due": [3, 1, 1], "good": [1, 1, 1], "over:error<1%": [2, 0, 0],
+    }  # fmt: skip
+
+
+def test_the_book_of_the_parts_is_the_book_of_the_whole():
+    whole, parts = booked(*ROWS), [pickle.loads(pickle.dumps(booked(*ROWS[shard::2]))) for shard in range(2)]
+    merged, other = parts
+    merged.merge(other)
+    for name in ("sent", "succeeded", "unmeasured", "completed_in_window", "sent_late", "errors", "details", "seconds"):
+        assert getattr(merged, name) == getattr(whole, name), name
+    assert merged.lag.histogram.to_json() == whole.lag.histogram.to_json()
+    assert sorted(merged.sent_times) == sorted(whole.sent_times)
+
+
+def test_the_window_is_as_long_as_asked_unless_the_load_was_over_before():
+    assert booked((call(10), Reply())).window_s == 2.5
+    early = booked((call(10), Reply()))
+    early.ended_early = True
+    assert early.window_s == 0.02
+    assert booked((call(10, ended=700), Reply()), end_ns=book_module._NEVER).window_s == 0.7
+
+
+def test_sends_after_the_window_are_counted_however_many_there_were_before(monkeypatch):
+    monkeypatch.setattr(book_module, "_STAMPS_KEPT", 2)
+    book = booked(*((call(due, sent=due + 1000), Reply()) for due in (0, 10, 2000, 2400)))
+    assert len(book.sent_times) == 2
+    assert book.sent_late == 2
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_all_processes_together_measure_the_number_asked_for_and_use_each_index_once(processes):
+    shape = Shape(concurrency=3, requests=10, warmup=0, processes=processes)
+    clocks = [Clock(shape, 0, shard) for shard in range(processes)]
+    assert sum(clock.measures(at) for clock in clocks for at in range(20)) == 10
+    indexes = [clock.index() for clock in clocks for _ in range(5)]
+    assert sorted(indexes) == list(range(5 * processes))
+
+
+def test_a_process_with_nothing_to_measure_stops_with_the_warm_up():
+    clock = Clock(Shape(concurrency=3, requests=2, warmup=1, processes=3), 0, 2)
+    assert clock.stop_ns == clock.window_ns == 1_000 * MS

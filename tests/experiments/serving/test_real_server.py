@@ -1,0 +1,61 @@
+"""`serving.load` against real servers: llama.cpp's own, and vLLM where its environment has been made."""
+
+import json
+
+import pytest
+from services.llm import real_llm as real_llm
+from services.llm import real_vllm as real_vllm
+
+PROMPTS = {"prompt_tokens": 32, "output_tokens": 24}
+
+
+def run(lab, server, name, workload, target=None):
+    scenario = lab.scenario(
+        "serving.load",
+        name=name,
+        target={"url": server.url, "extra": {"ignore_eos": True}, **(target or {})},
+        workload={"prompts": PROMPTS, "warmup": 0.5} | workload,
+    )
+    lab.bench("run", scenario, "--json", code=None, timeout_s=200)
+    (trial,) = lab.trials(name)
+    assert trial.metrics["benchhouse"]["outcome"] in ("succeeded", "invalid"), trial.meta["failure"]
+    return trial, {(row["metric"], row["stat"]): row["value"] for row in trial.metrics["benchhouse"]["measurements"]}
+
+
+@pytest.mark.parametrize("api", ["completions", "chat"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_every_token_of_a_real_server_is_counted(lab, real_llm, api, stream):
+    trial, value = run(
+        lab, real_llm, f"{api}-{stream}".lower(), {"concurrency": 4, "requests": 40}, {"api": api, "stream": stream}
+    )
+    assert value["error_rate", "value"] == 0, trial.meta["custom"]["first_errors"]
+    assert value["output_tokens", "value"] == 24
+    assert trial.meta["custom"]["tokens_counted_by"] == "server"
+    assert trial.meta["custom"]["finishes"] == {"length": 40}
+    if stream:
+        assert 0 < value["ttft", "p50"] <= value["e2e", "p50"]
+        assert value["tpot", "p50"] > 0
+    else:
+        assert ("ttft", "p50") not in value, "without a stream nobody knows when the first token was there"
+
+
+def test_a_wrong_model_name_is_told_in_the_servers_words(lab, real_vllm):
+    scenario = lab.scenario(
+        "serving.load",
+        target={"url": real_vllm.url, "model": "no-such-model"},
+        workload={"concurrency": 1, "requests": 3, "warmup": 0},
+    )
+    done = lab.bench("run", scenario, code=1, timeout_s=200)
+    assert "no_good_answer" in done.stderr
+    assert "no-such-model" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_vllm_streams_what_it_was_asked_for(lab, real_vllm):
+    trial, value = run(lab, real_vllm, "vllm", {"concurrency": 8, "requests": 64, "slo": "e2e.p99<60s"})
+    assert value["error_rate", "value"] == 0, trial.meta["custom"]["first_errors"]
+    assert value["output_tokens", "value"] == 24
+    assert value["goodput", "value"] == pytest.approx(value["requests_per_s", "value"])
+    assert ("queue_delay", "value") in value, "vLLM tells its queue in /metrics"
+    assert json.dumps(trial.meta["custom"]["server_metrics"]).count("vllm:") > 0

@@ -1,0 +1,6 @@
+"""Never becomes ready."""
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        raise RuntimeError("the weights are missing")
