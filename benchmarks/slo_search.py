@@ -28,7 +28,7 @@ from benchhouse.analysis.slo_search import Batch, Search
 Vector = NDArray[np.float64]
 
 PRECISION = 0.03
-WARMUP_S = 30.0
+WARMUP_S = 20.0
 _GRID_POINTS = 12
 _LANES = 96  # queues that are simulated side by side
 
@@ -52,7 +52,7 @@ CASES = (
     Case(1, 0.99, 2.0),
     Case(4, 0.95, 0.5),
     Case(4, 0.99, 0.8),
-    Case(16, 0.95, 0.35),
+    Case(16, 0.95, 0.4),
     Case(16, 0.99, 0.6),
 )
 
@@ -221,7 +221,9 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100, help="searches for each case (default 100)")
     parser.add_argument("--seed", type=int, default=1, help="seed of queues and first guesses (default 1)")
     parser.add_argument("--json", action="store_true", help="print rows as JSON")
-    parser.add_argument("--case", type=int, action="append", choices=range(len(CASES)), help="only this case; repeatable")
+    parser.add_argument(
+        "--case", type=int, action="append", choices=range(len(CASES)), help="only this case; repeatable"
+    )
     options = parser.parse_args()
     rows = []
     for index in options.case or range(len(CASES)):

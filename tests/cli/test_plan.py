@@ -18,8 +18,8 @@ def test_the_example_config_is_planned_as_it_stands(bench, monkeypatch):
     assert plan["resources"] == {"nodes": 1, "gpus": 1, "cpus": 8, "memory": 32_000_000_000}
     shown = bench("plan", EXAMPLE)
     assert "54 = 18 points x 3 repetitions" in shown.out
-    assert "no installed experiment drives inference/vllm: this scenario can be planned, not run" in shown.err
-    assert shown.err.endswith("next:  bench list experiments\n")
+    assert "serving.load" in shown.out
+    assert "no effect on this machine: partition, account, artifacts, binds" in shown.err
 
 
 def test_each_use_of_an_unset_variable_is_named_with_its_place(bench, monkeypatch):
@@ -36,8 +36,18 @@ def test_running_the_example_config_says_what_is_missing(bench, monkeypatch, tmp
     monkeypatch.setenv("WORK", "/work")
     done = bench("run", EXAMPLE)
     assert done.code == 2
-    assert "no installed experiment drives inference/vllm" in done.err
+    assert "this machine can't give what a trial asks for" in done.err
+    assert "1 GPUs" in done.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_service_that_nobody_drives_can_be_planned_and_not_run(bench, tmp_path):
+    (tmp_path / "s.yaml").write_text("scenario: s\nworkload: {component: inference, service: no-such, x: [1, 2]}\n")
+    shown = bench("plan", "s.yaml")
+    assert shown.code == 0
+    assert "no installed experiment drives inference/no-such: this scenario can be planned, not run" in shown.err
+    assert shown.err.endswith("next:  bench list experiments\n")
+    assert bench("run", "s.yaml").code == 2
 
 
 @pytest.fixture

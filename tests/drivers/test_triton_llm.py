@@ -57,6 +57,12 @@ def test_an_event_without_text_is_no_token_and_an_answer_without_any_is_empty(tr
     assert whole.read(Exchange(0, 200, b"", b'{"text_output":""}')).error == "empty"
 
 
+def test_check_tells_what_the_server_says_to_a_prompt(triton):
+    TritonLLM(triton.url, "decoupled", extra=COUNTED).check()
+    with pytest.raises(BenchError, match="server_error: the planted failure"):
+        TritonLLM(triton.url, "decoupled", extra={"count": -2}).check()
+
+
 def test_a_key_goes_into_the_headers(triton):
     driver = TritonLLM(triton.url, "decoupled", extra=COUNTED, api_key="k", headers={"X-Tenant": "a"})
     head = driver.request(Prompt("a", 1)).partition(b"\r\n\r\n")[0]

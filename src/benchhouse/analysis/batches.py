@@ -51,7 +51,7 @@ class Dispersion:
 
     def at(self, x: float) -> float:
         """Its upper one-sigma limit: clumps are rare, so most samples show less of them than there are on average."""
-        log = self.level + self.slope * (x - self.centre) + math.sqrt(2.0 / self.df)
+        log = self.level + self.slope * (x - self.centre) + 0.7 * math.sqrt(2.0 / self.df)
         return max(1.0, math.exp(min(log, 50.0)))
 
 
@@ -61,10 +61,10 @@ def fit_dispersion(seen: Sequence[Seen], weights: Sequence[float], centre: float
     One trial's own dispersion would not do: a trial that is lucky in its share is lucky in its spread too, and the lucky
     ones would count most.
     """
-    typical = sorted(trial.n for trial in seen)[len(seen) // 2]
+    longest = max(1.0, max(weight * trial.n for trial, weight in zip(seen, weights, strict=True)))
     # Half the degrees of freedom are lost by taking a difference of two noisy numbers. Short trials hide clumps.
     rows = [
-        (trial.x - centre, max(trial.dispersion, 0.1), weight * trial.df / 2.0 * trial.n / (trial.n + typical))
+        (trial.x - centre, max(trial.dispersion, 0.1), weight * trial.df / 2.0 * min(1.0, trial.n / longest))
         for trial, weight in zip(seen, weights, strict=True)
         if trial.df
     ]
@@ -89,13 +89,13 @@ def see(x: float, trial: Counts) -> Seen:
     """Sum up a trial at log load `x`.
 
     Blocks that are not much longer than the clumps hide a part of the variance. What is hidden shrinks with the length of
-    the block, so the same with blocks of half the length shows how much it is, and it is added ("lugsail" batch means).
+    the block, so the same with blocks of a third of the length shows how much it is, and it is added ("lugsail" batch means).
     """
     n, over = sum(n for n, _ in trial), sum(over for _, over in trial)
     if len(trial) < 2 or not 0 < over < n:
         return Seen(x, n, over, len(trial), 1.0, 0)  # nothing in it tells how requests over the limit clump
     long, blocks = _between_blocks(trial, over / n, _BLOCKS)
-    short, _ = _between_blocks(trial, over / n, 2 * _BLOCKS)
+    short, _ = _between_blocks(trial, over / n, 3 * _BLOCKS)
     return Seen(x, n, over, len(trial), 2.0 * long - short, blocks - 1)
 
 

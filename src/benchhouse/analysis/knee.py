@@ -37,6 +37,7 @@ class Place:
     below: Vector  # probability that the knee is at or below the place
     slope: float  # of the part of the odds that grows
     steepness: float  # of all the odds, at the knee: less than the slope where there is a floor
+    gentlest: float  # lower one-sigma limit of the steepness
     dispersion: float  # at the knee
     near: tuple[float, ...]  # for each trial, from 0 to 1: how much it was believed to follow the model
 
@@ -77,7 +78,7 @@ def earliest(places: Sequence[Place]) -> Place:
     for place in places:
         holds *= 1.0 - np.interp(xs, place.xs, place.below, left=0.0, right=1.0)
     first = min(places, key=lambda place: place.at(0.5))
-    return Place(xs, 1.0 - holds, first.slope, first.steepness, first.dispersion, first.near)
+    return Place(xs, 1.0 - holds, first.slope, first.steepness, first.gentlest, first.dispersion, first.near)
 
 
 def _posterior(
@@ -106,11 +107,15 @@ def _posterior(
     steps = np.concatenate([[0.0], (mass[1:] + mass[:-1]) / 2.0])
     log_slopes = np.log(slopes)[:, None] + np.zeros(len(_FLOORS))
     chances = weights.sum(axis=0) / weights.sum()
+    log_steepness = log_slopes + np.log1p(-np.array(_FLOORS))
+    mean = float((chances * log_steepness).sum())
+    sigma = math.sqrt(float((chances * (log_steepness - mean) ** 2).sum()))
     return Place(
         xs=xs,
         below=np.cumsum(steps) / steps.sum(),
         slope=math.exp(float((chances * log_slopes).sum())),
-        steepness=math.exp(float((chances * (log_slopes + np.log1p(-np.array(_FLOORS)))).sum())),
+        steepness=math.exp(mean),
+        gentlest=math.exp(mean - sigma),
         dispersion=spread.at(centre),
         near=tuple(near),
     )
@@ -165,5 +170,5 @@ def _slope_prior(slopes: Vector) -> Vector:
     """Most services break within 5% to 30% of load (slope 3 to 30); the tails leave room for a cliff."""
     import numpy as np
 
-    prior: Vector = (1.0 + (np.log(slopes / 12.0) / 0.8) ** 2 / 3.0) ** -2.0
+    prior: Vector = (1.0 + (np.log(slopes / 12.0) / 0.6) ** 2 / 3.0) ** -2.0
     return prior

@@ -20,8 +20,9 @@ Status = Literal["found", "all_pass", "none_pass", "budget"]
 
 _FEWEST = 200
 _FIRST_OVER = 5.0  # requests over the limit that a first probe would see at the knee
-_PART = 3.0  # of all requests that the precision needs, a probe near the knee is one part of so many
+_PART = 2.5  # of all requests that the precision needs, a probe near the knee is one part of so many
 _SHORTEST_S = 24.0  # a shorter trial has no blocks to judge its clumps by
+_LATER_LONGER = 1.5
 _GROWTH = 2.5  # from one probe to the next: a long one must not be spent on a place that is hardly known
 _ROOM = 0.4  # log load beyond the outermost probes in which the knee is looked for
 _SOLID_PROBES = 3.5  # near the knee and not much shorter than a part: fewer leave its clumps and its slope to luck
@@ -108,7 +109,7 @@ class Search:
             requests = self._fewest(load)
         else:
             load = self._best_load(self._place)
-            requests = max(self._fewest(load), self._enough(self._place))
+            requests = max(_LATER_LONGER * self._fewest(load), self._enough(self._place))
         return Probe(load, min(math.ceil(requests), self.budget - self.used))
 
     def tell(self, load: float, batches: Sequence[Batch], latency_s: float | None = None) -> None:
@@ -162,10 +163,10 @@ class Search:
         return (math.floor(load), math.floor(low), math.floor(high)) if self.whole else (load, low, high)
 
     def _is_narrow(self, place: Place) -> bool:
-        part = self._part(place, self.precision)
+        needed = self._needed(place.dispersion, self.precision * place.gentlest)
         near = [(told.n, weight) for told, weight in zip(self._told, place.near, strict=True)]
-        solid = sum(weight for n, weight in near if n >= part / 2.0)
-        if solid < _SOLID_PROBES or sum(n * weight for n, weight in near) < 1.5 * _PART * part:
+        solid = sum(weight for n, weight in near if n >= needed / 12.0)
+        if solid < _SOLID_PROBES or sum(n * weight for n, weight in near) < needed:
             return False
         _, low, high = self._interval()
         return place.half_width(self.confidence) <= self.precision or (self.whole and high - low <= 1)
@@ -195,11 +196,11 @@ class Search:
 
     def _enough(self, place: Place) -> float:
         """As long as the place is hardly known, a probe is not to be better than a fraction of what is known."""
-        wanted = self._part(place, max(self.precision, 0.3 * place.half_width(self.confidence)))
+        known = max(self.precision, 0.4 * place.half_width(self.confidence))
+        wanted = self._needed(place.dispersion, known * place.steepness) / _PART
         return min(wanted, _GROWTH * max(told.n for told in self._told))
 
-    def _part(self, place: Place, half_width: float) -> float:
-        """Of the requests that give this half width, if all were at the knee and its slope were known."""
+    def _needed(self, dispersion: float, rise: float) -> float:
+        """Requests at the knee that tell the log odds to within `rise`."""
         share = min(self.shares)
-        known_to = half_width * place.steepness / critical_t(self.confidence, 1e6)
-        return place.dispersion * (1.0 - share) / share / known_to**2 / _PART
+        return dispersion * (1.0 - share) / share * (critical_t(self.confidence, 1e6) / rise) ** 2

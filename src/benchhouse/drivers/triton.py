@@ -78,9 +78,7 @@ class TritonHttp:
 
     def check(self) -> None:
         """Make one request, and raise BenchError with the server's words when it is not answered well."""
-        alone = InferItem(0, randbits(60) + 1, start=True, end=True)
-        item = alone if self.target.sequence_length else InferItem(0)
-        reply = self.read(self._exchange(self.request(item)))
+        reply = self.read(self._exchange(self.request(self._sample())))
         if reply.error:
             raise BenchError(
                 f"model {self.model.name!r} does not answer a request: {reply.error}: {reply.detail}",
@@ -104,6 +102,10 @@ class TritonHttp:
         for region in self._regions:
             region.close()
         self._regions = []
+
+    def _sample(self) -> Any:
+        """An item to try; of sequences, one that is a whole sequence."""
+        return InferItem(0, randbits(60) + 1, start=True, end=True) if self.target.sequence_length else InferItem(0)
 
     def _sets(self) -> list[list[Tensor]]:
         """The inputs of the requests that are made before the load."""

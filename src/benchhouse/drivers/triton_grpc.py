@@ -117,10 +117,10 @@ class TritonGrpc:
             )
 
     def survey(self) -> Survey:
-        """In a process of its own: one that has used gRPC can't fork the processes of the load any more."""
+        """In a process of its own: gRPC does not promise to survive the fork of the load processes that follows."""
         fork = get_context("fork")
         ours, theirs = fork.Pipe(duplex=False)
-        child = fork.Process(target=_survey, args=(self.target, self._timeout_s, theirs))
+        child = fork.Process(target=_survey, args=(self.target, theirs))
         child.start()
         theirs.close()
         try:
@@ -270,8 +270,8 @@ class TritonGrpc:
         return f"output {missing[0]} is missing" if missing else ""
 
 
-def _survey(target: TritonTarget, timeout_s: float, answer: Connection) -> None:
-    driver = TritonGrpc(target, timeout_s=timeout_s)
+def _survey(target: TritonTarget, answer: Connection) -> None:
+    driver = TritonGrpc(target)
     try:
         driver.open()
         before = driver.statistics()

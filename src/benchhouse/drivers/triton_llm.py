@@ -4,13 +4,22 @@ A prompt goes to `generate_stream`, or to `generate` where answers are not strea
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchhouse.drivers.triton import TritonHttp
 from benchhouse.drivers.triton_target import target_of
 from benchhouse.drivers.triton_tensors import Tensor
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import Exchange, Reply
+
+
+class _Hello(NamedTuple):
+    """A prompt to try the model with."""
+
+    output_tokens: int = 1
+
+    def as_text(self) -> str:
+        return "Hello"
 
 
 class TritonLLM(TritonHttp):
@@ -55,6 +64,9 @@ class TritonLLM(TritonHttp):
         if not self._keep_text:
             reply.text = ""
         return reply
+
+    def _sample(self) -> _Hello:
+        return _Hello()
 
     def _sets(self) -> list[list[Tensor]]:
         """None: the workload brings the prompts. Everything that the model must have is there to be sent, though."""

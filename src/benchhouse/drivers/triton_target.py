@@ -27,8 +27,9 @@ class TritonTarget(KServeTarget, TensorInputs):
 
 
 def together(target: KServeTarget, inputs: TensorInputs) -> TritonTarget:
+    where = {name: getattr(target, name) for name in KServeTarget.model_fields}
     carried = {name: getattr(inputs, name) for name in TensorInputs.model_fields}
-    return target_of(**target.model_dump(), **carried)
+    return target_of(**where, **carried)
 
 
 def target_of(**fields: Any) -> TritonTarget:

@@ -44,6 +44,7 @@ class Plan:
     code: Experiment | None  # None: no installed experiment serves this component and service
     component: str
     service: str
+    service_is_said: bool  # by the scenario; else the driver of a trial's target names it
     resources: Resources
     limits: Limits
     space: Space
@@ -213,6 +214,7 @@ def make_plan(
         code=code,
         component=component,
         service=service,
+        service_is_said="service" in given,
         resources=scenario.resources or (benchmark.resources if benchmark else None) or declared,
         limits=_merge_limits(benchmark, scenario),
         space=draft.space,

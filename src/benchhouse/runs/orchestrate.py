@@ -201,7 +201,7 @@ class Orchestrator:
             workload_spec_digest=instance.workload_digest(),
             experiment=plan.experiment,
             component=plan.component,
-            service=str(instance.target.get("driver") or plan.service),
+            service=plan.service if plan.service_is_said else str(instance.target.get("driver") or plan.service),
             target=instance.target,
             parameters=instance.parameters,
             axes=plan.axes,

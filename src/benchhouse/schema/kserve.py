@@ -44,7 +44,7 @@ class KServeTarget(Model):
     @model_validator(mode="after")
     def _the_protocol_can_do_it(self) -> "KServeTarget":
         schemes = _SCHEMES[self.protocol]
-        parts = urlsplit(self.url)
+        parts = urlsplit(self.url.replace("{port}", "1"))  # where an experiment starts the server on a free one
         if parts.scheme not in schemes or not parts.hostname or not _has_good_port(parts):
             raise ValueError(f"url: with protocol {self.protocol}, write {schemes[0]}://host:port, not {self.url!r}")
         if self.protocol == "grpc" and (self.call == "generate" or self.shared_memory):

@@ -66,11 +66,34 @@ def test_what_happened_in_a_second_and_what_became_of_those_due_in_it_are_told_a
     }  # fmt: skip
 
 
+def test_an_answer_counts_by_the_share_of_its_time_that_lies_in_the_window():
+    book = booked((call(-30, ended=10, measured=False), Reply()), (call(2400, ended=2700), Reply()))
+    assert book.answered == pytest.approx(10 / 40 + 100 / 300)
+    assert book.answers_per_s(open_loop=True) == pytest.approx(book.answered / 2.5)
+
+
+def test_a_number_of_requests_is_timed_from_end_to_end_in_an_open_loop():
+    rows = [(call(at, ended=at + 900), Reply()) for at in range(0, 1000, 100)]
+    book = booked(*rows, end_ns=book_module._NEVER)
+    assert book.answers_per_s(open_loop=True) == pytest.approx(10.0)
+    assert book.answers_per_s(open_loop=False) == pytest.approx(10 / 1.8)
+
+
 def test_the_book_of_the_parts_is_the_book_of_the_whole():
     whole, parts = booked(*ROWS), [pickle.loads(pickle.dumps(booked(*ROWS[shard::2]))) for shard in range(2)]
     merged, other = parts
     merged.merge(other)
-    for name in ("sent", "succeeded", "unmeasured", "completed_in_window", "sent_late", "errors", "details", "seconds"):
+    for name in (
+        "sent",
+        "succeeded",
+        "unmeasured",
+        "completed_in_window",
+        "answered",
+        "sent_late",
+        "errors",
+        "details",
+        "seconds",
+    ):
         assert getattr(merged, name) == getattr(whole, name), name
     assert merged.lag.histogram.to_json() == whole.lag.histogram.to_json()
     assert sorted(merged.sent_times) == sorted(whole.sent_times)

@@ -137,7 +137,7 @@ def test_a_stall_in_a_closed_loop_is_a_silence_of_its_length():
         pool = Pool([Planned(Prompt("a"), driver.request(Prompt("a")))], 1)
         shape = Shape(concurrency=2, duration=2.5, warmup=0)
         book = run_load(lambda: driver, pool, shape, lambda: ServingTally(None))
-    length_s, began_s = max(book.tally.silences(book.window_s))
+    length_s, began_s = max(book.tally.silence.gaps(book.window_s))
     assert 0.97 <= length_s < 1.3
     assert 0.4 <= began_s < 0.8
 

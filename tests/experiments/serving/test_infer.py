@@ -1,19 +1,21 @@
-"""`serving.infer` from end to end: `bench run` of a scenario against a real Triton server, and what is in the evidence."""
+"""`serving.infer` from end to end: `bench run` against a real Triton server, and what is in the evidence."""
 
 import csv
 import hashlib
 import json
+import re
+import shutil
+import subprocess
 import threading
 import urllib.request
 
 import numpy
 import pytest
 from laboratory import wait_until
-from services.triton import Triton, free_ports
+from services.triton import HERE, CannotInstallError, Triton, command, environment, free_ports, install
 from services.triton import triton as triton
 
-from benchhouse.experiments.load.book import Call
-from benchhouse.experiments.serving.infer import InferWorkload, Sequences
+from benchhouse.experiments.serving.infer import Sequences
 from benchhouse.schema.load import Reply
 
 FLOATS = {"shapes": {"INPUT0": [8]}}
@@ -136,7 +138,7 @@ def test_processes_share_a_load(lab, triton, protocol):
     assert (facts["measured"], facts["server_statistics"]["requests"]) == (40, 40)
 
 
-@pytest.mark.parametrize(("protocol", "processes"), [("http", 1), ("http", 2), ("grpc", 1)])
+@pytest.mark.parametrize(("protocol", "processes"), [("http", 1), ("http", 2), ("grpc", 1), ("grpc", 2)])
 def test_the_requests_of_a_sequence_follow_each_other(lab, triton, protocol, processes):
     workload = {"sequence_length": 5, "requests": 100, "processes": processes}
     trial, value = run(lab, at(triton, protocol, model="sequence"), workload)  # its model refuses another order
@@ -175,22 +177,19 @@ def test_streamed_answers_have_a_first_one_and_gaps(lab, triton, protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_target_that_is_wrong_fails_with_what_is_right(lab, triton, protocol):
-    wrong = [
-        ({"model": "identity_fp23"}, {}, "bad_load", "did you mean 'identity_fp32'?"),
-        ({"model": "slow"}, {"shapes": {"INPUT0": [5]}}, "bad_load", "INPUT0 takes [4], and [5] does not fit"),
-        ({"model": "slow"}, {"batch": 2}, "bad_load", "takes no batches"),
-        ({"model": "text"}, {"shapes": {"TEXT": [1]}, "values": {"TEXT": "fail"}}, "bad_load", "asked to fail"),
-        ({"model": "decoupled"}, {}, "bad_load", "call: stream"),
-        ({"model": "decoupled", "call": "stream"}, {"sequence_length": 2}, "bad_load", "is for call: infer"),
-    ]
-    for number, (target, workload, code, words) in enumerate(wrong):
-        name = f"wrong{number}"
-        scenario = lab.scenario("serving.infer", name, target=at(triton, protocol, **target), workload=LOAD | workload)
-        lab.bench("run", scenario, code=1)
-        (trial,) = lab.trials(name)
-        assert (trial.outcome, trial.code) == ("failed", code)
-        assert words in trial.meta["failure"]["message"]
+@pytest.mark.parametrize(
+    ("target", "workload", "words"),
+    [
+        ({"model": "identity_fp23"}, {}, "did you mean 'identity_fp32'?"),
+        ({"model": "slow"}, {"shapes": {"INPUT0": [5]}}, "INPUT0 takes [4], and [5] does not fit"),
+        ({"model": "text"}, {"shapes": {"TEXT": [1]}, "values": {"TEXT": "fail"}}, "asked to fail"),
+        ({"model": "decoupled", "call": "stream"}, {"sequence_length": 2}, "sequence_length is for call: infer"),
+    ],
+)
+def test_what_does_not_fit_fails_with_what_would(lab, triton, protocol, target, workload, words):
+    trial, _ = run(lab, at(triton, protocol, **target), workload, code=1)
+    assert trial.code == "bad_load"
+    assert words in trial.meta["failure"]["message"]
 
 
 @pytest.mark.parametrize("scheme", PROTOCOLS)
@@ -202,7 +201,30 @@ def test_a_server_that_is_down_is_told(lab, scheme):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_answers_that_come_too_late_are_timeouts_and_no_latencies(lab, triton, protocol):
+    trial, _ = run(lab, at(triton, protocol, model="slow"), {"timeout": "5ms", "requests": 8}, code=1)
+    assert trial.code == "no_good_answer"
+    assert trial.meta["custom"]["errors"] == {"timeout": 8}
+
+
+def test_a_server_is_started_for_the_trial_and_ended_with_it(lab, tmp_path):
+    home = installed()
+    shutil.copytree(HERE / "triton_models" / "slow", tmp_path / "models" / "slow")
+    started = [word for word in command(home, tmp_path, 0, 0) if not word.startswith(("--http-port", "--grpc"))]
+    needed = {name: environment(home)[name] for name in ("PATH", "LD_LIBRARY_PATH")}
+    start = {"command": [*started, "--http-port={port}", "--allow-grpc=false"], "environment": needed, "timeout": 60}
+    trial, value = run(lab, {"url": "http://127.0.0.1:{port}", "model": "slow", "start": start}, {"requests": 10})
+    facts = trial.meta["custom"]
+    assert facts["deployment"] == "embedded"
+    assert facts["server_statistics"]["requests"] == 10
+    assert value["requests_per_s", "value"] * facts["window_s"] == pytest.approx(10)
+    assert "slow" in (trial.folder / "artifacts" / "server.log").read_text()
+    assert lab.left_running() == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_server_that_goes_down_in_mid_load_is_told(lab, protocol):
+    installed()
     server = Triton.start(["slow"])
     target = at(server, protocol, model="slow", timeout=2)
     workload = {"concurrency": 2, "warmup": 0, "duration": 4}
@@ -249,14 +271,41 @@ def test_a_clean_load_has_no_warning(lab, triton):
     assert trial.meta["warnings"] == []
 
 
-def test_an_answer_from_the_response_cache_is_told(lab):
-    server = Triton.start(["cached"], "--cache-config=local,size=1048576")
-    try:
-        trial, _ = run(lab, at(server, model="cached"), {"distinct": 4})
-    finally:
-        server.stop()
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_an_answer_from_the_response_cache_is_told(lab, caching, protocol):
+    trial, _ = run(lab, at(caching, protocol, model="slow"), {"distinct": 4})
     (told,) = [warning for warning in trial.meta["warnings"] if warning["code"] == "response_cache"]
     assert "of 40 answers" in told["message"]
+    assert trial.meta["custom"]["server_statistics"]["cache_hits"] >= 36 - 4  # those in flight at first find it empty
+
+
+@pytest.fixture(scope="module")
+def caching(tmp_path_factory):
+    """A server that keeps the answers of its model `slow`."""
+    home, folder = installed(), tmp_path_factory.mktemp("caching")
+    shutil.copytree(HERE / "triton_models" / "slow", folder / "models" / "slow")
+    with (folder / "models" / "slow" / "config.pbtxt").open("a") as config:
+        config.write("response_cache { enable: true }\n")
+    caches = next(home.glob("lib/python*/site-packages/pytriton/tritonserver/caches"))
+    ports = free_ports(2)
+    extra = ["--cache-config=local,size=1048576", f"--cache-directory={caches}"]
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command(home, folder, *ports), *extra], env=environment(home), stdout=log, stderr=log
+        )
+    server = Triton(home, folder, *ports, process)
+    try:
+        server.wait_until_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+def installed():
+    try:
+        return install()
+    except CannotInstallError as reason:
+        pytest.skip(f"no Triton server: {reason}")
 
 
 @pytest.mark.parametrize(
@@ -266,10 +315,14 @@ def test_an_answer_from_the_response_cache_is_told(lab):
         ({"inputs": "/nowhere/x.npy"}, "there is no file /nowhere/x.npy"),
         ({"batch": 0}, "batch"),
         ({"shapes": {"INPUT0": "8"}}, "shapes"),
+        ({"target": {"url": "http://h:{port}"}}, "start.command listens on"),
+        ({"target": {"start": {"command": ["s", "{port}"]}}}, "start.command listens on"),
+        ({"target": {"url": "grpc://h:1", "protocol": "grpc", "start": {"command": ["s"]}}}, "is for protocol http"),
     ],
 )
-def test_a_workload_that_can_not_be_is_refused_before_anything_runs(lab, workload, words):
-    target = {"url": "http://127.0.0.1:1", "model": "m"}
+def test_what_can_not_be_is_refused_before_anything_runs(lab, workload, words):
+    target = {"url": "http://127.0.0.1:1", "model": "m"} | workload.get("target", {})
+    workload = {key: value for key, value in workload.items() if key != "target"}
     done = lab.bench("plan", lab.scenario("serving.infer", target=target, workload=LOAD | workload), code=2)
     assert words in done.stdout + done.stderr
 
@@ -297,3 +350,20 @@ def test_serving_load_drives_a_text_model_on_triton(lab, triton):
     assert 100 <= value["e2e", "p50"] < 150
     assert trial.meta["custom"]["events"] == 200
     assert trial.meta["custom"]["tokens_counted_by"] == "nobody"
+
+
+def test_the_scenarios_of_the_how_to_can_be_planned(lab):
+    page = (HERE.parent.parent / "docs" / "how-to" / "benchmark-triton.md").read_text()
+    shown = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(shown) == 2
+    for number, text in enumerate(shown):
+        (lab.workspace / f"{number}.yaml").write_text(text)
+        lab.bench("plan", f"{number}.yaml")
+
+
+def test_component_and_service_name_the_experiment(lab):
+    scenario = lab.workspace / "named.yaml"
+    named = {"component": "inference", "service": "triton", **LOAD}
+    target = {"url": "http://h:8000", "model": "m"}
+    scenario.write_text(json.dumps({"scenario": "named", "target": target, "workload": named}))
+    assert "serving.infer" in lab.bench("plan", scenario, "--json").stdout

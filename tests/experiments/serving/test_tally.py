@@ -11,7 +11,7 @@ from benchhouse.schema.slo import parse_slo
 MS = 1_000_000
 START, END = 10_000 * MS, 12_000 * MS
 NAMES = ("requests", "events", "input_tokens", "output_tokens", "cached_tokens", "without_usage", "without_input",
-         "counted_here", "short", "merged", "tokens_in_window", "finishes", "sounds", "waits")  # fmt: skip
+         "counted_here", "short", "merged", "tokens_in_window", "finishes")  # fmt: skip
 
 
 def call(due=0, sent=None, ended=100, measured=True, asked=None, said=None):

@@ -99,8 +99,10 @@ class Book:
     succeeded: int = 0
     unmeasured: int = 0
     completed_in_window: int = 0  # good answers whose end lies in the window, measured or not
+    answered: float = 0.0  # the same, each by the share of its time (sent to ended) that lies in the window
     never_sent: int = 0
     sent_late: int = 0  # after the window had ended
+    first_ended_ns: int = _NEVER  # of measured requests
     last_ended_ns: int = 0
     resent: int = 0  # after the server had closed a kept connection
     errors: Counter[str] = field(default_factory=Counter)
@@ -157,8 +159,11 @@ class Book:
             row.completed += reply.error is None
             row.errors += reply.error is not None
             self.completed_in_window += reply.error is None
+        if reply.error is None:
+            self.answered += self._share_in_window(call)
         if not call.measured:
             return
+        self.first_ended_ns = min(self.first_ended_ns, call.ended_ns)
         self.last_ended_ns = max(self.last_ended_ns, call.ended_ns)
         if reply.error is None:
             self.succeeded += 1
@@ -185,6 +190,30 @@ class Book:
             end_ns = min(end_ns, max(self.last_ended_ns, self.start_ns))
         return (end_ns - self.start_ns) / _SECOND_NS
 
+    def answers_per_s(self, *, open_loop: bool) -> float:
+        """Good answers a second, of a steady load.
+
+        Where a duration makes the window, each answer counts by the share of its time that lies in it: counting ends
+        alone would jump by a whole wave of equally long requests. Where a number of requests does, a closed loop
+        counts from the start of the window to the last end, an open one from the first end to the last: the time
+        that the last one takes is no time in which nothing was done.
+        """
+        if self.end_ns != _NEVER and not self.ended_early:
+            return self.answered / self.window_s
+        if open_loop and self.succeeded > 1 and self.last_ended_ns > self.first_ended_ns:
+            return (self.succeeded - 1) / (self.last_ended_ns - self.first_ended_ns) * _SECOND_NS
+        return self.succeeded / self.window_s if self.window_s else 0.0
+
+    def good_share(self) -> float:
+        """Of the good answers, those that met every objective."""
+        return sum(second.good for second in self.seconds.values()) / self.succeeded if self.succeeded else 0.0
+
+    def _share_in_window(self, call: Call) -> float:
+        inside = min(call.ended_ns, self.end_ns) - max(call.sent_ns, self.start_ns)
+        if call.ended_ns <= call.sent_ns:
+            return float(self.start_ns <= call.ended_ns < self.end_ns)
+        return max(inside, 0) / (call.ended_ns - call.sent_ns)
+
     @property
     def failed(self) -> int:
         return self.errors.total()
@@ -192,9 +221,11 @@ class Book:
     def merge(self, other: "Book") -> None:
         """Take in the book of another load process, exactly."""
         self.tally.merge(other.tally)
+        self.first_ended_ns = min(self.first_ended_ns, other.first_ended_ns)
         self.last_ended_ns = max(self.last_ended_ns, other.last_ended_ns)
-        for name in ("sent", "succeeded", "unmeasured", "completed_in_window", "never_sent", "sent_late", "resent",
-                     "connections", "connections_late", "most_in_flight", "cpu_all_ns", "processes"):  # fmt: skip
+        for name in ("sent", "succeeded", "unmeasured", "completed_in_window", "answered", "never_sent", "sent_late",
+                     "resent", "connections", "connections_late", "most_in_flight", "cpu_all_ns",
+                     "processes"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.errors.update(other.errors)
         self.details = other.details | self.details

@@ -119,7 +119,7 @@ def _stall(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
 
     The latter is for the certificate to tell.
     """
-    found = longest_silence(tally.silences(book.window_s))
+    found = longest_silence(tally.silence.gaps(book.window_s))
     if found is None:
         return
     length_s, began_s, expected_s = found

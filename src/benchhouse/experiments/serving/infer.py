@@ -16,6 +16,7 @@ from benchhouse.experiments.load.intervals import write_intervals
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.experiments.load.source import Planned, Pool, Source
 from benchhouse.experiments.serving import contamination
+from benchhouse.experiments.serving.embedded import Started, Starting
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
@@ -36,13 +37,16 @@ METRICS = (
         formula="requests_per_s x workload.batch",
     ),
     Metric(
-        name="requests_per_s", unit="1/s", direction="higher", formula="good answers ended in the window / its seconds"
+        name="requests_per_s",
+        unit="1/s",
+        direction="higher",
+        formula="good answers / seconds of the window, each by the share of its time that lies in the window",
     ),
     Metric(
         name="goodput",
         unit="1/s",
         direction="higher",
-        formula="measured requests that met every clause of workload.slo / seconds of the window",
+        formula="requests_per_s x share of the good answers that met every clause of workload.slo",
     ),
     Metric(
         name="latency", unit="ms", direction="lower", role="latency", formula=f"to the end of the answer, {_FROM_DUE}"
@@ -94,9 +98,41 @@ class InferWorkload(Shape, TensorInputs):
         return self
 
 
+class InferStarting(Starting):
+    """How the server is started, and when it counts as up."""
+
+    ready: str = Field("/v2/health/ready", description="Path that answers 200 once the server is up.")
+
+
+class InferTarget(KServeTarget):
+    """The model under test, and how it is deployed."""
+
+    start: InferStarting | None = Field(
+        None, description="Embedded mode: start the server for the trial, and end it after; {port} is a free port."
+    )
+
+    @model_validator(mode="after")
+    def _port_is_told_to_both(self) -> "InferTarget":
+        told = self.start is not None and any("{port}" in word for word in self.start.command)
+        if ("{port}" in self.url) != told:
+            raise ValueError("{port} is the free port that start.command listens on: it belongs there and into url")
+        if self.start and self.protocol != "http":
+            raise ValueError("start is for protocol http: that is how a server says that it is up")
+        return self
+
+
 @experiment("serving.infer", version="0.1", metrics=METRICS, component="inference", services=("triton",))
-def infer(target: KServeTarget, workload: InferWorkload, ctx: Context) -> None:
+def infer(target: InferTarget, workload: InferWorkload, ctx: Context) -> None:
     """Put a model on an inference server under load: tensors in, tensors out, over HTTP or gRPC."""
+    with Started(target.start, target.url, ctx, target.verify_tls) as url:
+        survey, book, served = _load(target.model_copy(update={"url": url}), workload, ctx)
+    _keep_evidence(target, workload, survey, book, served, ctx)
+    _judge(book, ctx)
+    _report(target, workload, book, served, ctx)
+
+
+def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[Survey, Book, dict[str, float]]:
+    """What the server said before the load, the book of it, and the server's own account."""
 
     def make() -> Any:
         name = f"{target.driver}_grpc" if target.protocol == "grpc" else target.driver
@@ -114,7 +150,7 @@ def infer(target: KServeTarget, workload: InferWorkload, ctx: Context) -> None:
             verify_tls=target.verify_tls,
             records=ctx.artifacts / "requests.parquet",
         )
-        served = _served(driver, survey, book)
+        return survey, book, _served(driver, survey, book)
     except (NotReached, NoServer) as error:
         ctx.fail("not_reached", _said(error))
     except BenchError as error:
@@ -122,9 +158,6 @@ def infer(target: KServeTarget, workload: InferWorkload, ctx: Context) -> None:
     finally:
         if driver:
             driver.close()
-    _keep_evidence(target, workload, survey, book, served, ctx)
-    _judge(book, ctx)
-    _report(target, workload, book, served, ctx)
 
 
 class Sequences:
@@ -173,7 +206,7 @@ def _said(error: BenchError) -> str:
 
 
 def _keep_evidence(
-    target: KServeTarget, workload: InferWorkload, survey: Survey, book: Book, served: dict[str, float], ctx: Context
+    target: InferTarget, workload: InferWorkload, survey: Survey, book: Book, served: dict[str, float], ctx: Context
 ) -> None:
     """What there is to know beside the numbers, kept for a trial that failed as well."""
     if isinstance(workload.law, Trace):
@@ -185,7 +218,7 @@ def _keep_evidence(
         protocol=f"KServe v2 {target.call} over {target.protocol}"
         f"{', tensors in shared memory' if target.shared_memory else ''}",
         framework=target.framework or survey.server,
-        deployment=target.deployment or "server",
+        deployment=target.deployment or ("embedded" if target.start else "server"),
         server=survey.server,
         model=survey.model,
         distinct_requests=survey.distinct,
@@ -216,22 +249,21 @@ def _judge(book: Book, ctx: Context) -> None:
         ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {first}")
 
 
-def _report(target: KServeTarget, workload: InferWorkload, book: Book, served: dict[str, float], ctx: Context) -> None:
+def _report(target: InferTarget, workload: InferWorkload, book: Book, served: dict[str, float], ctx: Context) -> None:
     tally: ServingTally = book.tally
     for name, stream in (("latency", tally.e2e), ("latency_sent", tally.e2e_sent)):
         ctx.distribution(name, stream.histogram)
     if target.call == "stream":
         ctx.distribution("ttft", tally.ttft.histogram)
         ctx.distribution("itl", tally.itl.histogram)
-    whole = workload.window_s is None  # exactly the measured requests fill the window
-    requests_per_s = (book.succeeded if whole else book.completed_in_window) / book.window_s
+    requests_per_s = book.answers_per_s(open_loop=workload.open_loop)
     ctx.emit("requests_per_s", requests_per_s)
     ctx.emit("items_per_s", requests_per_s * workload.batch)
     ctx.emit("error_rate", book.failed / (book.failed + book.succeeded))
     ctx.emit("errors", book.failed)
     ctx.emit("timeouts", book.errors["timeout"])
     if workload.slo:
-        ctx.emit("goodput", sum(second.good for second in book.seconds.values()) / book.window_s)
+        ctx.emit("goodput", requests_per_s * book.good_share())
     for name in ("queue_ms", "compute_ms", "batch_mean"):
         if name in served:
             ctx.emit(name, served[name])

@@ -37,7 +37,9 @@ class ServingTarget(Model):
     driver: str = Field("openai", description="Driver of the server's protocol.")
     url: str = Field("", description="Address of the server: http://host:port; {port} is a free port for `start`.")
     model: str = Field("", description="Model to ask for; the only one that the server has, where empty.")
-    api: Literal["chat", "completions"] = Field("chat", description="Which endpoint.")
+    api: Literal["chat", "completions"] | None = Field(
+        None, description="Which endpoint; chat where nothing is said, completions for a batch."
+    )
     stream: bool = Field(True, description="Whether answers are streamed token by token.")
     api_key: str | None = Field(None, description="Bearer token; give a secret, not the token itself.")
     headers: dict[str, str] = Field(default_factory=dict, description="Further header lines.")
@@ -155,7 +157,7 @@ def _keep_evidence(
         ctx.metadata(trace={"file": workload.law.file, "sha256": workload.law.digest()})
     ctx.metadata(
         certificate=_certificate(book, workload).model_dump(),
-        protocol=f"{target.driver} {target.api}, {'streamed' if target.stream else 'not streamed'}",
+        protocol=f"{target.driver} {requests.api}, {'streamed' if target.stream else 'not streamed'}",
         framework=target.framework,
         deployment=target.deployment or ("embedded" if target.start else "server"),
         tokens_counted_by=_counted_by(tally),
@@ -214,8 +216,7 @@ def _report(
 
 def _rates(target: ServingTarget, workload: ServingWorkload, book: Book, ctx: Context) -> None:
     tally: ServingTally = book.tally
-    whole = workload.window_s is None  # exactly the measured requests fill the window
-    requests_per_s = (book.succeeded if whole else book.completed_in_window) / book.window_s
+    requests_per_s = book.answers_per_s(open_loop=workload.open_loop)
     ctx.emit("requests_per_s", requests_per_s)
     if workload.batch > 1:
         ctx.emit("prompts_per_s", requests_per_s * workload.batch)
@@ -223,12 +224,13 @@ def _rates(target: ServingTarget, workload: ServingWorkload, book: Book, ctx: Co
     ctx.emit("errors", book.failed)
     ctx.emit("timeouts", book.errors["timeout"])
     if workload.slo:
-        ctx.emit("goodput", sum(second.good for second in book.seconds.values()) / book.window_s)
+        ctx.emit("goodput", requests_per_s * book.good_share())
     if tally.without_usage:
         return
-    outputs_per_s = (tally.output_tokens if whole else tally.tokens_in_window) / book.window_s
+    mean_output = tally.output_tokens / tally.requests
+    outputs_per_s = mean_output * requests_per_s if workload.requests else tally.tokens_in_window / book.window_s
     ctx.emit("output_tokens_per_s", outputs_per_s)
-    ctx.emit("output_tokens", tally.output_tokens / tally.requests)
+    ctx.emit("output_tokens", mean_output)
     if tally.without_input:
         return
     mean_input = tally.input_tokens / tally.requests

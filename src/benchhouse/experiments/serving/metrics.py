@@ -13,7 +13,10 @@ METRICS = (
         formula="output tokens that arrived in the window / its seconds, counted by the server or target.tokenizer",
     ),
     Metric(
-        name="requests_per_s", unit="1/s", direction="higher", formula="good answers ended in the window / its seconds"
+        name="requests_per_s",
+        unit="1/s",
+        direction="higher",
+        formula="good answers / seconds of the window, each by the share of its time that lies in the window",
     ),
     Metric(name="prompts_per_s", unit="1/s", direction="higher", formula="requests_per_s x workload.batch, of a batch"),
     Metric(
@@ -23,7 +26,7 @@ METRICS = (
         name="goodput",
         unit="1/s",
         direction="higher",
-        formula="measured requests that met every clause of workload.slo / seconds of the window",
+        formula="requests_per_s x share of the good answers that met every clause of workload.slo",
     ),
     Metric(name="ttft", unit="ms", direction="lower", formula=f"to the first event with output, {_FROM_DUE}"),
     Metric(name="itl", unit="ms", direction="lower", formula="gaps between events with output, of all requests"),

@@ -46,7 +46,8 @@ class Requests:
         self._spec = workload.asked
         self._slo = workload.objectives
         self._batch = workload.batch
-        if self._batch > 1 and target.api == "chat":
+        self.api = target.api or ("completions" if self._batch > 1 else "chat")
+        if self._batch > 1 and self.api == "chat":
             raise BenchError(
                 "a chat request holds one conversation, not a batch", "target.api: completions, or batch: 1"
             )
@@ -57,7 +58,7 @@ class Requests:
         self._driver: HttpDriver = ctx.driver(target.driver)(
             url,
             target.model or _only_model(url, target),
-            api=target.api,
+            api=self.api,
             stream=target.stream,
             api_key=target.api_key,
             headers=target.headers,

@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchhouse.experiments.load.book import Call, Stream
+from benchhouse.experiments.serving.silence import Silence
 from benchhouse.experiments.serving.steadiness import History
 from benchhouse.schema.load import Reply
 from benchhouse.schema.slo import Slo
-
-_BIN_NS = 10_000_000  # resolution of silence
 
 
 class ServingTally:
@@ -39,8 +38,7 @@ class ServingTally:
         self.tokens_in_window = 0.0  # of all requests, by the stamps of their events
         self.finishes: dict[str, int] = {}
         self.history = History()  # of the window, by when requests were due
-        self.sounds: set[int] = set()  # bins of the window in which any output came
-        self.waits: dict[int, int] = {}  # bin -> requests that began waiting minus those that ended
+        self.silence = Silence()
 
     def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
         stamps = reply.token_ns or (call.ended_ns,)
@@ -64,10 +62,8 @@ class ServingTally:
         else:
             inside = sum(start_ns <= stamp < end_ns for stamp in stamps)
         self.tokens_in_window += (reply.output_tokens or len(stamps)) * inside / len(stamps)
-        self.sounds.update([(stamp - start_ns) // _BIN_NS for stamp in stamps])
-        begun, ended = (call.sent_ns - start_ns) // _BIN_NS, (call.ended_ns - start_ns) // _BIN_NS
-        self.waits[begun] = self.waits.get(begun, 0) + 1
-        self.waits[ended] = self.waits.get(ended, 0) - 1
+        heard = [stamp - start_ns for stamp in stamps]
+        self.silence.hear(call.sent_ns - start_ns, call.ended_ns - start_ns, heard)
 
     def _measure(self, call: Call, reply: Reply, stamps: Sequence[int], start_ns: int) -> int:
         e2e = call.ended_ns - call.due_ns
@@ -130,26 +126,4 @@ class ServingTally:
         for finish, count in other.finishes.items():
             self.finishes[finish] = self.finishes.get(finish, 0) + count
         self.history.merge(other.history)
-        self.sounds |= other.sounds
-        for place, count in other.waits.items():
-            self.waits[place] = self.waits.get(place, 0) + count
-
-    def silences(self, window_s: float) -> list[tuple[float, float]]:
-        """Times of the window without any output while a request was waiting: for how long, and from when, in seconds.
-
-        Of requests that were answered well, to 10 ms. What precedes the first output of all is none: it has to come
-        from somewhere.
-        """
-        end = round(window_s * 1e9) // _BIN_NS
-        first = min(self.sounds, default=0)
-        found = []
-        waiting = quiet_since = 0
-        for place in sorted(self.sounds | self.waits.keys()):
-            heard = place in self.sounds
-            length = min(place, end) - max(quiet_since, 0)
-            if heard and waiting and length > 0 and place > first:
-                found.append((length * _BIN_NS / 1e9, max(quiet_since, 0) * _BIN_NS / 1e9))
-            if heard or not waiting:
-                quiet_since = place
-            waiting += self.waits.get(place, 0)
-        return found
+        self.silence.merge(other.silence)
