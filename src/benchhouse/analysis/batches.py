@@ -1,7 +1,8 @@
 """How many independent requests a trial is worth, from counts in short intervals.
 
-Requests of one trial are not independent: a queue that is long now is long a moment later, so requests over a limit come
-in clumps. The dispersion says by how much the variance of a share is larger than it would be for independent requests.
+Requests of one trial are not independent: a queue that is long now is long a moment later, so requests over a limit
+come in clumps. The dispersion says by how much the variance of a share is larger than it would be for independent
+requests.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 Counts = Sequence[tuple[int, int]]
 """(requests, over) of each batch of one trial for one clause, in the order of time."""
@@ -37,17 +39,19 @@ class Seen:
     over: int
     batches: int
     dispersion: float
+    within: float  # the dispersion inside single batches, as if they were independent of each other
     df: int
 
 
 @dataclass(frozen=True, slots=True)
 class Dispersion:
-    """`at(x)` times the binomial variance is the variance of a share at log load x, known as well as `df` squares tell."""
+    """By how much the variance of a share is larger than binomial, at any log load; as well as `df` squares tell it."""
 
     centre: float
     level: float
     slope: float
     df: float
+    memory: float  # batches after which a trial has forgotten what was: a clump lasts about so long
 
     def at(self, x: float) -> float:
         """Its upper one-sigma limit: clumps are rare, so most samples show less of them than there are on average."""
@@ -58,8 +62,8 @@ class Dispersion:
 def fit_dispersion(seen: Sequence[Seen], weights: Sequence[float], centre: float) -> Dispersion:
     """A smooth curve through the dispersions of the trials.
 
-    One trial's own dispersion would not do: a trial that is lucky in its share is lucky in its spread too, and the lucky
-    ones would count most.
+    One trial's own dispersion would not do: a trial that is lucky in its share is lucky in its spread too, and the
+    lucky ones would count most.
     """
     longest = max(1.0, max(weight * trial.n for trial, weight in zip(seen, weights, strict=True)))
     # Half the degrees of freedom are lost by taking a difference of two noisy numbers. Short trials hide clumps.
@@ -82,21 +86,26 @@ def fit_dispersion(seen: Sequence[Seen], weights: Sequence[float], centre: float
         # In small steps: the working values of a fit that is far off are far off themselves.
         slope += max(-5.0, min(5.0, best_slope - slope))
         level += max(-0.7, min(0.7, best_level - level))
-    return Dispersion(centre, level, slope, _PRIOR_DF + sum(weight for _, _, weight in rows))
+    lasting = [(weight * trial.n, trial) for trial, weight in zip(seen, weights, strict=True) if trial.df]
+    within = sum(weight * trial.within for weight, trial in lasting)
+    memory = sum(weight * trial.dispersion for weight, trial in lasting) / within if within else 1.0
+    return Dispersion(centre, level, slope, _PRIOR_DF + sum(weight for _, _, weight in rows), max(1.0, memory))
 
 
 def see(x: float, trial: Counts) -> Seen:
     """Sum up a trial at log load `x`.
 
-    Blocks that are not much longer than the clumps hide a part of the variance. What is hidden shrinks with the length of
-    the block, so the same with blocks of a third of the length shows how much it is, and it is added ("lugsail" batch means).
+    Blocks that are not much longer than the clumps hide a part of the variance. What is hidden shrinks with the length
+    of the block, so the same with blocks of a third of the length shows how much it is, and it is added ("lugsail"
+    batch means).
     """
     n, over = sum(n for n, _ in trial), sum(over for _, over in trial)
     if len(trial) < 2 or not 0 < over < n:
-        return Seen(x, n, over, len(trial), 1.0, 0)  # nothing in it tells how requests over the limit clump
+        return Seen(x, n, over, len(trial), 1.0, 1.0, 0)  # nothing in it tells how requests over the limit clump
     long, blocks = _between_blocks(trial, over / n, _BLOCKS)
     short, _ = _between_blocks(trial, over / n, 3 * _BLOCKS)
-    return Seen(x, n, over, len(trial), 2.0 * long - short, blocks - 1)
+    within, _ = _between_blocks(trial, over / n, len(trial))
+    return Seen(x, n, over, len(trial), 2.0 * long - short, within, blocks - 1)
 
 
 def _between_blocks(trial: Counts, share: float, most: int) -> tuple[float, int]:
@@ -104,7 +113,7 @@ def _between_blocks(trial: Counts, share: float, most: int) -> tuple[float, int]
     count = min(most, len(trial))
     edges = [round(i * len(trial) / count) for i in range(count + 1)]
     squares, requests = 0.0, 0
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         n, over = sum(n for n, _ in trial[start:end]), sum(over for _, over in trial[start:end])
         squares += (over - n * share) ** 2
         requests += n

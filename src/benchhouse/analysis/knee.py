@@ -37,8 +37,8 @@ class Place:
     below: Vector  # probability that the knee is at or below the place
     slope: float  # of the part of the odds that grows
     steepness: float  # of all the odds, at the knee: less than the slope where there is a floor
-    gentlest: float  # lower one-sigma limit of the steepness
     dispersion: float  # at the knee
+    memory: float  # batches that a clump lasts
     near: tuple[float, ...]  # for each trial, from 0 to 1: how much it was believed to follow the model
 
     def at(self, probability: float) -> float:
@@ -78,7 +78,7 @@ def earliest(places: Sequence[Place]) -> Place:
     for place in places:
         holds *= 1.0 - np.interp(xs, place.xs, place.below, left=0.0, right=1.0)
     first = min(places, key=lambda place: place.at(0.5))
-    return Place(xs, 1.0 - holds, first.slope, first.steepness, first.gentlest, first.dispersion, first.near)
+    return Place(xs, 1.0 - holds, first.slope, first.steepness, first.dispersion, first.memory, first.near)
 
 
 def _posterior(
@@ -108,15 +108,13 @@ def _posterior(
     log_slopes = np.log(slopes)[:, None] + np.zeros(len(_FLOORS))
     chances = weights.sum(axis=0) / weights.sum()
     log_steepness = log_slopes + np.log1p(-np.array(_FLOORS))
-    mean = float((chances * log_steepness).sum())
-    sigma = math.sqrt(float((chances * (log_steepness - mean) ** 2).sum()))
     return Place(
         xs=xs,
         below=np.cumsum(steps) / steps.sum(),
         slope=math.exp(float((chances * log_slopes).sum())),
-        steepness=math.exp(mean),
-        gentlest=math.exp(mean - sigma),
+        steepness=math.exp(float((chances * log_steepness).sum())),
         dispersion=spread.at(centre),
+        memory=spread.memory,
         near=tuple(near),
     )
 
@@ -150,8 +148,9 @@ def _deviance(
 def _clumped(trial: Seen, share: Vector, usual: float) -> Vector:
     """Deviance per effective request of what the trial showed, if `share` were true.
 
-    Requests over a limit come as a random number of clumps of random size (a compound Poisson law with exponential clumps,
-    Tweedie's with power 1.5). It is more lopsided than a binomial: a trial with few over has often just missed a clump.
+    Requests over a limit come as a random number of clumps of random size (a compound Poisson law with exponential
+    clumps, Tweedie's with power 1.5). It is more lopsided than a binomial: a trial with few over has often just missed
+    a clump.
     `usual` is the share for which the dispersion was taken.
     """
     import numpy as np

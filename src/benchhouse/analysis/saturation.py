@@ -68,8 +68,8 @@ def share_interval(seen: Seen, confidence: float) -> Share:
 def power_knee(curve: Sequence[Point]) -> float | None:
     """The load with the most throughput for its latency (Kleinrock's power): past it, waiting grows faster than work.
 
-    Between probes it is the top of a parabola through the best and its neighbours. None with fewer than three probes that
-    have a latency, or when the best is the first or the last: then the knee may lie outside.
+    Between probes it is the top of a parabola through the best and its neighbours. None with fewer than three probes
+    that have a latency, or when the best is the first or the last: then the knee may lie outside.
     """
     told = sorted((p for p in curve if p.latency_s and p.delivered > 0), key=lambda p: p.load)
     powers = [math.log(p.delivered / p.latency_s) for p in told if p.latency_s]

@@ -20,13 +20,14 @@ Status = Literal["found", "all_pass", "none_pass", "budget"]
 
 _FEWEST = 200
 _FIRST_OVER = 5.0  # requests over the limit that a first probe would see at the knee
-_PART = 2.5  # of all requests that the precision needs, a probe near the knee is one part of so many
 _SHORTEST_S = 24.0  # a shorter trial has no blocks to judge its clumps by
-_LATER_LONGER = 1.5
+_LATER_LONGER = 1.5  # than a first probe
 _GROWTH = 2.5  # from one probe to the next: a long one must not be spent on a place that is hardly known
 _ROOM = 0.4  # log load beyond the outermost probes in which the knee is looked for
-_SOLID_PROBES = 3.5  # near the knee and not much shorter than a part: fewer leave its clumps and its slope to luck
-_NARROW_TWICE = 2  # an interval may be narrow by luck: the next probe has to agree
+_LOCATED = 3.0  # half widths of the wanted interval within which the knee must lie before the first stage
+_STAGE = 5  # probes of a stage
+_MORE = 1.5  # requests of a stage than would be needed if all that is known were exact
+_MEMORIES = 40.0  # clumps' lengths that a probe of a stage must last: in a shorter one they can't be told from a steady share
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,8 @@ class _Told:
 class Search:
     """Looks for the knee between `lowest` and `highest`, starting at `first`.
 
-    `shares` are those of the SLO's clauses. It ends when half the interval is within `precision` of the load (for `whole`
-    loads such as concurrency: or within one half), or after `requests` measured requests.
+    `shares` are those of the SLO's clauses. It ends when half the interval is within `precision` of the load (for
+    `whole` loads such as concurrency: or when it is one or two neighbours), or after `requests` measured requests.
     """
 
     def __init__(
@@ -98,7 +99,8 @@ class Search:
         self.used = 0
         self._told: list[_Told] = []
         self._place: Place | None = None
-        self._narrow = 0  # how many probes in a row left a narrow interval
+        self._stage, self._left = 0.0, 0  # requests of each probe of the stage, and how many are still to run
+        self._narrow = False
 
     def next(self) -> Probe | None:
         """The next probe; None when the search is over."""
@@ -109,7 +111,7 @@ class Search:
             requests = self._fewest(load)
         else:
             load = self._best_load(self._place)
-            requests = max(_LATER_LONGER * self._fewest(load), self._enough(self._place))
+            requests = max(_LATER_LONGER * self._fewest(load), self._stage or self._locating(self._place))
         return Probe(load, min(math.ceil(requests), self.budget - self.used))
 
     def tell(self, load: float, batches: Sequence[Batch], latency_s: float | None = None) -> None:
@@ -125,7 +127,7 @@ class Search:
         self.used += n
         if len({told.holds for told in self._told}) == 2 or load in (self.lowest, self.highest):
             self._place = self._locate()
-            self._narrow = self._narrow + 1 if self._is_narrow(self._place) else 0
+            self._plan(self._place)
 
     def result(self) -> Found:
         """What is known now; `status` is `budget` for a search that could have gone on."""
@@ -149,7 +151,7 @@ class Search:
                 return "all_pass"
             if self._place.at(1.0 - tail) < math.log(self.lowest):
                 return "none_pass"
-        if self._narrow >= _NARROW_TWICE:
+        if self._narrow:
             return "found"
         return "budget" if self.used >= self.budget else None
 
@@ -162,14 +164,23 @@ class Search:
         load, low, high = (math.exp(self._place.at(p)) for p in (0.5, tail, 1.0 - tail))
         return (math.floor(load), math.floor(low), math.floor(high)) if self.whole else (load, low, high)
 
-    def _is_narrow(self, place: Place) -> bool:
-        needed = self._needed(place.dispersion, self.precision * place.gentlest)
-        near = [(told.n, weight) for told, weight in zip(self._told, place.near, strict=True)]
-        solid = sum(weight for n, weight in near if n >= needed / 12.0)
-        if solid < _SOLID_PROBES or sum(n * weight for n, weight in near) < needed:
-            return False
+    def _plan(self, place: Place) -> None:
+        """Go on with the stage, or judge it and begin the next.
+
+        The interval is looked at only after a whole stage of probes: one that is looked at after each probe is narrow
+        by luck sooner or later.
+        """
+        self._left = max(0, self._left - 1)
+        width = place.half_width(self.confidence)
+        if self._left or width > _LOCATED * self.precision:
+            return
         _, low, high = self._interval()
-        return place.half_width(self.confidence) <= self.precision or (self.whole and high - low <= 1)
+        if self._stage and (width <= self.precision or (self.whole and high - low <= 1)):
+            self._narrow = True
+            return
+        a_batch = self.used / sum(told.seen[0].batches for told in self._told)
+        self._stage = max(_MORE * self._needed(place, self.precision) / _STAGE, _MEMORIES * place.memory * a_batch)
+        self._left = _STAGE
 
     def _bracketing_load(self) -> float:
         """Twice the highest load that held, or half the lowest that did not, until both have been seen."""
@@ -194,13 +205,12 @@ class Search:
             rate = self._told[-1].point.delivered
         return max(_FEWEST, _FIRST_OVER / min(self.shares), min(_SHORTEST_S * rate, self.budget / 20.0))
 
-    def _enough(self, place: Place) -> float:
+    def _locating(self, place: Place) -> float:
         """As long as the place is hardly known, a probe is not to be better than a fraction of what is known."""
-        known = max(self.precision, 0.4 * place.half_width(self.confidence))
-        wanted = self._needed(place.dispersion, known * place.steepness) / _PART
-        return min(wanted, _GROWTH * max(told.n for told in self._told))
+        known = max(self.precision, 0.25 * place.half_width(self.confidence))
+        return min(self._needed(place, known) / _STAGE, _GROWTH * max(told.n for told in self._told))
 
-    def _needed(self, dispersion: float, rise: float) -> float:
-        """Requests at the knee that tell the log odds to within `rise`."""
-        share = min(self.shares)
-        return dispersion * (1.0 - share) / share * (critical_t(self.confidence, 1e6) / rise) ** 2
+    def _needed(self, place: Place, half_width: float) -> float:
+        """Requests that give this half width, if all were at the knee and its slope were known."""
+        share, z = min(self.shares), critical_t(self.confidence, 1e6)
+        return place.dispersion * (1.0 - share) / share * (z / (half_width * place.steepness)) ** 2

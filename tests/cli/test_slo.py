@@ -1,0 +1,60 @@
+"""`bench slo find`: a real search against a queue with a known answer, and what is no search."""
+
+import json
+import math
+
+import pytest
+from mocks.llm import MockLLM
+
+
+def scenario(lab, url, **workload):
+    return lab.scenario(
+        "serving.load",
+        name="knee",
+        target={"url": url, "model": "mock", "api": "completions", "stream": False},
+        workload={"warmup": 0.5, "prompts": {"prompt_tokens": 4, "output_tokens": 1}} | workload,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
+    """M/M/1 at 100/s: a tenth of the requests take more than 100 ms where 100 - rate = ln(10) / 0.1 s."""
+    knee = 100 - math.log(10) / 0.1
+    with MockLLM(servers=1, service_exp_ms=10, seed=5) as server:
+        path = scenario(lab, server.url, rps=20)
+        asked = ["--slo", "e2e.p90<100ms", "--to", "200", "--requests", "6000", "--precision", "10%"]
+        done = lab.bench("slo", "find", path, *asked, "--json", code=None, timeout_s=280)
+    if "could not be delivered" in done.stderr:
+        pytest.skip(f"this machine is too busy to offer the load: {done.stderr.strip().splitlines()[0]}")
+    answer = json.loads(done.stdout)
+    found = answer["found"]
+    assert found["status"] in ("found", "budget")
+    assert found["low"] * 0.9 <= knee <= found["high"] * 1.1
+    assert found["requests"] <= 6000
+    assert len(answer["probes"]) == found["probes"] >= 3
+    assert json.loads((lab.workspace / "reports" / "knee-slo" / "slo.json").read_text()) == answer
+    assert "probe 1: 20, " in done.stderr
+    lab.bench("report", answer["probes"][-1]["run_id"])
+    lab.is_tidy()
+
+
+def test_a_scenario_with_several_points_is_no_search(lab):
+    done = lab.bench("slo", "find", scenario(lab, "http://127.0.0.1:1", rps=[1, 2]), "--slo", "e2e.p90<1s", code=2)
+    assert "a search needs a scenario with one point, and this one has 2" in done.stderr
+
+
+def test_an_experiment_without_a_load_is_named(lab):
+    done = lab.bench("slo", "find", lab.scenario("once"), "--slo", "e2e.p90<1s", code=2)
+    assert "is no load experiment" in done.stderr
+
+
+def test_a_mistake_in_the_objective_is_told_with_its_place(lab):
+    done = lab.bench("slo", "find", scenario(lab, "http://127.0.0.1:1", rps=1), "--slo", "tttf.p90<1s", code=2)
+    assert "did you mean" in done.stderr.lower()
+    assert "ttft" in done.stderr
+
+
+def test_a_server_that_is_not_there_ends_the_search(lab):
+    done = lab.bench("slo", "find", scenario(lab, "http://127.0.0.1:1", rps=1), "--slo", "e2e.p90<1s", code=1)
+    assert "not_reached" in done.stderr
