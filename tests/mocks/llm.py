@@ -33,7 +33,8 @@ class Truth:
     """
 
     request: int  # number since the server started; also at the end of the answer's id
-    arrival_ns: int  # the last byte of the request had been read
+    received_ns: int  # by the server's kernel, the last part of the request
+    arrival_ns: int  # the server had read it; its law counts from here
     start_ns: int  # a server was free for it, in the law's planned time
     due_ns: int  # the law's time for the first event: start and service time
     first_ns: int  # first event with output
@@ -50,6 +51,11 @@ class Truth:
     events: int
     outcome: str  # running, length, stop, refused, reset, cut, error, gone (the client left)
     event_ns: tuple[int, ...]  # each event with output; empty once the server has kept four million stamps
+
+    @property
+    def felt_ttft_ns(self) -> int:
+        """With the time that the server took to get round to reading: what a client feels."""
+        return self.first_ns - self.received_ns
 
     @property
     def ttft_ns(self) -> int:

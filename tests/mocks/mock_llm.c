@@ -41,7 +41,7 @@ typedef struct Conn {
     size_t need; /* bytes of the request being read, once its head is known */
     Answer answer;
     uint64_t request;
-    int64_t arrival_ns, due_ns;
+    int64_t received_ns, arrival_ns, due_ns;
     int sent, events, fate, fate_after;
     bool holds, headed, roled;
     struct Conn *next; /* in the queue or the free list */
@@ -308,7 +308,7 @@ static void complete(Conn *c, bool chat, bool keep_alive, const char *body, size
     if (c->counted_in != age) c->counted_in = age, connections++;
     if (connections > seen.max_connections) seen.max_connections = connections;
     c->request = next_request;
-    Record *r = record_new(c->arrival_ns, a->tokens);
+    Record *r = record_new(c->received_ns, c->arrival_ns, a->tokens);
     seen.prompt_tokens += (uint64_t)a->prompt_tokens;
     r->prompt_tokens = a->prompt_tokens;
     if ((r->status = refuse(c))) {
@@ -428,8 +428,22 @@ static void read_requests(Conn *c) {
 
 static void on_readable(Conn *c) {
     static char space[READ_SIZE];
-    ssize_t n = read(c->fd, space, sizeof space);
+    union {
+        struct cmsghdr align;
+        char space[64];
+    } control;
+    struct iovec part = {space, sizeof space};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t n = recvmsg(c->fd, &message, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    c->received_ns = now_ns();
+    struct cmsghdr *stamp = CMSG_FIRSTHDR(&message);
+    if (n > 0 && stamp && stamp->cmsg_level == SOL_SOCKET && stamp->cmsg_type == SCM_TIMESTAMPNS) {
+        struct timespec real;
+        memcpy(&real, CMSG_DATA(stamp), sizeof real);
+        int64_t at_ns = from_realtime_ns(real);
+        if (at_ns < c->received_ns) c->received_ns = at_ns;
+    }
     if (n <= 0 || c->in.len - c->in.off > MAX_REQUEST + MAX_HEAD) return close_conn(c);
     if (c->in.off && c->in.off < c->in.len && c->state == READING) {
         memmove(c->in.data, c->in.data + c->in.off, c->in.len -= c->in.off);
@@ -473,6 +487,7 @@ static int listen_on(int port) {
     socklen_t size = sizeof address;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* accepted sockets inherit it */
+    setsockopt(listener, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
     if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 4096) ||
         getsockname(listener, (struct sockaddr *)&address, &size))
         perror("mock_llm: listen"), exit(1);

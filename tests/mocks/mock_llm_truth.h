@@ -37,8 +37,30 @@ static int64_t now_ns(void) {
     return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
+/* A moment of real time, as the kernel stamps what it receives, on the monotonic clock; how far the two are apart is
+ * looked at again every second. */
+static int64_t from_realtime_ns(struct timespec real) {
+    static int64_t ahead_ns, looked_ns;
+    int64_t at_ns = now_ns();
+    if (!looked_ns || at_ns - looked_ns > 1000000000LL) {
+        int64_t quickest = INT64_MAX;
+        for (int i = 0; i < 5; i++) {
+            struct timespec t;
+            int64_t before = now_ns();
+            clock_gettime(CLOCK_REALTIME, &t);
+            int64_t after = now_ns();
+            if (after - before >= quickest) continue;
+            quickest = after - before;
+            ahead_ns = t.tv_sec * 1000000000LL + t.tv_nsec - (before + after) / 2;
+        }
+        looked_ns = at_ns;
+    }
+    return real.tv_sec * 1000000000LL + real.tv_nsec - ahead_ns;
+}
+
 typedef struct {
     uint64_t request; /* its number since the start, also in the answer's id */
+    int64_t received_ns; /* by the kernel: before this process got round to reading it */
     int64_t arrival_ns, start_ns, due_ns, first_ns, last_ns, end_ns; /* 0: did not happen */
     int64_t late_ns, min_gap_ns, max_gap_ns;                         /* late: the worst of all writes against the law */
     int64_t stamps; /* place of the first stamp in the pool, -1 when the pool was full */
@@ -91,9 +113,10 @@ static Record *record_of(uint64_t request) {
     return request >= first_request && r->request == request ? r : NULL;
 }
 
-static Record *record_new(int64_t arrival_ns, int asked_tokens) {
+static Record *record_new(int64_t received_ns, int64_t arrival_ns, int asked_tokens) {
     Record *r = &records[next_request % MAX_RECORDS];
     *r = (Record){.request = next_request,
+                  .received_ns = received_ns,
                   .arrival_ns = arrival_ns,
                   .asked_tokens = asked_tokens,
                   .outcome = "running",
@@ -123,12 +146,12 @@ static void record_event(Record *r, int64_t at_ns, int64_t due_ns, int tokens) {
 static void truth_print(Buf *b) {
     buf_print(
         b,
-        "request,arrival_ns,start_ns,due_ns,first_ns,last_ns,end_ns,late_ns,min_gap_ns,max_gap_ns,status,prompt_tokens,"
-        "cached_tokens,asked_tokens,output_tokens,events,outcome,event_ns\n");
+        "request,received_ns,arrival_ns,start_ns,due_ns,first_ns,last_ns,end_ns,late_ns,min_gap_ns,max_gap_ns,status,"
+        "prompt_tokens,cached_tokens,asked_tokens,output_tokens,events,outcome,event_ns\n");
     uint64_t from = next_request - first_request > MAX_RECORDS ? next_request - MAX_RECORDS : first_request;
     for (uint64_t i = from; i < next_request; i++) {
         Record *r = &records[i % MAX_RECORDS];
-        buf_print(b, "%lu,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%d,%d,%d,%d,%d,%d,%s,", r->request, r->arrival_ns,
+        buf_print(b, "%lu,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%ld,%d,%d,%d,%d,%d,%d,%s,", r->request, r->received_ns, r->arrival_ns,
                   r->start_ns, r->due_ns, r->first_ns, r->last_ns, r->end_ns, r->late_ns, r->min_gap_ns, r->max_gap_ns,
                   r->status, r->prompt_tokens, r->cached_tokens, r->asked_tokens, r->output_tokens, r->events,
                   r->outcome);

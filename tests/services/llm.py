@@ -28,6 +28,7 @@ from typing import IO, Any, ClassVar
 
 import pytest
 from services import tiny_model
+from services.kin import end_with_parent
 
 HERE = Path(__file__).parent
 INSTALL = HERE.parents[1] / "scripts" / "install-llm-server.sh"
@@ -82,6 +83,7 @@ class _Server:
             env=ENVIRON | environment,
             text=True,
             start_new_session=True,
+            preexec_fn=end_with_parent,
         )
 
     def _wait_until(self, address: str) -> None:

@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from services.kin import end_with_parent
 
 from benchhouse.drivers.triton_model import between
 from benchhouse.schema.load import Exchange
@@ -61,7 +62,11 @@ class Triton:
         http_port, grpc_port = free_ports(2)
         with (folder / "server.log").open("wb") as log:
             process = subprocess.Popen(
-                command(home, folder, http_port, grpc_port), env=environment(home), stdout=log, stderr=log
+                command(home, folder, http_port, grpc_port),
+                env=environment(home),
+                stdout=log,
+                stderr=log,
+                preexec_fn=end_with_parent,
             )
         server = cls(home, folder, http_port, grpc_port, process)
         try:

@@ -16,8 +16,11 @@ Counts = Sequence[tuple[int, int]]
 """(requests, over) of each batch of one trial for one clause, in the order of time."""
 
 _BLOCKS = 12  # a trial is cut into: more would be shorter than the clumps, fewer leave few degrees of freedom
-_CLUMP = 3.0  # batches that the first guess takes for one single clump
+CLUMP = 3.0
+"""Batches that the first guess takes for one single clump."""
+
 _PRIOR_DF = 3.0  # how much that guess is worth
+_CAUTION = 0.75  # standard errors
 _STEEPEST = 15.0  # clumps grow with the load, by about this power of it at most
 
 
@@ -54,13 +57,13 @@ class Dispersion:
     memory: float  # batches after which a trial has forgotten what was: a clump lasts about so long
 
     def at(self, x: float) -> float:
-        """Its upper one-sigma limit: clumps are rare, so most samples show less of them than there are on average."""
-        log = self.level + self.slope * (x - self.centre) + 0.7 * math.sqrt(2.0 / self.df)
+        """A little above the estimate: clumps are rare, so most samples show fewer than there are on average."""
+        log = self.level + self.slope * (x - self.centre) + _CAUTION * math.sqrt(2.0 / self.df)
         return max(1.0, math.exp(min(log, 50.0)))
 
 
-def fit_dispersion(seen: Sequence[Seen], weights: Sequence[float], centre: float) -> Dispersion:
-    """A smooth curve through the dispersions of the trials.
+def fit_dispersion(seen: Sequence[Seen], weights: Sequence[float], centre: float, clump: float = CLUMP) -> Dispersion:
+    """A smooth curve through the dispersions of the trials; `clump` batches are one clump until they show otherwise.
 
     One trial's own dispersion would not do: a trial that is lucky in its share is lucky in its spread too, and the
     lucky ones would count most.
@@ -72,7 +75,7 @@ def fit_dispersion(seen: Sequence[Seen], weights: Sequence[float], centre: float
         for trial, weight in zip(seen, weights, strict=True)
         if trial.df
     ]
-    batch = math.log(max(1.0, _CLUMP * sum(trial.n for trial in seen) / sum(trial.batches for trial in seen)))
+    batch = math.log(max(1.0, clump * sum(trial.n for trial in seen) / sum(trial.batches for trial in seen)))
     level, slope = batch, 0.0
     # A gamma regression with log link: weighted least squares on working values until they settle.
     for _ in range(25):

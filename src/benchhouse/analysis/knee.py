@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from benchhouse.analysis.batches import Dispersion, Seen, fit_dispersion
+from benchhouse.analysis.batches import CLUMP, Dispersion, Seen, fit_dispersion
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,8 +25,10 @@ _PLACES = 81
 _SLOPES = (1.0, 1000.0, 21)  # from a gentle slope to a cliff, in equal ratios
 _FLOORS = (0.0, 0.2, 0.4, 0.6, 0.8)  # of the allowed odds
 _REACH = 1.2  # the model is believed as far above the knee as the odds grow by about this power of e
+_NARROWEST = 0.04  # log load: but at least so far
 _BELOW = 4.0  # and so many times further below it, where little but the floor is left
 _FAR = 1e-3
+_MOST = 4.0  # times the allowed odds
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Place:
 
     xs: Vector
     below: Vector  # probability that the knee is at or below the place
+    share: float  # that the clause allows
     slope: float  # of the part of the odds that grows
     steepness: float  # of all the odds, at the knee: less than the slope where there is a floor
     dispersion: float  # at the knee
@@ -52,18 +55,20 @@ class Place:
         return (self.at(1.0 - tail) - self.at(tail)) / 2.0
 
 
-def locate(seen: Sequence[Seen], share: float, low: float, high: float) -> Place:
-    """The knee of one clause, somewhere from `low` to `high`."""
+def locate(seen: Sequence[Seen], share: float, low: float, high: float, clump: float = CLUMP) -> Place:
+    """The knee of one clause, somewhere from `low` to `high`; `clump` as in `fit_dispersion`."""
     everywhere = [1.0] * len(seen)
-    place = _posterior(seen, everywhere, share, [share] * len(seen), low, high, (low + high) / 2.0)
+    place = _posterior(seen, everywhere, share, [share] * len(seen), low, high, (low + high) / 2.0, clump)
     for _ in range(2):
         lowest, highest = place.at(1e-4), place.at(1.0 - 1e-4)
         spare = 0.25 * (highest - lowest) + 1e-6
-        centre, reach = place.at(0.5), max(_REACH / place.slope, place.half_width(0.9))
+        centre, reach = place.at(0.5), max(_NARROWEST, _REACH / place.slope, place.half_width(0.9))
         near = [_nearness(trial.x - centre, reach) for trial in seen]
         grown = [math.exp(max(-3.0, min(3.0, place.steepness * (trial.x - centre)))) for trial in seen]
         typical = [share * growth / (1.0 - share + share * growth) for growth in grown]
-        place = _posterior(seen, near, share, typical, max(low, lowest - spare), min(high, highest + spare), centre)
+        place = _posterior(
+            seen, near, share, typical, max(low, lowest - spare), min(high, highest + spare), centre, clump
+        )
     return place
 
 
@@ -78,7 +83,7 @@ def earliest(places: Sequence[Place]) -> Place:
     for place in places:
         holds *= 1.0 - np.interp(xs, place.xs, place.below, left=0.0, right=1.0)
     first = min(places, key=lambda place: place.at(0.5))
-    return Place(xs, 1.0 - holds, first.slope, first.steepness, first.dispersion, first.memory, first.near)
+    return replace(first, xs=xs, below=1.0 - holds)
 
 
 def _posterior(
@@ -89,10 +94,11 @@ def _posterior(
     low: float,
     high: float,
     centre: float,
+    clump: float,
 ) -> Place:
     import numpy as np
 
-    spread = fit_dispersion(seen, near, centre)
+    spread = fit_dispersion(seen, near, centre, clump)
     xs, slopes = np.linspace(low, high, _PLACES), np.geomspace(*_SLOPES)
     deviance = _deviance(seen, near, spread, share, typical, xs, slopes)
     least = float(deviance.min())
@@ -111,6 +117,7 @@ def _posterior(
     return Place(
         xs=xs,
         below=np.cumsum(steps) / steps.sum(),
+        share=share,
         slope=math.exp(float((chances * log_slopes).sum())),
         steepness=math.exp(float((chances * log_steepness).sum())),
         dispersion=spread.at(centre),
@@ -132,30 +139,36 @@ def _deviance(
     import numpy as np
 
     floors, allowed = np.array(_FLOORS), share / (1.0 - share)
+    most = _MOST * allowed / (1.0 + _MOST * allowed)
     deviance = np.zeros((len(xs), len(slopes), len(floors)))
     for trial, weight, usual in zip(seen, near, typical, strict=True):
         n = trial.n / spread.at(trial.x)
-        doubt = n * _clumped(trial, np.array(share), share)
-        held = trial.over < share * trial.n
-        deviance += ((1.0 - weight) * doubt * ((trial.x > xs) if held else (trial.x < xs)))[:, None, None]
+        doubt = n * _clumped(trial, np.array(share), share, 1.0)
+        wrong = (trial.x > xs) if trial.over < share * trial.n else (trial.x < xs)
+        aside = 1.0 if trial.over > most * trial.n else 1.0 - weight
+        deviance += (aside * doubt * wrong)[:, None, None]
         if weight > _FAR:
             growth = np.exp(np.clip(np.outer(trial.x - xs, slopes), -50.0, 50.0))
             odds = allowed * (floors + (1.0 - floors) * growth[:, :, None])
-            deviance += weight * n * _clumped(trial, odds / (1.0 + odds), usual)
+            deviance += weight * n * _clumped(trial, odds / (1.0 + odds), usual, most)
     return deviance
 
 
-def _clumped(trial: Seen, share: Vector, usual: float) -> Vector:
+def _clumped(trial: Seen, share: Vector, usual: float, most: float) -> Vector:
     """Deviance per effective request of what the trial showed, if `share` were true.
 
     Requests over a limit come as a random number of clumps of random size (a compound Poisson law with exponential
     clumps, Tweedie's with power 1.5). It is more lopsided than a binomial: a trial with few over has often just missed
     a clump.
-    `usual` is the share for which the dispersion was taken.
+    `usual` is the share for which the dispersion was taken. More than `most` only says "more than that": so near to
+    saturation there is no steady share, and one clump can fill a trial.
     """
     import numpy as np
 
-    gap = math.asin(math.sqrt(trial.over / trial.n)) - np.arcsin(np.sqrt(share))
+    observed = trial.over / trial.n
+    if observed > most:
+        observed, share = most, np.minimum(share, most)
+    gap = math.asin(math.sqrt(observed)) - np.arcsin(np.sqrt(share))
     deviance: Vector = 4.0 * gap * gap * np.sqrt(usual / np.maximum(share, 1e-12))
     return deviance
 

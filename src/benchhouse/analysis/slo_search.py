@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from benchhouse.analysis.batches import CLUMP, Seen, see
 from benchhouse.analysis.batches import Batch as Batch
-from benchhouse.analysis.batches import Seen, see
 from benchhouse.analysis.knee import Place, earliest, locate
 from benchhouse.analysis.saturation import Point, point
 from benchhouse.analysis.student import critical_t
@@ -22,12 +22,13 @@ _FEWEST = 200
 _FIRST_OVER = 5.0  # requests over the limit that a first probe would see at the knee
 _SHORTEST_S = 24.0  # a shorter trial has no blocks to judge its clumps by
 _LATER_LONGER = 1.5  # than a first probe
-_GROWTH = 2.5  # from one probe to the next: a long one must not be spent on a place that is hardly known
+_GROWTH = 2.0  # from one probe to the next: a long one must not be spent on a place that is hardly known
 _ROOM = 0.4  # log load beyond the outermost probes in which the knee is looked for
 _LOCATED = 3.0  # half widths of the wanted interval within which the knee must lie before the first stage
+_STEP = 0.6  # change of the log odds from the knee to a probe of a stage
 _STAGE = 5  # probes of a stage
-_MORE = 1.5  # requests of a stage than would be needed if all that is known were exact
-_MEMORIES = 40.0  # clumps' lengths that a probe of a stage must last: in a shorter one they can't be told from a steady share
+_MORE = 1.4  # requests of a stage than would be needed if all that is known were exact
+_MEMORIES = 25.0  # lengths of a clump that a probe of a stage must last: in a shorter one clumps look like luck
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +140,16 @@ class Search:
 
     def _locate(self) -> Place:
         xs = [math.log(told.load) for told in self._told]
-        low, high = min(xs) - _ROOM, max(xs) + _ROOM
-        return earliest(
-            [locate([told.seen[i] for told in self._told], share, low, high) for i, share in enumerate(self.shares)]
-        )
+        clauses = [[told.seen[i] for told in self._told] for i in range(len(self.shares))]
+        broke = [
+            any(one.over > share * one.n for one in seen) for seen, share in zip(clauses, self.shares, strict=True)
+        ]
+        places = []
+        for seen, share, broken in zip(clauses, self.shares, broke, strict=True):
+            # A clause that never broke where another did (no errors at all) need not first prove that it has no clumps.
+            clump = CLUMP if broken or not any(broke) else 0.0
+            places.append(locate(seen, share, min(xs) - _ROOM, max(xs) + _ROOM, clump))
+        return earliest(places)
 
     def _status(self) -> Status | None:
         if self._place is not None:
@@ -178,8 +185,12 @@ class Search:
         if self._stage and (width <= self.precision or (self.whole and high - low <= 1)):
             self._narrow = True
             return
+        needed = _MORE * self._needed(place, self.precision)
+        if self._stage:
+            near = sum(told.n * weight for told, weight in zip(self._told, place.near, strict=True))
+            needed = min(needed, max(0.3 * needed, near * ((width / self.precision) ** 2 - 1.0)))
         a_batch = self.used / sum(told.seen[0].batches for told in self._told)
-        self._stage = max(_MORE * self._needed(place, self.precision) / _STAGE, _MEMORIES * place.memory * a_batch)
+        self._stage = max(needed / _STAGE, _MEMORIES * place.memory * a_batch)
         self._left = _STAGE
 
     def _bracketing_load(self) -> float:
@@ -191,7 +202,9 @@ class Search:
 
     def _best_load(self, place: Place) -> float:
         """Beside the likeliest knee, by turns below and above: the middle alone would leave the slope unknown."""
-        step = min(0.5 * place.half_width(0.9), 1.0 / place.slope)
+        step = max(self.precision, min(_STEP / place.slope, 0.5 * place.half_width(0.9)))
+        if self._left:
+            step = max(self.precision, _STEP / place.slope)
         return self._allowed(math.exp(place.at(0.5) + (step if len(self._told) % 2 else -step)))
 
     def _allowed(self, load: float) -> float:
@@ -207,10 +220,10 @@ class Search:
 
     def _locating(self, place: Place) -> float:
         """As long as the place is hardly known, a probe is not to be better than a fraction of what is known."""
-        known = max(self.precision, 0.25 * place.half_width(self.confidence))
+        known = max(self.precision, 0.4 * place.half_width(self.confidence))
         return min(self._needed(place, known) / _STAGE, _GROWTH * max(told.n for told in self._told))
 
     def _needed(self, place: Place, half_width: float) -> float:
         """Requests that give this half width, if all were at the knee and its slope were known."""
-        share, z = min(self.shares), critical_t(self.confidence, 1e6)
-        return place.dispersion * (1.0 - share) / share * (z / (half_width * place.steepness)) ** 2
+        z = critical_t(self.confidence, 1e6)
+        return place.dispersion * (1.0 - place.share) / place.share * (z / (half_width * place.steepness)) ** 2

@@ -224,6 +224,14 @@ def test_an_open_loop_of_a_number_of_requests_sends_exactly_those():
 # What goes wrong
 
 
+def test_an_answer_that_comes_just_after_its_limit_is_a_time_out():
+    """Limits are looked at every 20 ms; what comes in between is judged by its stamp."""
+    with MockLLM(ttft_ms=11) as server:
+        book = load(server.url, concurrency=1, requests=10, warmup=0, timeout=0.01)
+    assert book.errors == Counter(timeout=10)
+    assert book.succeeded == 0
+
+
 def test_an_answer_that_never_ends_is_a_time_out_and_no_latency():
     with MockLLM(never_end=0.2, seed=3) as server:
         book = load(server.url, concurrency=4, requests=50, warmup=0, timeout=0.3)

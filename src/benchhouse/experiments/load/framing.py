@@ -87,10 +87,26 @@ class Answer:
                     self._left = _SIZE
         return True
 
+    def _whole_chunks(self, data: bytes) -> int:
+        """Take the chunks at the beginning that are all here and as they should be; where the first other one is.
+
+        A stream is mostly such chunks, one for each token, and this is the part of reading it that counts.
+        """
+        lines = data.split(b"\r\n")
+        whole = (len(lines) - 1) // 2  # pairs of a size and a content, each with its line end
+        contents = lines[1 : 2 * whole : 2]
+        said, found = [*map(_known_sizes.get, lines[0 : 2 * whole : 2])], [*map(len, contents)]
+        if said != found:  # a size that is not known, a line end inside of a chunk, or the last chunk
+            whole = next(at for at, (size, length) in enumerate(zip(said, found, strict=True)) if size != length)
+        self.body += b"".join(contents[:whole])
+        return sum(map(len, lines[: 2 * whole])) + 4 * whole
+
     def _dechunk(self, data: bytes) -> bool:
         if self._pending:
             data, self._pending = self._pending + data, b""
         at, end, left, body = 0, len(data), self._left or 0, self.body
+        if left == _SIZE:
+            at = self._whole_chunks(data)
         while at < end:
             if left > 0:  # of a chunk's content
                 part = data[at : at + left]
@@ -159,7 +175,9 @@ def read_head(head: bytes) -> Head:
     return Head(status, False, int(length), closing)
 
 
-@lru_cache(maxsize=4096)  # chunks of tokens have few sizes
+_known_sizes = {b"%x" % size: size for size in range(1, 4096)}  # as tokens have them
+
+
 def chunk_size(line: bytes) -> int:
     found = _CHUNK.fullmatch(line)
     if found is None:

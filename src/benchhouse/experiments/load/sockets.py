@@ -171,10 +171,13 @@ class SocketLoad:
         call.sent_ns = exchange.sent_ns
         call.due_ns = call.due_ns or call.sent_ns  # it may have failed before `send` came back
         self._book.read_lag.add(connection.read_lag_ns)
+        told = error
+        if error is None and exchange.ended_ns - exchange.sent_ns > self._timeout_ns:  # between two ticks
+            told, detail = "timeout", f"the answer took more than {self._shape.timeout:g} s"
         if self._source.needs_replies:
-            self._settle(call, exchange, error, detail)
+            self._settle(call, exchange, told, detail)
         else:
-            self._reactor.later.append((self._settle, (call, exchange, error, detail)))
+            self._reactor.later.append((self._settle, (call, exchange, told, detail)))
         if error in _CONNECTING:
             self._unconnected += 1
         elif error is None:

@@ -1,0 +1,62 @@
+"""The saturation curve of services whose knee, capacity and scaling law are known."""
+
+import numpy as np
+import pytest
+
+from benchhouse.analysis.batches import Seen, see
+from benchhouse.analysis.saturation import Point, capacity, fit_scaling, power_knee, share_interval
+
+
+def curve(loads, delivered, latency=lambda load: None):
+    return [Point(load, 10_000, 10.0, delivered(load), (), latency(load)) for load in loads]
+
+
+def test_the_power_knee_of_a_single_queue_is_at_half_its_capacity():
+    # M/M/1 with 100 requests/s: latency 1 / (100 - load), so load / latency is largest at 50.
+    points = curve([10, 20, 35, 45, 60, 75, 90, 97], lambda load: load, lambda load: 1.0 / (100.0 - load))
+    assert power_knee(points) == pytest.approx(50.0, rel=0.03)
+
+
+def test_a_curve_that_only_rises_has_no_power_knee_yet():
+    assert power_knee(curve([1, 2, 4, 8], lambda load: load, lambda load: 0.1)) is None
+    assert power_knee(curve([1, 2], lambda load: load, lambda load: 0.1)) is None
+    assert power_knee(curve([1, 2, 4, 8], lambda load: load)) is None
+
+
+def test_the_scaling_law_that_made_a_curve_is_recovered():
+    def usl(n):
+        return 50.0 * n / (1.0 + 0.03 * (n - 1) + 0.0004 * n * (n - 1))
+
+    scaling = fit_scaling(curve([1, 2, 4, 8, 16, 32, 64, 128], usl))
+    assert (scaling.rate, scaling.contention, scaling.crosstalk) == pytest.approx((50.0, 0.03, 0.0004), rel=1e-6)
+    assert scaling.peak == pytest.approx((0.97 / 0.0004) ** 0.5)
+    assert scaling.delivered(20) == pytest.approx(usl(20))
+
+
+def test_a_curve_that_never_falls_has_no_peak():
+    assert fit_scaling(curve([1, 2, 4, 8], lambda n: 10.0 * n)).peak is None
+
+
+def test_three_loads_are_too_few_for_a_scaling_law():
+    assert fit_scaling(curve([1, 2, 4], lambda n: 10.0 * n)) is None
+
+
+def test_capacity_is_the_most_that_was_delivered():
+    assert capacity(curve([10, 20, 40], lambda load: min(load, 25.0))) == 25.0
+    assert capacity([]) == 0.0
+
+
+def test_the_interval_of_a_share_covers_it_although_requests_clump():
+    generator, covered = np.random.default_rng(1), 0
+    for _ in range(300):
+        bad = generator.random(240) < 0.1
+        trial = [(20, 20 * int(flag)) for flag in bad for _ in range(5)]
+        share = share_interval(see(0.0, trial), 0.95)
+        covered += share.low <= 0.1 <= share.high
+    assert covered >= 275  # 285 expected
+
+
+def test_a_share_of_zero_has_an_upper_limit_above_zero():
+    share = share_interval(Seen(0.0, 100, 0, 10, 1.0, 1.0, 0), 0.95)
+    assert (share.observed, share.low) == (0.0, 0.0)
+    assert 0.03 < share.high < 0.04
