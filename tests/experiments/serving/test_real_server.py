@@ -34,7 +34,7 @@ def test_every_token_of_a_real_server_is_counted(lab, real_llm, api, stream):
     assert trial.meta["custom"]["finishes"] == {"length": 40}
     if stream:
         assert 0 < value["ttft", "p50"] <= value["e2e", "p50"]
-        assert value["tpot", "p50"] > 0
+        assert 0 <= value["tpot", "p50"] <= value["e2e", "p50"]  # 0 where a busy client reads all tokens at once
     else:
         assert ("ttft", "p50") not in value, "without a stream nobody knows when the first token was there"
 
