@@ -32,7 +32,7 @@ class Asked:
     over: str | None = None  # what is varied; as the scenario does where it says
     first: float | None = None
     highest: float | None = None
-    requests: int = 200_000
+    requests: int = 500_000
     precision: float = 0.03
     confidence: float = 0.95
 

@@ -33,7 +33,7 @@ def command() -> None:
 @click.option("--over", type=click.Choice(["rps", "concurrency"]), help="What is varied; as the scenario does.")
 @click.option("--from", "first", type=click.FloatRange(min=0, min_open=True), help="Load of the first probe.")
 @click.option("--to", "highest", type=click.FloatRange(min=0, min_open=True), help="Highest load that is tried.")
-@click.option("--requests", type=click.IntRange(min=200), default=200_000, show_default=True, help="At most, in all.")
+@click.option("--requests", type=click.IntRange(min=200), default=500_000, show_default=True, help="At most, in all.")
 @click.option("--precision", default="3%", show_default=True, help="Half the width of the interval, of the load.")
 @options.json_option
 @click.pass_context

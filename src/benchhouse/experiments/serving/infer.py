@@ -13,6 +13,7 @@ from benchhouse.experiments.load.book import Book
 from benchhouse.experiments.load.certificate import Certificate, certify
 from benchhouse.experiments.load.engine import NotReached, run_load
 from benchhouse.experiments.load.intervals import write_intervals
+from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.experiments.load.source import Planned, Pool, Source
 from benchhouse.experiments.serving import contamination
@@ -26,7 +27,6 @@ from benchhouse.schema.load import Reply
 
 OTHER_SHARE = 0.01  # of requests that the server counted beyond those of this load
 _OTHER_LEAST = 10  # it may still count what came just before
-_FROM_DUE = "from the time the request was due (open loop) or sent (closed loop)"
 _BY_THE_SERVER = "by the server's own statistics, from before the warm-up to after the last answer"
 METRICS = (
     Metric(
@@ -36,23 +36,13 @@ METRICS = (
         role="throughput",
         formula="requests_per_s x workload.batch",
     ),
+    REQUESTS_PER_S,
+    GOODPUT,
     Metric(
-        name="requests_per_s",
-        unit="1/s",
-        direction="higher",
-        formula="good answers / seconds of the window, each by the share of its time that lies in the window",
-    ),
-    Metric(
-        name="goodput",
-        unit="1/s",
-        direction="higher",
-        formula="requests_per_s x share of the good answers that met every clause of workload.slo",
-    ),
-    Metric(
-        name="latency", unit="ms", direction="lower", role="latency", formula=f"to the end of the answer, {_FROM_DUE}"
+        name="latency", unit="ms", direction="lower", role="latency", formula=f"to the end of the answer, {FROM_DUE}"
     ),
     Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
-    Metric(name="ttft", unit="ms", direction="lower", formula=f"call: stream: to the first answer, {_FROM_DUE}"),
+    Metric(name="ttft", unit="ms", direction="lower", formula=f"call: stream: to the first answer, {FROM_DUE}"),
     Metric(name="itl", unit="ms", direction="lower", formula="call: stream: gaps between the answers of a request"),
     Metric(
         name="queue_ms", unit="ms", direction="lower", formula=f"mean time of a request in the queue, {_BY_THE_SERVER}"
@@ -64,21 +54,7 @@ METRICS = (
         formula=f"mean time of a request in the model, {_BY_THE_SERVER}",
     ),
     Metric(name="batch_mean", unit="items", formula=f"mean items that the model ran at a time, {_BY_THE_SERVER}"),
-    Metric(
-        name="error_rate",
-        unit="1",
-        direction="lower",
-        role="error_rate",
-        formula="measured requests that failed / all measured requests",
-    ),
-    Metric(name="errors", unit="1", direction="lower", formula="measured requests that failed, of any kind"),
-    Metric(
-        name="timeouts",
-        unit="1",
-        direction="lower",
-        role="timeouts",
-        formula="of these, without an answer in the time limit",
-    ),
+    *FAILURES,
 )
 
 
@@ -256,14 +232,7 @@ def _report(target: InferTarget, workload: InferWorkload, book: Book, served: di
     if target.call == "stream":
         ctx.distribution("ttft", tally.ttft.histogram)
         ctx.distribution("itl", tally.itl.histogram)
-    requests_per_s = book.answers_per_s(open_loop=workload.open_loop)
-    ctx.emit("requests_per_s", requests_per_s)
-    ctx.emit("items_per_s", requests_per_s * workload.batch)
-    ctx.emit("error_rate", book.failed / (book.failed + book.succeeded))
-    ctx.emit("errors", book.failed)
-    ctx.emit("timeouts", book.errors["timeout"])
-    if workload.slo:
-        ctx.emit("goodput", requests_per_s * book.good_share())
+    ctx.emit("items_per_s", emit_rates(book, workload, ctx) * workload.batch)
     for name in ("queue_ms", "compute_ms", "batch_mean"):
         if name in served:
             ctx.emit(name, served[name])

@@ -9,6 +9,7 @@ from benchhouse.experiments.load.book import Book
 from benchhouse.experiments.load.certificate import Certificate, certify
 from benchhouse.experiments.load.engine import NotReached, run_load
 from benchhouse.experiments.load.intervals import write_intervals
+from benchhouse.experiments.load.metrics import emit_rates
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.experiments.serving import contamination
 from benchhouse.experiments.serving.embedded import Started, Starting
@@ -216,15 +217,9 @@ def _report(
 
 def _rates(target: ServingTarget, workload: ServingWorkload, book: Book, ctx: Context) -> None:
     tally: ServingTally = book.tally
-    requests_per_s = book.answers_per_s(open_loop=workload.open_loop)
-    ctx.emit("requests_per_s", requests_per_s)
+    requests_per_s = emit_rates(book, workload, ctx)
     if workload.batch > 1:
         ctx.emit("prompts_per_s", requests_per_s * workload.batch)
-    ctx.emit("error_rate", book.failed / (book.failed + book.succeeded))
-    ctx.emit("errors", book.failed)
-    ctx.emit("timeouts", book.errors["timeout"])
-    if workload.slo:
-        ctx.emit("goodput", requests_per_s * book.good_share())
     if tally.without_usage:
         return
     mean_output = tally.output_tokens / tally.requests

@@ -1,8 +1,7 @@
 """What `serving.load` measures."""
 
+from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S
 from benchhouse.schema.experiment import Metric
-
-_FROM_DUE = "from the time the request was due (open loop) or sent (closed loop)"
 
 METRICS = (
     Metric(
@@ -12,23 +11,13 @@ METRICS = (
         role="throughput",
         formula="output tokens that arrived in the window / its seconds, counted by the server or target.tokenizer",
     ),
-    Metric(
-        name="requests_per_s",
-        unit="1/s",
-        direction="higher",
-        formula="good answers / seconds of the window, each by the share of its time that lies in the window",
-    ),
+    REQUESTS_PER_S,
     Metric(name="prompts_per_s", unit="1/s", direction="higher", formula="requests_per_s x workload.batch, of a batch"),
     Metric(
         name="input_tokens_per_s", unit="tokens/s", direction="higher", formula="mean input tokens x requests_per_s"
     ),
-    Metric(
-        name="goodput",
-        unit="1/s",
-        direction="higher",
-        formula="requests_per_s x share of the good answers that met every clause of workload.slo",
-    ),
-    Metric(name="ttft", unit="ms", direction="lower", formula=f"to the first event with output, {_FROM_DUE}"),
+    GOODPUT,
+    Metric(name="ttft", unit="ms", direction="lower", formula=f"to the first event with output, {FROM_DUE}"),
     Metric(name="itl", unit="ms", direction="lower", formula="gaps between events with output, of all requests"),
     Metric(
         name="tpot",
@@ -36,7 +25,7 @@ METRICS = (
         direction="lower",
         formula="of a request: (last - first event with output) / (output tokens - 1)",
     ),
-    Metric(name="e2e", unit="ms", direction="lower", role="latency", formula=f"to the end of the answer, {_FROM_DUE}"),
+    Metric(name="e2e", unit="ms", direction="lower", role="latency", formula=f"to the end of the answer, {FROM_DUE}"),
     Metric(
         name="jitter",
         unit="ms",
@@ -53,21 +42,7 @@ METRICS = (
         direction="lower",
         formula="mean time in the server's queue during the load, by the server's own metrics",
     ),
-    Metric(
-        name="error_rate",
-        unit="1",
-        direction="lower",
-        role="error_rate",
-        formula="measured requests that failed / all measured requests",
-    ),
-    Metric(name="errors", unit="1", direction="lower", formula="measured requests that failed, of any kind"),
-    Metric(
-        name="timeouts",
-        unit="1",
-        direction="lower",
-        role="timeouts",
-        formula="of these, without an answer in the time limit",
-    ),
+    *FAILURES,
     Metric(name="output_tokens", unit="tokens", formula="mean output tokens of a good answer, by the server's count"),
     Metric(name="input_tokens", unit="tokens", formula="mean input tokens of a good answer, by the server's count"),
     Metric(name="cost_per_request", unit="$", direction="lower", formula="by the prices of the target"),
