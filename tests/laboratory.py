@@ -366,7 +366,8 @@ class Lab:
         return sorted(path.name for path in (self.workspace / ".bench" / "runs").iterdir())[-1]
 
     def events(self) -> list[dict[str, Any]]:
-        text = (self.workspace / ".bench" / "runs" / self.run_id() / "events.jsonl").read_text()
+        path = self.workspace / ".bench" / "runs" / self.run_id() / "events.jsonl"
+        text = path.read_text() if path.exists() else ""  # a run that has just been made has none yet
         found = []
         for line in text.splitlines():
             with contextlib.suppress(ValueError):

@@ -10,7 +10,7 @@ def test_a_submitted_run_goes_on_in_the_background(lab):
     shown = json.loads(lab.bench("submit", "-c", "s.yaml", "--json").stdout)
     state = json.loads(lab.bench("status", shown["run_id"], "--json").stdout)
     assert (state["state"], state["owner_pid"]) == ("running", shown["pid"])
-    wait_until(lambda: lab.events()[-1]["event"] == "finished", "the run to finish")
+    wait_until(lambda: [item["event"] for item in lab.events()][-1:] == ["finished"], "the run to finish")
     wait_until(lambda: not lab.left_running(), "its process to end")
     assert len(lab.trials()) == 2
     lab.is_tidy()
