@@ -6,6 +6,7 @@
 and the reason says so.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -66,6 +67,7 @@ class Triton:
                 env=environment(home),
                 stdout=log,
                 stderr=log,
+                start_new_session=True,
                 preexec_fn=end_with_parent,
             )
         server = cls(home, folder, http_port, grpc_port, process)
@@ -113,6 +115,8 @@ class Triton:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        with contextlib.suppress(ProcessLookupError):  # a model's own process may outlive the server
+            os.killpg(self.process.pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
