@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchhouse.experiments.serving.load import serve
 from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.recipe import Recipe, Service
 from tests.mocks.llm import MockLLM
 
 MOST_FALSE = 2
@@ -83,6 +84,9 @@ class Trial:
     def driver(self, name: str) -> Any:
         (found,) = entry_points(group="benchhouse.drivers", name=name)
         return found.load()
+
+    def service(self, recipe: str | Recipe) -> Service:
+        raise NotImplementedError(f"no server is started here: {recipe}")
 
 
 @contextmanager

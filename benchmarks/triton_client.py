@@ -70,7 +70,8 @@ def benchhouse(url: str, file: str, seconds: float) -> dict[str, float]:
 
         def merge(self, _: Any) -> None: ...
 
-        def flush(self) -> None: ...
+        def streams(self) -> tuple[()]:
+            return ()
 
     driver = TritonHttp(TritonTarget(url=url, model=MODEL, inputs=file))
     pool = Pool([Planned(number, driver.request(number)) for number in range(driver.distinct)], seed=0)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Programs that some tests need: hyperfine to be measured against, Chromium to open reports, a C compiler for the mock
-# server. Only what is missing.
+# Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, a C compiler for the
+# mock server. Only what is missing.
 set -euo pipefail
 
 missing=()
 command -v hyperfine >/dev/null || missing+=(hyperfine)
+command -v fio >/dev/null || missing+=(fio)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
     missing+=(chromium fonts-dejavu-core)

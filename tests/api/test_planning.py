@@ -67,7 +67,7 @@ def test_an_experiment_that_exits_only_on_the_second_import_is_an_error_not_an_e
 def test_show_gives_plain_data(workspace):
     shown = catalogue.show(workspace, "vector.search", None)
     assert json.loads(json.dumps(shown)) == shown
-    assert {item["name"] for item in shown["workload"]} >= {"vectors", "dimensions"}
+    assert {item["name"] for item in shown["workload"]} >= {"vectors", "data"}
 
 
 def places_and_words(caught):

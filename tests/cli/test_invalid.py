@@ -59,6 +59,14 @@ def test_a_comparison_refuses_them_with_the_reason(doubted):
     assert f"2 of 4 trials of {doubted.run_id()} are INVALID and refused: {LATE}" in done.stderr
 
 
+def test_a_trace_of_a_point_without_a_valid_trial_says_why_there_is_no_number(doubted):
+    done = doubted.bench("trace", "@last:n=1:x", code=2)
+    assert f"all that measured are INVALID: {LATE} (2 trials)" in done.stderr
+    one = done.stderr.split("bench trace ")[1].split()[0]
+    assert f"numbers of trial {one}" in doubted.bench("trace", one).stdout
+    assert "no point with n=7; it has 0" in doubted.bench("trace", "@last:n=7:x", code=2).stderr
+
+
 def test_their_numbers_are_in_the_evidence_and_in_the_tables_with_their_outcome(doubted):
     for trial in doubted.trials():
         odd = trial.spec["parameters"]["n"] == 1

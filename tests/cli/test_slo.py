@@ -34,7 +34,7 @@ def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
     assert found["requests"] <= 6000
     assert len(answer["probes"]) == found["probes"] >= 3
     assert json.loads((lab.workspace / "reports" / "knee-slo" / "slo.json").read_text()) == answer
-    assert "probe 1: 20, " in done.stderr
+    assert "probe 1: 20 requests/s, " in done.stderr
     lab.bench("report", answer["probes"][-1]["run_id"])
     lab.is_tidy()
 

@@ -1,10 +1,15 @@
+"""FAISS through the suite of all vector drivers, and what is its own."""
+
 import sys
+import threading
 
 import numpy
 import pytest
+from drivers.vector_conformance import Place, VectorConformance
 
 from benchhouse.drivers.faiss import Faiss
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.vector import Collection
 
 OPTIONS = {
     "flat": {},
@@ -14,16 +19,27 @@ OPTIONS = {
 }
 
 
+class TestFaiss(VectorConformance):
+    driver = Faiss
+
+    @pytest.fixture
+    def place(self):
+        return Place("", list, on_disk=False)
+
+
 @pytest.fixture
 def vectors():
     return numpy.random.default_rng(0).standard_normal((2000, 16), dtype=numpy.float32)
 
 
-def built(index: str, vectors, metric="l2", parts: int = 1) -> Faiss:
-    engine = Faiss(threads=1)
-    engine.create(vectors.shape[1], metric, index, OPTIONS[index])
+def built(index: str, vectors, distance="l2", parts: int = 1) -> Faiss:
+    engine = Faiss("", Collection("mine", vectors.shape[1], distance, index, OPTIONS[index]))
+    engine.open()
+    engine.create()
+    first = 0
     for part in numpy.array_split(vectors, parts):
-        engine.ingest(part)
+        engine.ingest(first, part, None)
+        first += len(part)
     engine.build()
     return engine
 
@@ -33,13 +49,12 @@ def test_a_planted_neighbour_is_found_first(index, vectors):
     engine = built(index, vectors)
     answers = engine.search(vectors[[3, 1999, 0]] + numpy.float32(1e-4), 5)
     assert answers[:, 0].tolist() == [3, 1999, 0]
-    engine.delete()
 
 
 @pytest.mark.parametrize("index", OPTIONS)
-def test_ids_follow_the_order_of_ingestion(index, vectors):
+def test_batches_make_the_same_index_as_the_whole(index, vectors):
     whole, parts = built(index, vectors), built(index, vectors, parts=3)
-    assert whole.stats()["vectors"] == parts.stats()["vectors"] == 2000
+    assert whole.stats().vectors == parts.stats().vectors == 2000
     assert (whole.search(vectors[:20], 3) == parts.search(vectors[:20], 3)).mean() > 0.95
 
 
@@ -49,20 +64,45 @@ def test_inner_product_prefers_the_long_vector():
     assert built("flat", vectors, "ip").search(query, 1)[0, 0] == 3
 
 
+def test_cosine_does_not_care_for_length():
+    vectors = numpy.float32([[1, 0], [0, 100], [3, 4]])
+    assert built("flat", vectors, "cosine").search(numpy.float32([[2, 2]]), 3)[0].tolist()[0] == 2
+
+
 def test_the_stored_size_of_a_flat_index_is_that_of_its_vectors(vectors):
-    assert built("flat", vectors).stats()["bytes"] == pytest.approx(vectors.nbytes, abs=200)
+    assert built("flat", vectors).stats().bytes == pytest.approx(vectors.nbytes, abs=200)
 
 
 def test_product_quantisation_is_small(vectors):
-    assert built("pq", vectors).stats()["bytes"] < vectors.nbytes / 3
+    assert built("pq", vectors).stats().bytes < vectors.nbytes / 3
 
 
-def test_an_unknown_index_is_named():
-    with pytest.raises(BenchError, match="diskann"):
-        Faiss().create(4, "l2", "diskann", {})
+@pytest.mark.parametrize("index", ["flat", "ivf", "hnsw"])
+def test_it_may_be_filled_while_others_search(index, vectors):
+    engine = built(index, vectors[:1000])
+    over, wrong, count = threading.Event(), [], [0]
+
+    def search_on():
+        while not over.is_set():
+            found = engine.search(vectors[:1], 1)
+            count[0] += 1
+            if found[0, 0] != 0:
+                wrong.append(found)
+
+    crew = [threading.Thread(target=search_on) for _ in range(3)]
+    for thread in crew:
+        thread.start()
+    for first in range(1000, 2000, 50):
+        engine.ingest(first, vectors[first : first + 50], None)
+        assert engine.search(vectors[first : first + 1], 1)[0, 0] == first, "acknowledged, so it is found"
+    over.set()
+    for thread in crew:
+        thread.join()
+    assert engine.stats().vectors == 2000
+    assert count[0] and not wrong
 
 
 def test_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(BenchError, match=r"pip install 'benchhouse\[faiss\]'"):
-        Faiss()
+        Faiss("", Collection("mine", 4, "l2", "flat"))

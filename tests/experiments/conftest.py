@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from benchhouse.schema.experiment import Experiment, ExperimentFailed
+from benchhouse.schema.histogram import Histogram
 
 
 class FolderCache:
@@ -42,6 +43,8 @@ class RecordingContext:
         self.directions: dict[str, str | None] = {}
         self.facts: dict[str, Any] = {}
         self.warnings: dict[str, str] = {}
+        self.invalidities: dict[str, str] = {}
+        self.histograms: dict[str, Histogram] = {}
 
     def emit(
         self, name: str, value: float, unit: str | None = None, *, direction: str | None = None, window: str = ""
@@ -57,6 +60,14 @@ class RecordingContext:
 
     def warn(self, code: str, message: str) -> None:
         self.warnings[code] = message
+
+    def invalid(self, code: str, message: str) -> None:
+        self.invalidities[code] = message
+
+    def distribution(self, name: str, histogram: Histogram, window: str = "") -> None:
+        assert self.experiment.metric(name), f"{name} is not declared"
+        if histogram.n:
+            self.histograms[name] = histogram
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
         raise ExperimentFailed(code, message, retryable)

@@ -6,6 +6,7 @@ import made_up
 import pytest
 
 from benchhouse.report import html
+from benchhouse.report.loads import LoadFacts
 
 pytestmark = pytest.mark.browser
 CHROMIUM = Path("/usr/bin/chromium")
@@ -189,3 +190,53 @@ def test_page_prints_all_points_and_opens_what_is_folded(visit, sweep):
     page = visit(sweep)
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
+
+
+def with_curves(sweep, level):
+    from benchhouse.report.series import members_of_points
+    from benchhouse.report.tradeoff import make_tradeoff
+
+    members = members_of_points(sweep.points, {})
+    return sweep.model_copy(update={"tradeoff": make_tradeoff(members, ("recall", "value"), ("qps", "value"), level)})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_curves_the_level_and_where_they_meet_are_drawn(visit, sweep, scheme):
+    page = visit(with_curves(sweep, 0.95), scheme=scheme)
+    assert page.locator("#scatter path.curve").count() == 2  # all points of flat are in one place
+    assert page.locator("#scatter line.level").count() == 1
+    assert page.locator("#scatter path.met").count() == 2  # flat is better everywhere
+    assert "recall 0.95" in page.locator("#scatter svg").text_content()
+    assert "Ringed: the 11 points" in page.locator("#scatter-note").inner_text()
+    level = float(page.locator("#scatter line.level").get_attribute("x1"))
+    left, right = (page.locator("#scatter path.curve").first.evaluate(f"p => p.getPointAtLength({at}).x")
+                   for at in (0, 10_000))  # fmt: skip
+    assert left < level < right
+    page.select_option("#scatter-x", label="latency mean (ms)")
+    assert page.locator("#scatter path.curve").count() == 0  # they belong to recall and qps
+
+
+def test_hiding_a_series_hides_its_curve(visit, sweep):
+    page = visit(with_curves(sweep, 0.95))
+    page.click("#sweep-legend button:has-text('hnsw')")
+    assert page.locator("#scatter path.curve").count() == 1
+
+
+def test_curves_without_a_level_have_no_line(visit, sweep):
+    page = visit(with_curves(sweep, None))
+    assert page.locator("#scatter path.curve").count() == 2  # all points of flat are in one place
+    assert page.locator("#scatter line.level").count() == 0
+
+
+def test_the_seconds_of_a_load_are_drawn_within_their_frame(visit, sweep):
+    facts = {"point": "p", "run_id": made_up.RUN, "trial_id": "t", "repetition": 1, "outcome": "succeeded"}
+    numbers = {"loop": "open", "asked": 50, "offered": 150, "delivered": 150, "in_flight": 4, "cpu_share": 0.1}
+    load = LoadFacts(**facts, **numbers, problems=[], lag_ms=0.1, wake_ms=0.2, rates=[50, 40, 60], errors=[0, 10, 0])
+    page = visit(sweep.model_copy(update={"loads": [load]}))
+    chart = page.locator("#load .seconds svg")
+    frame, lines = chart.bounding_box(), chart.locator("path")
+    assert frame["width"] > 300 and lines.count() == 2
+    for line in (lines.nth(0).bounding_box(), lines.nth(1).bounding_box()):
+        assert frame["y"] <= line["y"] and line["y"] + line["height"] <= frame["y"] + frame["height"]
+    assert lines.nth(0).bounding_box()["y"] < lines.nth(1).bounding_box()["y"]  # answers above failures
+    assert "holds" in page.locator("#load table").inner_text()

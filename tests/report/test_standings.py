@@ -109,3 +109,13 @@ def test_headline_names_failures_and_empty_runs():
     data = made_up.sweep()
     assert data.headline[-1] == "1 trial has no number: see Failures."
     assert make_headline([], [], [], []) == ["No trial produced a number."]
+
+
+def test_a_point_alone_is_told_plainly_and_is_ranked_nowhere():
+    points = groups(noisy(100))
+    columns = [points[0].numbers[0]]
+    assert make_rankings(points, columns) == []
+    (line,) = make_headline(points, columns, [], [])
+    assert line.startswith("p=0: qps ") and line.endswith("/s; the means of 5 trials.")
+    (line,) = make_headline(groups([100.0]), columns, [], [])
+    assert line == "p=0: qps 100/s; from one trial, so without a spread."

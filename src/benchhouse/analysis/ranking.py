@@ -54,7 +54,7 @@ def rank(
         p = adjusted.get(name)
         distinguishable = False if name == best else None if p is None else p <= 1.0 - confidence
         place = ordered_means.index(means[name]) + 1
-        mark = _mark(index, len(order))
+        mark = mark_of(index, len(order))
         ranked.append(Ranked(name, place, len(samples[name]), means[name], mark, p, distinguishable))
     return ranked
 
@@ -70,8 +70,8 @@ def holm(p_values: Mapping[str, float], *, family: int | None = None) -> dict[st
     return adjusted
 
 
-def _mark(index: int, count: int) -> Mark | None:
-    """The median of an even count is the better of the two in the middle; two groups have none."""
+def mark_of(index: int, count: int) -> Mark | None:
+    """Of a place from 0, best first. The median of an even count is the better of the two; two groups have none."""
     if index == 0:
         return "best"
     if index == count - 1:

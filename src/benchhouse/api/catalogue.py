@@ -108,11 +108,16 @@ def _fields(model: "type[BaseModel] | None") -> list[dict[str, Any]]:
             "name": name,
             "type": _type_text(field.annotation),
             "required": field.is_required(),
-            "default": None if field.is_required() else field.get_default(call_default_factory=True),
+            "default": None if field.is_required() else _plain(field.get_default(call_default_factory=True)),
             "description": field.description or "",
         }
         for name, field in model.model_fields.items()
     ]
+
+
+def _plain(default: Any) -> Any:
+    """A default as it would be written."""
+    return default.model_dump(mode="json") if hasattr(default, "model_dump") else default
 
 
 def _type_text(annotation: Any) -> str:

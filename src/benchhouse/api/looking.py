@@ -21,7 +21,9 @@ from benchhouse.warehouse.query import Result, Warehouse
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable
+    from benchhouse.report.curves import Scaling, Tradeoff
     from benchhouse.report.lineage import Trace
+    from benchhouse.report.selected import SideBySide
     from benchhouse.warehouse.ingest import Rebuilt
 
 
@@ -100,13 +102,16 @@ def verify_folder(path: Path) -> list[Damage]:
     return verify(TrialFolder(path))
 
 
-def report(workspace: Workspace, run_ids: list[str]) -> Path:
-    """Write reports/<scenario>/ for these runs, or reports/<a>+<b>/ for runs of several; returns the page."""
+def report(workspace: Workspace, run_ids: list[str], asked: "Tradeoff | None" = None) -> Path:
+    """Write reports/<scenario>/ for these runs, or reports/<a>+<b>/ for runs of several; returns the page.
+
+    `asked` is the trade-off to show; otherwise there is one where a search parameter was swept.
+    """
     from benchhouse.report.data import gather, write_report
 
     for run_id in run_ids:
         following.collect(workspace, run_id)
-    data = gather(workspace, run_ids, rerun=lambda run_id, trial: _rerun(workspace, run_id, trial))
+    data = gather(workspace, run_ids, rerun=lambda run_id, trial: _rerun(workspace, run_id, trial), asked=asked)
     try:
         return write_report(workspace, data)
     except OSError as error:
@@ -125,6 +130,48 @@ def compare(
 
     with Warehouse.open(workspace) as warehouse:
         return compare_selected(warehouse, a, b, metrics=metrics or None, every=every, confidence=confidence)
+
+
+def compare_at(
+    workspace: Workspace, selectors: list[str], at: str, of: str | None, along: str, confidence: float
+) -> "tuple[Tradeoff, list[str]]":
+    """Targets at equal quality (`recall=0.95`), and the runs that they are from."""
+    from benchhouse.report.selected import at_level
+
+    with Warehouse.open(workspace) as warehouse:
+        return at_level(warehouse, selectors, at, of, along, confidence)
+
+
+def compare_along(
+    workspace: Workspace, selectors: list[str], along: str, of: str | None, confidence: float
+) -> "Scaling":
+    """Targets along an axis: throughput, latency, efficiency, and where scaling stops."""
+    from benchhouse.report.selected import along_axis
+
+    with Warehouse.open(workspace) as warehouse:
+        return along_axis(warehouse, selectors, along, of, confidence)
+
+
+def compare_beside(workspace: Workspace, selectors: list[str], metrics: list[str], confidence: float) -> "SideBySide":
+    """Targets side by side under identical load."""
+    from benchhouse.report.selected import beside
+
+    with Warehouse.open(workspace) as warehouse:
+        return beside(warehouse, selectors, metrics, confidence)
+
+
+def curves_markdown(found: "Tradeoff | Scaling") -> str:
+    from benchhouse.report import markdown
+    from benchhouse.report.curves import Tradeoff
+
+    return markdown.tradeoff_markdown(found) if isinstance(found, Tradeoff) else markdown.scaling_markdown(found)
+
+
+def stage_table(found: "Scaling", at: int) -> tuple[list[str], list[list[str]]]:
+    """Heads and lines of one curve."""
+    from benchhouse.report.curve_sections import stage_heads, stage_rows
+
+    return stage_heads(found, found.curves[at]), stage_rows(found, found.curves[at])
 
 
 def comparison_markdown(compared: "ComparisonTable") -> str:

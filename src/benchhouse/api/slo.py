@@ -65,8 +65,17 @@ class Answer:
         return asdict(self) | {"path": str(self.path)}
 
 
-def find(workspace: Workspace, path: Path, asked: Asked, say: Callable[[Probed, Search], None]) -> Answer:
-    """Search; `say` is told of every probe. Raises when the scenario has more than one point, or no load to vary."""
+def find(
+    workspace: Workspace,
+    path: Path,
+    asked: Asked,
+    say: Callable[[Probed, Search], None],
+    note: Callable[[str], None],
+) -> Answer:
+    """Search; `say` is told of every probe that counts, `note` what goes on meanwhile.
+
+    Raises when the scenario has more than one point, or no load to vary.
+    """
     prepared = prepare(workspace, path)
     over, first = _what_to_vary(prepared, asked)
     search = Search(
@@ -80,7 +89,8 @@ def find(workspace: Workspace, path: Path, asked: Asked, say: Callable[[Probed, 
     )
     probes: list[Probed] = []
     while probe := search.next():
-        folder, run_id = _run(workspace, prepared, path, over, probe, asked.slo)
+        note(f"probe {len(probes) + 1}: {_offered(probe, over, search)} ...")
+        folder, run_id = _run(workspace, prepared, path, over, probe, asked.slo, note)
         batches = _batches(folder, asked.slo)
         search.tell(probe.load, batches, _mean_latency_s(folder))
         probes.append(_probed(run_id, probe.load, batches, asked.slo))
@@ -117,11 +127,17 @@ def _what_to_vary(prepared: Prepared, asked: Asked) -> tuple[str, float]:
 
 
 def _run(
-    workspace: Workspace, prepared: Prepared, path: Path, over: str, probe: Probe, slo: Slo
+    workspace: Workspace,
+    prepared: Prepared,
+    path: Path,
+    over: str,
+    probe: Probe,
+    slo: Slo,
+    note: Callable[[str], None],
 ) -> tuple[TrialFolder, str]:
     """Run one probe as a run of its own; one whose load was not delivered is run again."""
     text = _probe_text(prepared, over, probe, slo)
-    for _ in range(_TRIES):
+    for number in range(1, _TRIES + 1):
         one = prepare_text(workspace, text, str(path), path.parent)
         ledger = running.create_run(workspace, one, path)
         running.execute(workspace, one, ledger, lambda _: None)
@@ -138,11 +154,22 @@ def _run(
                 f"look at {place}",
                 Exit.TRIAL_FAILED,
             )
+        if number < _TRIES:
+            note(f"INVALID ({_why(meta)}): once more, {number} of {_TRIES - 1} ...")
     raise BenchError(
         f"at {probe.load:g} {over} the load could not be delivered, {_TRIES} times: {_why(meta)}",
-        f"the search ends here, at what this client can offer: bench slo find --to {probe.load:g}, or more processes",
+        f"free a core for the client, give it more processes, or stay below: bench slo find --to {probe.load / 2:g}",
         Exit.TRIAL_FAILED,
     )
+
+
+def _offered(probe: Probe, over: str, search: Search) -> str:
+    """What a probe is about to do, and how long that takes where it can be known."""
+    if over == "rps":
+        return f"{probe.load:.4g} requests/s, {probe.requests:,} requests, about {probe.requests / probe.load:.0f} s"
+    rate = max((point.delivered for point in search.result().curve), default=0.0)
+    about = f", about {probe.requests / rate:.0f} s" if rate else ""
+    return f"{probe.load:.4g} in flight, {probe.requests:,} requests{about}"
 
 
 def _probe_text(prepared: Prepared, over: str, probe: Probe, slo: Slo) -> str:

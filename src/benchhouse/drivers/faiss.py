@@ -1,74 +1,202 @@
 """Driver `faiss`: an index of the FAISS library, inside this process."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+import math
+import threading
+from time import sleep
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from benchhouse.drivers import vector_shared
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorStats
 
 if TYPE_CHECKING:
-    from numpy import float32, int64
+    from numpy import bool_, float32, int64
     from numpy.typing import NDArray
+
+_LOOK_AGAIN_S = 0.00005
 
 
 class Faiss:
-    """create, ingest (any number of times), build, search, stats, delete: in that order."""
+    """All threads share one index. Before `build`, `ingest` only collects; after it, vectors go straight in.
 
-    def __init__(self, threads: int = 1) -> None:
-        try:
-            import faiss
-        except ImportError as error:
-            raise BenchError(
-                "the faiss driver needs the FAISS library", hint="pip install 'benchhouse[faiss]'"
-            ) from error
-        self._faiss: Any = faiss
+    FAISS may not search while it adds, so an addition waits until no search runs, and holds up those that come.
+    """
+
+    indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
+    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
+    filters: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
+    recipe: ClassVar[str] = ""
+
+    def __init__(self, endpoint: str, collection: Collection) -> None:
+        import numpy
+
+        vector_shared.refuse_what_it_lacks(self, "faiss", collection)
+        self._faiss = vector_shared.library("faiss", "faiss")
+        self._collection, self._shape = collection, (collection.dimensions,)
+        self._vdot = numpy.vdot  # one call that finds every NaN and infinity, far cheaper than a look at each
+        self._where = numpy.where
         self._index: Any = None
+        self._built = False
         self._waiting: list[NDArray[float32]] = []
-        faiss.omp_set_num_threads(threads)
+        self._labels: list[NDArray[int64]] = []
+        self._count = 0  # of vectors that were ingested
+        self._ids: NDArray[int64] | None = None  # by position, where these are not the same
+        self._chosen: dict[int, Any] = {}  # by `below`: search parameters, or what of all is let through
+        self._mine = threading.local()
+        self._searching: list[list[bool]] = []  # a flag of each thread
+        self._adding = False
+        self._added = threading.Condition()
 
     @property
     def version(self) -> str:
         return str(self._faiss.__version__)
 
-    def create(self, dimensions: int, metric: Literal["l2", "ip"], index: str, options: Mapping[str, int]) -> None:
-        """An empty index. `options`: nlist, nprobe (ivf); m, ef_construction, ef_search (hnsw); pq_m, pq_bits (pq)."""
-        faiss = self._faiss
-        measure = faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT
-        if index == "flat":
-            self._index = faiss.IndexFlat(dimensions, measure)
-        elif index == "ivf":
-            self._index = faiss.index_factory(dimensions, f"IVF{options['nlist']},Flat", measure)
-            self._index.nprobe = options["nprobe"]
-        elif index == "hnsw":
-            self._index = faiss.IndexHNSWFlat(dimensions, options["m"], measure)
-            self._index.hnsw.efConstruction = options["ef_construction"]
-            self._index.hnsw.efSearch = options["ef_search"]
-        elif index == "pq":
-            self._index = faiss.IndexPQ(dimensions, options["pq_m"], options["pq_bits"], measure)
+    def open(self) -> None:
+        self._threads_of_this_one()
+
+    def create(self) -> None:
+        if self._index is not None:
+            raise BenchError(f"the index {self._collection.name} has been created already")
+        faiss, made = self._faiss, self._collection
+        measure = faiss.METRIC_L2 if made.distance == "l2" else faiss.METRIC_INNER_PRODUCT
+        if made.index == "flat":
+            self._index = faiss.IndexFlat(made.dimensions, measure)
+        elif made.index == "ivf":
+            self._index = faiss.index_factory(made.dimensions, f"IVF{made.options['nlist']},Flat", measure)
+            self._index.nprobe = made.options["nprobe"]
+        elif made.index == "hnsw":
+            self._index = faiss.IndexHNSWFlat(made.dimensions, made.options["m"], measure)
+            self._index.hnsw.efConstruction = made.options["ef_construction"]
+            self._index.hnsw.efSearch = made.options["ef_search"]
         else:
-            raise BenchError(f"the faiss driver has no index {index!r}", hint="choose flat, ivf, hnsw or pq")
+            self._index = faiss.IndexPQ(made.dimensions, made.options["pq_m"], made.options["pq_bits"], measure)
 
-    def ingest(self, vectors: "NDArray[float32]") -> None:
-        """Hand over vectors; their ids are their positions in the order of ingestion."""
-        self._waiting.append(vectors)
-
-    def build(self) -> None:
-        """Train where the index needs it and make everything ingested searchable."""
+    def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
         import numpy
 
-        vectors = self._waiting[0] if len(self._waiting) == 1 else numpy.concatenate(self._waiting)
-        self._waiting = []
-        if not self._index.is_trained:
-            self._index.train(vectors)
-        self._index.add(vectors)
+        vector_shared.refuse_bad_vectors(vectors, self._collection)
+        if self._collection.distance == "cosine":
+            vectors = vectors / numpy.linalg.norm(vectors, axis=1, keepdims=True)
+        if first != self._count or self._ids is not None:
+            before = numpy.arange(self._count) if self._ids is None else self._ids
+            self._ids = numpy.concatenate((before, numpy.arange(first, first + len(vectors))))
+        if labels is not None:
+            self._labels.append(labels)
+        if self._built:
+            self._add(vectors)
+        else:
+            self._waiting.append(vectors)
+        self._count += len(vectors)
 
-    def search(self, queries: "NDArray[float32]", k: int) -> "NDArray[int64]":
-        """Ids of the k nearest of each query, best first; -1 where fewer were found."""
-        ids: NDArray[int64] = self._index.search(queries, k)[1]
-        return ids
+    def build(self) -> None:
+        import numpy
 
-    def stats(self) -> dict[str, int]:
-        """`vectors` in the index and its size in `bytes`, as FAISS would write it to a file."""
-        return {"vectors": int(self._index.ntotal), "bytes": int(self._faiss.serialize_index(self._index).nbytes)}
+        if self._waiting:
+            vectors = self._waiting[0] if len(self._waiting) == 1 else numpy.concatenate(self._waiting)
+            self._waiting = []
+            self._threads_of_this_one()
+            if not self._index.is_trained:
+                self._index.train(vectors)
+            self._index.add(vectors)
+        self._built = True
+
+    def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
+        if queries.shape[1:] != self._shape or not math.isfinite(self._vdot(queries, queries)):
+            vector_shared.refuse_bad_vectors(queries, self._collection)
+        flag = getattr(self._mine, "flag", None) or self._threads_of_this_one()
+        flag[0] = True  # before the look: an addition raises its sign first, and looks at the flags after
+        try:
+            while self._adding:
+                flag[0] = False
+                with self._added:
+                    self._added.wait_for(lambda: not self._adding)
+                flag[0] = True
+            # The length of a query does not change which vectors are nearest by cosine.
+            found: NDArray[int64]
+            if below is None:
+                found = self._index.search(queries, k)[1]
+            elif self._collection.index == "pq":
+                found = self._among(queries, k, self._let_through(below))
+            else:
+                found = self._index.search(queries, k, params=self._let_through(below))[1]
+        finally:
+            flag[0] = False
+        return found if self._ids is None else self._where(found >= 0, self._ids[found], -1)
+
+    def stats(self) -> VectorStats:
+        """The size is that of the file which FAISS would write."""
+        return VectorStats(int(self._index.ntotal), int(self._faiss.serialize_index(self._index).nbytes))
 
     def delete(self) -> None:
-        self._index, self._waiting = None, []
+        self._index, self._waiting, self._labels, self._built = None, [], [], False
+        self._ids, self._count = None, 0
+        self._chosen.clear()
+
+    def close(self) -> None:
+        pass
+
+    def _add(self, vectors: "NDArray[float32]") -> None:
+        self._threads_of_this_one()
+        self._adding = True
+        try:
+            while any(flag[0] for flag in self._searching):
+                sleep(_LOOK_AGAIN_S)
+            self._index.add(vectors)
+            self._chosen.clear()
+        finally:
+            with self._added:
+                self._adding = False
+                self._added.notify_all()
+
+    def _threads_of_this_one(self) -> list[bool]:
+        """OpenMP keeps its number of threads by the thread that calls, so each one says it once."""
+        self._faiss.omp_set_num_threads(self._collection.threads)
+        if getattr(self._mine, "flag", None) is None:
+            self._mine.flag = [False]
+            self._searching.append(self._mine.flag)
+        flag: list[bool] = self._mine.flag
+        return flag
+
+    def _let_through(self, below: int) -> Any:
+        """Search parameters that keep to the vectors with labels below that number; of pq, which takes none, a mask."""
+        if below not in self._chosen:
+            import numpy
+
+            vector_shared.refuse_filter_without_labels(below, self._collection)
+            mask = numpy.concatenate(self._labels) < below
+            self._chosen[below] = mask if self._collection.index == "pq" else self._selection(mask)
+        return self._chosen[below]
+
+    def _selection(self, mask: "NDArray[bool_]") -> Any:
+        import numpy
+
+        faiss, options = self._faiss, self._collection.options
+        bits = numpy.packbits(mask, bitorder="little")
+        selector = faiss.IDSelectorBitmap(bits)
+        if self._collection.index == "hnsw":
+            chosen = faiss.SearchParametersHNSW(sel=selector, efSearch=options["ef_search"])
+        elif self._collection.index == "ivf":
+            chosen = faiss.SearchParametersIVF(sel=selector, nprobe=options["nprobe"])
+        else:
+            chosen = faiss.SearchParameters(sel=selector)
+        chosen.kept = (selector, bits)  # FAISS only points at them
+        return chosen
+
+    def _among(self, queries: "NDArray[float32]", k: int, mask: "NDArray[bool_]") -> "NDArray[int64]":
+        """Search wider and wider until enough that the mask lets through are among the found."""
+        import numpy
+
+        count = len(mask)
+        enough, wide = min(k, int(mask.sum())), min(2 * k, count)
+        while True:
+            found = self._index.search(queries, max(wide, 1))[1]
+            good = (found >= 0) & mask[found]
+            if wide >= count or (good.sum(axis=1) >= enough).all():
+                break
+            wide = min(4 * wide, count)
+        order = numpy.argsort(~good, axis=1, kind="stable")[:, :k]
+        chosen = numpy.full((len(queries), k), -1, dtype=numpy.int64)
+        kept = numpy.where(numpy.take_along_axis(good, order, axis=1), numpy.take_along_axis(found, order, axis=1), -1)
+        chosen[:, : kept.shape[1]] = kept
+        return chosen

@@ -1,188 +1,190 @@
-"""Driver `fileio`: reads and writes blocks of one file, from several threads, past the page cache where asked."""
+"""Driver `fileio`: moves blocks of a file with blocking calls, from several threads and processes.
 
-import errno
-import itertools
-import mmap
+With preadv and pwrite an operation in flight is a thread that waits in the kernel. Python lets only one thread of a
+process run between two calls, so workers are spread over processes, which start on one clock edge.
+"""
+
+import gc
+import multiprocessing
 import os
-import random
-import struct
 import threading
-from array import array
-from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from resource import RUSAGE_SELF, getrusage
 from time import perf_counter_ns
-from typing import Literal
+from typing import Any, ClassVar
 
-Pattern = Literal["read", "write", "randread", "randwrite"]
-Fsync = Literal["never", "end", "each"]
-_PAGE = mmap.PAGESIZE
-_STAMP = struct.Struct("<Q")
+from benchhouse.drivers.fileio_content import Content, drop_cache
+from benchhouse.drivers.fileio_loop import Order, Worker, shuffle
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.fileio import FileJob, Moved
+
+MOST_BLOCKS = 1 << 26  # of a random pattern, whose order takes 8 bytes a block
+_EDGE_NS = 20_000_000  # from the moment that all are ready to the start
+_SECTOR = 512
 
 
 @dataclass
-class Transfer:
-    """What one or more threads moved; latencies in the order of each thread's operations."""
+class _Part:
+    """What the workers of one process moved, and when they did."""
 
-    bytes: int = 0
-    started_ns: int = 0
-    ended_ns: int = 0
-    latencies_ns: "array[int]" = field(default_factory=lambda: array("q"))
-    errors: list[OSError] = field(default_factory=list)
-
-    @property
-    def wall_s(self) -> float:
-        return (self.ended_ns - self.started_ns) / 1e9
+    moved: Moved
+    started_ns: int
+    ended_ns: int
 
 
 class FileIO:
-    """One file of `size` bytes in blocks of `block`; the last block may be shorter. `close` removes the file.
+    """The default engine of `storage.file`, and the life cycle of the file for every engine."""
 
-    Every block holds the same pseudo-random bytes, a function of the seed, and begins with its own number.
-    """
+    known_content: ClassVar[bool] = True
 
-    def __init__(self, path: Path, size: int, block: int, *, seed: int, direct: bool = False) -> None:
-        self.path, self.size, self.block, self.seed, self.direct = path, size, block, seed, direct
-        self.blocks = -(-size // block)
-        self._bytes = random.Random(seed).randbytes(block)
-        if direct:
-            self._check_direct()
+    def fill(self, job: FileJob) -> None:
+        Content(job.block, job.seed).fill(job.path, job.size)
 
-    def fill(self) -> None:
-        """Write the whole file with its pseudo-random content and make it durable."""
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            for index in range(self.blocks):
-                _write_all(descriptor, memoryview(self.content(index)), index * self.block)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def drop_cache(self, job: FileJob) -> None:
+        drop_cache(job.path)
 
-    def content(self, index: int) -> bytes:
-        """The bytes of block `index`."""
-        return (_STAMP.pack(index) + self._bytes[_STAMP.size :])[: self.length(index)]
+    def misfits(self, job: FileJob, offsets: Sequence[int]) -> list[int]:
+        return Content(job.block, job.seed).misfits(job.path, offsets, job.generation)
 
-    def length(self, index: int) -> int:
-        return min(self.block, self.size - index * self.block)
+    def transfer(self, job: FileJob) -> Moved:
+        """Move every block once, or go round until `duration_s` has passed. Raises OSError if the file can't be opened.
 
-    def drop_cache(self) -> None:
-        """Ask the kernel to forget this file's pages, so that reads reach the device."""
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)
-
-    def transfer(
-        self, pattern: Pattern, *, threads: int = 1, fsync: Fsync = "end", duration_s: float | None = None
-    ) -> Transfer:
-        """Move every block once, or go round until `duration_s` has passed. Threads share the blocks evenly.
-
-        The wall time runs from the first thread's first operation to the last thread's end, final fsync included.
+        A file that is there keeps its content, except for what is written.
         """
-        flags = (os.O_WRONLY | os.O_CREAT) if pattern.endswith("write") else os.O_RDONLY
-        parts = [Transfer() for _ in range(threads)]
-        gate = threading.Barrier(threads)
+        if job.random and job.blocks > MOST_BLOCKS:
+            raise BenchError(
+                f"a random order of {job.blocks} blocks does not fit (at most {MOST_BLOCKS})",
+                "take larger blocks or a smaller file, or engine: fio",
+            )
+        content, shuffled = Content(job.block, job.seed), shuffle(job)
+        parent = os.getppid() if job.processes == 1 else os.getpid()  # of the workers' processes
         with ExitStack() as stack:
-            crew = []
-            for number, part in enumerate(parts):
-                descriptor = os.open(self.path, flags | (os.O_DIRECT if self.direct else 0), 0o600)
-                stack.callback(os.close, descriptor)
-                order = self._order(number, threads, pattern.startswith("rand"), duration_s is not None)
-                arguments = (descriptor, order, pattern.endswith("write"), fsync, duration_s, gate, part)
-                crew.append(threading.Thread(target=self._work, args=arguments, daemon=True))
-            for thread in crew:
-                thread.start()
-            for thread in crew:
-                thread.join()
-        total = Transfer(
-            started_ns=min(part.started_ns for part in parts), ended_ns=max(part.ended_ns for part in parts)
-        )
-        for part in parts:
-            total.bytes += part.bytes
-            total.latencies_ns += part.latencies_ns
-            total.errors += part.errors
-        return total
+            descriptors = []
+            for _ in range(job.streams):  # opened before the fork: all workers of a stream share one
+                descriptors.append(os.open(job.path, _flags(job), 0o600))
+                stack.callback(os.close, descriptors[-1])
 
-    def close(self) -> None:
-        self.path.unlink(missing_ok=True)
+            def crew(process: int) -> list[Worker]:
+                return [
+                    Worker(job, content, descriptors[number // job.depth], Order(job, number, shuffled), number, parent)
+                    for number in range(process, job.workers, job.processes)
+                ]
 
-    def _check_direct(self) -> None:
-        """Raises OSError EINVAL where the filesystem refuses O_DIRECT."""
-        if self.size % _PAGE or self.block % _PAGE:
-            raise ValueError(f"direct I/O needs sizes that are multiples of {_PAGE} bytes")
-        try:
-            os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_DIRECT, 0o600))
-        except OSError:
-            self.close()
-            raise
-
-    def _work(
-        self,
-        descriptor: int,
-        order: Iterator[int],
-        writes: bool,
-        fsync: Fsync,
-        duration_s: float | None,
-        gate: threading.Barrier,
-        part: Transfer,
-    ) -> None:
-        buffer = mmap.mmap(-1, self.block)  # page-aligned, as direct I/O demands
-        buffer.write(self._bytes)
-        gate.wait()
-        part.started_ns = perf_counter_ns()
-        deadline = part.started_ns + int(duration_s * 1e9) if duration_s is not None else None
-        try:
-            for index in order:
-                if deadline is not None and perf_counter_ns() >= deadline:
-                    break
-                self._move(descriptor, buffer, index, writes, fsync == "each", part)
-            if writes and fsync == "end":
-                os.fsync(descriptor)
-        except OSError as error:
-            part.errors.append(error)
-        finally:
-            part.ended_ns = perf_counter_ns()
-
-    def _move(self, descriptor: int, buffer: mmap.mmap, index: int, writes: bool, sync: bool, part: Transfer) -> None:
-        """One operation; what fails goes to `part.errors`, except a full disk, which ends the thread."""
-        length, offset = self.length(index), index * self.block
-        if writes:
-            _STAMP.pack_into(buffer, 0, index)
-        block = memoryview(buffer)[:length]
-        started = perf_counter_ns()
-        try:
-            if writes:
-                moved = os.pwrite(descriptor, block, offset)
-                if moved != length:
-                    moved += _write_all(descriptor, block[moved:], offset + moved)
-                if sync:
-                    os.fdatasync(descriptor)
+            if job.processes == 1:
+                parts = [_work(crew(0), perf_counter_ns() + _EDGE_NS)]
             else:
-                moved = os.preadv(descriptor, [block], offset)
-                if moved != length:
-                    raise OSError(errno.EIO, f"block {index} has {moved} of {length} bytes")
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            part.errors.append(error)
-            return
-        part.latencies_ns.append(perf_counter_ns() - started)
-        part.bytes += moved
-
-    def _order(self, number: int, threads: int, shuffled: bool, endless: bool) -> Iterator[int]:
-        """This thread's blocks: a run of neighbours, or for random patterns a shuffled share of the whole file."""
-        blocks = list(range(self.blocks))
-        if shuffled:
-            random.Random(f"{self.seed}:order").shuffle(blocks)
-        share = blocks[self.blocks * number // threads : self.blocks * (number + 1) // threads]
-        return itertools.cycle(share) if endless else iter(share)
+                parts = _in_processes(job.processes, crew)
+        return _total(parts, job.block)
 
 
-def _write_all(descriptor: int, block: memoryview, offset: int) -> int:
-    written = 0
-    while written < len(block):
-        written += os.pwrite(descriptor, block[written:], offset + written)
-    return written
+def _flags(job: FileJob) -> int:
+    access = os.O_RDONLY if not job.writes else os.O_RDWR if job.reads else os.O_WRONLY
+    return access | (os.O_CREAT if job.writes else 0) | (os.O_DIRECT if job.direct else 0)
+
+
+def _work(workers: list[Worker], start_ns: int) -> _Part:
+    """Run the workers in threads of this process; one alone needs none."""
+    with _no_collections():
+        crew = [threading.Thread(target=worker.run, args=(start_ns,), daemon=True) for worker in workers[1:]]
+        for thread in crew:
+            thread.start()
+        workers[0].run(start_ns)
+        for thread in crew:
+            thread.join()
+        before, after = workers[0].before, getrusage(RUSAGE_SELF)
+    moved = Moved(fetched_bytes=(after.ru_inblock - before.ru_inblock) * _SECTOR)
+    moved.user_s = after.ru_utime - before.ru_utime
+    moved.cpu_s = moved.user_s + after.ru_stime - before.ru_stime
+    for worker in workers:
+        worker.count()
+        _add(moved, worker)
+        moved.written += worker.written
+        moved.worked_s += (worker.ended_ns - worker.started_ns) / 1e9
+        moved.no_core_s += worker.no_core_ns / 1e9
+    started, ended = min(worker.started_ns for worker in workers), max(worker.ended_ns for worker in workers)
+    moved.busiest = moved.operations / max((ended - started) / 1e9, 1e-9)
+    return _Part(moved, started, ended)
+
+
+def _in_processes(count: int, crew: Callable[[int], list[Worker]]) -> list[_Part]:
+    """Fork, wait until all are ready, give them one start time, and take what they moved."""
+    forking = multiprocessing.get_context("fork")
+    children, pipes = [], []
+    try:
+        for number in range(count):
+            ours, theirs = forking.Pipe()
+            pipes.append(ours)
+            child = forking.Process(target=_live, args=(theirs, list(pipes), crew, number), daemon=True)
+            child.start()
+            theirs.close()  # so that its end is seen
+            children.append(child)
+        for pipe in pipes:
+            _take(pipe)
+        start_ns = perf_counter_ns() + _EDGE_NS
+        for pipe in pipes:
+            pipe.send(start_ns)
+        return [_take(pipe) for pipe in pipes]
+    finally:
+        for child in children:
+            child.kill()
+            child.join()
+        for pipe in pipes:
+            pipe.close()
+
+
+def _take(pipe: "Connection[Any, Any]") -> Any:
+    try:
+        return pipe.recv()
+    except EOFError:
+        raise BenchError("a process of the load was killed", "is there enough memory?") from None
+
+
+def _live(
+    pipe: "Connection[Any, Any]", others: "list[Connection[Any, Any]]", crew: Callable[[int], list[Worker]], number: int
+) -> None:
+    for other in others:
+        other.close()  # the parent's ends, inherited: its death would not be seen
+    workers = crew(number)
+    pipe.send("ready")
+    pipe.send(_work(workers, pipe.recv()))
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """A collection in mid-run would be a pause of every thread."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _total(parts: list[_Part], block: int) -> Moved:
+    total = Moved(fetched_bytes=sum(part.moved.fetched_bytes or 0 for part in parts))
+    for part in parts:
+        moved = part.moved
+        _add(total, moved)
+        total.cpu_s += moved.cpu_s
+        total.user_s += moved.user_s
+        total.worked_s += moved.worked_s
+        total.no_core_s += moved.no_core_s
+        total.busiest = max(total.busiest, moved.busiest)
+        total.written += moved.written
+    total.seconds = (max(part.ended_ns for part in parts) - min(part.started_ns for part in parts)) / 1e9
+    total.read_bytes, total.written_bytes = total.reads.n * block, total.writes.n * block
+    return total
+
+
+def _add(total: Moved, share: Worker | Moved) -> None:
+    """What a worker and what a process counted have the same names."""
+    for name in ("reads", "writes", "syncs"):
+        getattr(total, name).merge(getattr(share, name))
+    total.errors += share.errors
+    total.first_errors = [*total.first_errors, *share.first_errors][:10]
+    total.fatal = total.fatal or share.fatal
+    total.checked += share.checked
+    total.corrupt += share.corrupt

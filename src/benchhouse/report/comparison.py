@@ -420,7 +420,7 @@ def compare_selected(
         rows = [row for row in every_row if row["instance_digest"] in chosen]
         used = {trial for row in rows for trial in row["trials"]}
         trials = [row for row in every_trial if row["trial_id"] in used]
-        refused = _survivors(str(selector), tried)
+        refused = survivors(str(selector), tried)
         if not rows:
             why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
             raise BenchError(f"{selector} has no successful trial to compare", hint=why)
@@ -445,7 +445,7 @@ def compare_selected(
     return replace(table, notes=[*notes, *table.notes])
 
 
-def _survivors(name: str, tried: Sequence[Row]) -> list[str]:
+def survivors(name: str, tried: Sequence[Row]) -> list[str]:
     """A mean over those that survived flatters: say how many did not, and how many were refused for which reason."""
     invalid = invalid_rows(tried)
     failed = sum(row["outcome"] != "succeeded" for row in tried) - len(invalid)

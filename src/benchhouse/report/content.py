@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from benchhouse.report.curves import Scaling, Tradeoff
+from benchhouse.report.loads import LoadFacts
 from benchhouse.report.numbers import change_texts, name_of
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.model import Model
@@ -163,6 +165,13 @@ class Ranking(Model):
         return self.metric, self.stat, self.unit
 
 
+class CaseRanking(Model):
+    """Services side by side: targets that were put to the same test."""
+
+    case: str = Field(description="What tells this test from the others.")
+    rankings: list[Ranking]
+
+
 class ReportData(Model):
     """Everything in a report."""
 
@@ -175,6 +184,10 @@ class ReportData(Model):
     trials: list[TrialFacts]
     headline: list[str] = Field(description="Plain sentences, the most important first.")
     rankings: list[Ranking] = Field(default_factory=list)
+    cases: list[CaseRanking] = Field(default_factory=list, description="Where there are several tests: one by one.")
+    tradeoff: Tradeoff | None = Field(None, description="Curves of targets whose search parameter was swept.")
+    scalings: list[Scaling] = Field(default_factory=list, description="Targets along each axis of load or size.")
+    loads: list[LoadFacts] = Field(default_factory=list, description="What load trials say of themselves.")
     failures: list[FailureFacts] = Field(default_factory=list, description="Trials that were cut short.")
     invalid: list[FailureFacts] = Field(
         default_factory=list, description="Trials that measured something which doesn't hold by their own check."

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchhouse.evidence.folder import read_meta, write_text
-from benchhouse.report import html, markdown
+from benchhouse.report import html, markdown, scaling, tradeoff
 from benchhouse.report.content import (
     Environment,
     FailureFacts,
@@ -20,11 +20,14 @@ from benchhouse.report.content import (
     TrialFacts,
     WarningGroup,
 )
+from benchhouse.report.curves import Tradeoff
 from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, make_cells, publish
-from benchhouse.report.numbers import mean_interval, primary_stats, shaky, stat_place
-from benchhouse.report.order import declared_order
+from benchhouse.report.loads import gather_loads
+from benchhouse.report.numbers import headline_stats, mean_interval, primary_stats, shaky, stat_place
+from benchhouse.report.order import declared_order, declared_roles
 from benchhouse.report.refusals import invalid_rows
-from benchhouse.report.standings import make_headline, make_rankings
+from benchhouse.report.series import Column, Member, members_of_points
+from benchhouse.report.standings import make_headline, make_rankings, side_by_side
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -48,8 +51,13 @@ def rerun_line(run_id: str, trial_id: str) -> str:
     return f"bench run --resume {run_id} --rerun-failed"
 
 
-def gather(workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun_line) -> ReportData:
-    """Read the numbers of these runs from the warehouse, and their circumstances from sealed trial folders."""
+def gather(
+    workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun_line, asked: Tradeoff | None = None
+) -> ReportData:
+    """Read the numbers of these runs from the warehouse, and their circumstances from sealed trial folders.
+
+    `asked` is the trade-off that somebody asked for; otherwise there is one where something was swept.
+    """
     with Warehouse.open(workspace) as warehouse:
         result = queries.points(warehouse, run_ids)
         trials = queries.trials(warehouse, run_ids).dicts()
@@ -64,6 +72,13 @@ def gather(workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun
     invalid = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(invalid_rows(trials))]
     columns = ReportData(scenario="", runs=[], points=points, trials=[], headline=[]).columns()
     rankings = make_rankings(points, columns)
+    roles = declared_roles(folder for folder, _ in witnesses.values())
+    members = members_of_points(points, {run_id: rows[0]["experiment"] for run_id, rows in by_run.items()})
+    leading = leading_columns(members, roles.get("throughput"), roles.get("latency"))
+    throughput = leading[0] if leading and leading[0][0] == roles.get("throughput") else None
+    curves = _placed(asked, points) if asked else tradeoff.automatic(members, throughput)
+    swept = {curve.along for curve in curves.curves} if curves else set()
+    cases = side_by_side(members, leading)
     executed = sorted((row for row in trials if not row["warmup"]), key=lambda row: (row["started"], row["trial_id"]))
     return ReportData(
         scenario=_title(row["scenario"] for row in trials),
@@ -71,8 +86,14 @@ def gather(workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun
         points=points,
         without_number=_without_number(trials, points, several_runs=len(by_run) > 1),
         trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
-        headline=make_headline(points, columns, rankings, failures, invalid),
+        headline=make_headline(
+            points, columns, rankings, failures, invalid, first=curves.sentences[:1] if curves else ()
+        ),
         rankings=rankings,
+        cases=cases if len(cases) > 1 else [],
+        tradeoff=curves,
+        scalings=scaling.automatic(members, throughput, roles.get("latency"), swept),
+        loads=gather_loads(workspace.root, executed, _labeller(executed, several_runs=len(by_run) > 1)),
         failures=failures,
         invalid=invalid,
         warnings=_warnings(trials),
@@ -80,6 +101,28 @@ def gather(workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun
         environments=[_environment(meta, by_run[run_id]) for run_id, (_, meta) in witnesses.items() if meta],
         queries=[result.spec],
     )
+
+
+def _placed(asked: Tradeoff, points: Sequence[Point]) -> Tradeoff:
+    """The trade-off with the places that its points have in this report."""
+    places = {(point.run_id, point.instance_digest): at for at, point in enumerate(points)}
+    curves = []
+    for curve in asked.curves:
+        moved = [one.model_copy(update={"point": places[one.run_id, one.instance_digest]}) for one in curve.points]
+        curves.append(curve.model_copy(update={"points": moved}))
+    return asked.model_copy(update={"curves": curves})
+
+
+def leading_columns(members: Sequence[Member], throughput: str | None, latency: str | None) -> list[Column]:
+    """The throughput, or else the first metric with a direction, and the latency by its leading statistics."""
+    stats: dict[str, list[str]] = {}
+    for member in members:
+        for (metric, stat), sample in member.samples.items():
+            if sample.direction and stat not in stats.setdefault(metric, []):
+                stats[metric].append(stat)
+    first = throughput if throughput in stats else next(iter(stats), None)
+    names = dict.fromkeys(name for name in (first, latency) if name in stats)
+    return [(name, stat) for name in names if name for stat in headline_stats(stats[name])]
 
 
 def _title(scenarios: Iterable[str]) -> str:
@@ -198,20 +241,22 @@ def _told_by_target(rows: Iterable[Row]) -> bool:
 
 
 def _label(row: Row, axes: str, *, by_target: bool, several_runs: bool) -> str:
-    words = [row["target_name"] if by_target or not axes else "", axes, f"({row['run_id']})" if several_runs else ""]
-    return " ".join(filter(None, words))
+    name = " ".join(filter(None, [row["target_name"] if by_target or not axes else "", axes]))
+    return " ".join(filter(None, [name or row["scenario"], f"({row['run_id']})" if several_runs else ""]))
 
 
 def _without_number(trials: Sequence[Row], points: Sequence[Point], *, several_runs: bool) -> list[str]:
     """The labels of points that were tried and have no successful trial."""
     tried = {(row["run_id"], row["instance_digest"]): row for row in trials if not row["warmup"]}
-    by_target = _told_by_target(tried.values())
+    label = _labeller(tried.values(), several_runs=several_runs)
     known = {(point.run_id, point.instance_digest) for point in points}
-    return [
-        _label(row, _axes(row)[1], by_target=by_target, several_runs=several_runs)
-        for key, row in tried.items()
-        if key not in known
-    ]
+    return [label(row) for key, row in tried.items() if key not in known]
+
+
+def _labeller(rows: Iterable[Row], *, several_runs: bool) -> Callable[[Row], str]:
+    """Names the point of each of these trials."""
+    by_target = _told_by_target(rows)
+    return lambda row: _label(row, _axes(row)[1], by_target=by_target, several_runs=several_runs)
 
 
 def _natural(value: Any) -> tuple[int, float, str]:

@@ -6,7 +6,19 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from benchhouse.report.content import Environment, FailureFacts, Number, Point, Ranking, ReportData, RunFacts, Standing
+from benchhouse.report.content import (
+    CaseRanking,
+    Environment,
+    FailureFacts,
+    Number,
+    Point,
+    Ranking,
+    ReportData,
+    RunFacts,
+    Standing,
+)
+from benchhouse.report.curve_sections import scaling_section, tradeoff_section
+from benchhouse.report.load_section import load_section
 from benchhouse.report.numbers import NONE, THIN, number, plural, spread_text, titled
 from benchhouse.report.payload import axis_values, payload, varying_axes
 from benchhouse.report.tags import Markup, embedded_json, join, tag
@@ -70,8 +82,11 @@ def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
     failed = len(data.failures)
     return [
         ("charts", "Charts", _charts(data) if data.points else None),
+        ("tradeoff", "At equal quality", tradeoff_section(data.tradeoff) if data.tradeoff else None),
+        ("scaling", "Scaling", scaling_section(data.scalings) if data.scalings else None),
         ("comparison", "Comparison", _comparison(data) if data.rankings else None),
         ("points-section", "Points", _points(data) if data.points else None),
+        ("load", "Load", load_section(data.loads) if data.loads else None),
         ("invalid", f"Invalid trials ({len(data.invalid)})", _invalid(data) if data.invalid else None),
         ("failures", f"Failures ({failed})" if failed else "Failures", _failures(data)),
         ("warnings", "Warnings", _warnings(data)),
@@ -182,7 +197,29 @@ def _comparison(data: ReportData) -> Markup:
         tag("details", tag("summary", tag("b", ranking.name), f": {ranking.sentence}"), table)
         for ranking, table in zip(data.rankings[1:], rest, strict=True)
     ]
-    return join(intro, first, *folded)
+    return join(intro, first, *folded, _cases(data) if data.cases else None)
+
+
+def _cases(data: ReportData) -> Markup:
+    """Services side by side under identical load, test by test."""
+    folded = [
+        tag(
+            "details",
+            tag("summary", tag("b", case.case), f": {_best_of(data, case)}"),
+            *(_ranking(data, ranking) for ranking in case.rankings),
+        )
+        for case in data.cases
+    ]
+    return join(tag("h3", "Side by side under identical load"), *folded)
+
+
+def _best_of(data: ReportData, case: CaseRanking) -> str:
+    told = []
+    for ranking in case.rankings:
+        best = data.points[ranking.standings[0].point]
+        sure = all(standing.verdict == "worse than the best" for standing in ranking.standings[1:])
+        told.append(f"{ranking.name} best with {best.target_name}" + ("" if sure else " (not for certain)"))
+    return "; ".join(told)
 
 
 def _ranking(data: ReportData, ranking: Ranking) -> Markup:

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from benchhouse.report.comparison import parse_selector, select
+from benchhouse.report.comparison import Selector, parse_selector, select
 from benchhouse.report.proof import prove, same_bits
-from benchhouse.report.refusals import invalid_rows
+from benchhouse.report.refusals import invalid_rows, reasons
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
@@ -19,6 +19,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.query import Cell, QuerySpec, cell_ref
 from benchhouse.schema.trial import outcome_words
 from benchhouse.warehouse.queries import points
+from benchhouse.warehouse.queries import trials as trials_of
 from benchhouse.warehouse.query import Result, Warehouse
 
 REPORT_FILE = "report.json"
@@ -168,8 +169,8 @@ def _trace_points(warehouse: Warehouse, token: str) -> Trace:
     selector = parse_selector(selected)
     run_id = warehouse.resolve_run(selector.run)
     result = points(warehouse, [run_id])
+    chosen = {row["instance_digest"] for row in _select_valid(warehouse, result, run_id, selector)}
     metric, stat = _pick_metric(result, run_id, wanted)
-    chosen = {row["instance_digest"] for row in select(result.dicts(), selector)}
     cells = [
         cell
         for cell in make_cells(result)
@@ -182,6 +183,29 @@ def _trace_points(warehouse: Warehouse, token: str) -> Trace:
     shown = Step(name="report", ok=True, says=says, details=[cell.model_dump() for cell in cells])
     query, source = _check_query(warehouse, [_Number(cell, result.spec) for cell in cells])
     return _trace(token, "point", [shown, query, *_check_trials(warehouse, source, cells)])
+
+
+def _select_valid(warehouse: Warehouse, result: Result, run_id: str, selector: Selector) -> list[Mapping[str, Any]]:
+    """The rows that fit the selector; where only invalid trials fit it, an error that says so, and why they are."""
+    problem = None
+    try:
+        if kept := select(result.dicts(), selector):
+            return kept
+    except BenchError as error:
+        problem = error
+    try:
+        refused = select(invalid_rows(trials_of(warehouse, [run_id]).dicts()), selector)
+    except BenchError:
+        refused = []
+    if refused:
+        why = reasons((row["failure_code"] or "", row["failure_message"] or "") for row in refused)
+        raise BenchError(
+            f"{selector}: no number is made of its trials, for all that measured are INVALID: {why}",
+            hint=f"The numbers of one are evidence all the same: bench trace {refused[0]['trial_id']}",
+        )
+    if problem:
+        raise problem
+    return []
 
 
 def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> Trace:

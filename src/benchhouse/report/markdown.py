@@ -4,7 +4,10 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from benchhouse.report.content import Environment, FailureFacts, Number, Ranking, ReportData
+from benchhouse.report.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData
+from benchhouse.report.curve_sections import stage_heads, stage_rows
+from benchhouse.report.curves import Scaling, Tradeoff
+from benchhouse.report.load_section import HEADS, RIGHT, load_rows
 from benchhouse.report.numbers import number, plural, quantity, spread_text, titled
 from benchhouse.schema.trial import outcome_words
 
@@ -15,6 +18,7 @@ _SPECIAL = re.compile(r"([\\`*\[\]<>#|~@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _PIPE = re.compile(r"(?<!\\)\|")
 _MOST_POINTS = 200
 _MOST_FAILURES = 20
+_MOST_CASES = 12
 
 
 def render(data: ReportData) -> str:
@@ -23,8 +27,12 @@ def render(data: ReportData) -> str:
         f"# {plain(data.scenario)}",
         plain(data.description),
         *_headline(data),
+        tradeoff_markdown(data.tradeoff) if data.tradeoff else "",
+        *(scaling_markdown(found) for found in data.scalings),
         *(_ranking(data, ranking) for ranking in data.rankings),
+        *(_case(data, case) for case in data.cases[:_MOST_CASES]),
         _points(data),
+        _loads(data),
         _invalid(data),
         _failures(data),
         _warnings(data),
@@ -80,6 +88,51 @@ def _headline(data: ReportData) -> list[str]:
     return [*lines, "; ".join([*facts, f"trials: {outcomes or 'none'}"]) + "."]
 
 
+def tradeoff_markdown(found: Tradeoff) -> str:
+    """Targets at equal quality."""
+    level = "" if found.level is None else f" at {found.x.name} {quantity(found.level, found.x.unit)}"
+    parts = [f"## {plain(found.y.name + level)}", *(plain(line) for line in found.sentences)]
+    if found.level is not None:
+        heads = ["target", plain(titled(found.y.name, found.y.unit)), f"{found.confidence * 100:g}% interval"]
+        heads += ["against the best (interval)", "would be at", "n", "verdict"]
+        rows = [
+            [
+                plain(row.name) + (f" **{row.mark}**" if row.mark else ""),
+                *(plain(text) for text in (row.value, row.interval, row.change, row.place, row.n, row.verdict)),
+            ]
+            for row in found.rows()
+        ]
+        parts.append(table(heads, rows, range(1, 6)))
+    points = [
+        [
+            plain(curve.named(point)),
+            number(point.x),
+            number(point.y),
+            "not beaten" if point.frontier else "",
+        ]
+        for curve in found.curves
+        for point in curve.points
+    ]
+    parts.append(table(["point", plain(found.x.name), plain(found.y.name), "frontier"], points[:_MOST_POINTS], (1, 2)))
+    parts.append(plain(f"Interpolated: {found.scales}. " + " ".join(found.notes)))
+    return "\n\n".join(parts)
+
+
+def scaling_markdown(found: Scaling) -> str:
+    """Targets along one axis."""
+    parts = [f"## Along {plain(found.axis)}"]
+    for curve in found.curves:
+        heads = [plain(head) for head in stage_heads(found, curve)]
+        rows = [[plain(text) for text in row] for row in stage_rows(found, curve)]
+        parts += [f"### {plain(curve.name)}", plain(curve.sentence), table(heads, rows, range(len(heads)))]
+    return "\n\n".join([*parts, *map(plain, found.notes)])
+
+
+def _case(data: ReportData, case: CaseRanking) -> str:
+    tables = [_ranking(data, ranking).replace("## ", "#### ", 1) for ranking in case.rankings]
+    return "\n\n".join([f"### Side by side: {plain(case.case)}", *tables])
+
+
 def _ranking(data: ReportData, ranking: Ranking) -> str:
     rows = []
     for standing in ranking.standings:
@@ -119,6 +172,13 @@ def _points(data: ReportData) -> str:
     notes += [f"\\~ {plain(doubt)}." for doubt in doubts[:5]]
     body = table(heads, rows, range(1, len(heads) - 1))
     return "\n\n".join(["## Points", "Mean over trials ± standard deviation; n is the number of trials.", body, *notes])
+
+
+def _loads(data: ReportData) -> str:
+    if not data.loads:
+        return ""
+    rows = [[plain(cell) for cell in row] for row in load_rows(data.loads)]
+    return f"## Load\n\n{table(HEADS, rows, RIGHT)}"
 
 
 def _failures(data: ReportData) -> str:

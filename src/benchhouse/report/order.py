@@ -1,21 +1,35 @@
 """In which order metrics are told: the experiment's own, as its author put what matters first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from pydantic import ValidationError
 
 from benchhouse.evidence.folder import read_metrics
+from benchhouse.schema.experiment import Role
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.measurement import Measurement
 
 
 def declared_order(folders: Iterable[TrialFolder]) -> dict[str, int]:
     """The place of each metric in these sealed trials, the first folder leading; evidence that is gone says nothing."""
     order: dict[str, int] = {}
+    for item in _measurements(folders):
+        order.setdefault(item.metric, len(order))
+    return order
+
+
+def declared_roles(folders: Iterable[TrialFolder]) -> dict[Role, str]:
+    """The metric that fills each role in these sealed trials, the first folder leading."""
+    roles: dict[Role, str] = {}
+    for item in _measurements(folders):
+        if item.role:
+            roles.setdefault(item.role, item.metric)
+    return roles
+
+
+def _measurements(folders: Iterable[TrialFolder]) -> Iterator[Measurement]:
     for folder in folders:
         try:
-            measurements = read_metrics(folder).benchhouse.measurements
+            yield from read_metrics(folder).benchhouse.measurements
         except (OSError, ValidationError):
             continue
-        for item in measurements:
-            order.setdefault(item.metric, len(order))
-    return order

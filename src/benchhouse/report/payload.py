@@ -19,6 +19,7 @@ def payload(data: ReportData) -> dict[str, Any]:
     index = {column.column: str(at) for at, column in enumerate(columns)}
     order = {trial.trial_id: at for at, trial in enumerate(data.trials)}
     values = [axis_values(point, several_runs=len(data.runs) > 1) for point in data.points]
+    _name_curves(data, values)
     return {
         "metrics": [
             {
@@ -32,9 +33,56 @@ def payload(data: ReportData) -> dict[str, Any]:
             for column in columns
         ],
         "axes": varying_axes(values),
-        "tradeoff": tradeoff(data.points, columns),
+        "tradeoff": _asked(data, index) or tradeoff(data.points, columns),
+        "curves": _curves(data, index),
         "points": [_point(point, axes, index, order) for point, axes in zip(data.points, values, strict=True)],
         "trials": [{"id": item.trial_id, "outcome": item.outcome, "folder": item.folder} for item in data.trials],
+    }
+
+
+def _name_curves(data: ReportData, values: list[dict[str, Any]]) -> None:
+    """Give each point its curve as one more thing to colour by, unless an axis tells curves apart already."""
+    if not data.tradeoff:
+        return
+    names = {point.point: curve.name for curve in data.tradeoff.curves for point in curve.points}
+    told = {name for axes in values for name in axes}
+    shown = [(str(names.get(at, "none")), axes) for at, axes in enumerate(values)]
+    for axis in told:
+        pairs = {(name, str(axes.get(axis))) for name, axes in shown}
+        if len(pairs) == len({name for name, _ in pairs}) == len({value for _, value in pairs}):
+            return
+    for name, axes in shown:
+        axes["@curve"] = name
+
+
+def _asked(data: ReportData, index: dict[tuple[str, str, str], str]) -> list[int] | None:
+    """The metrics that the curves are drawn in, what is gained first."""
+    found = data.tradeoff
+    axes = (found.y, found.x) if found else ()
+    places = [index.get((axis.metric, axis.stat, axis.unit)) for axis in axes]
+    return [int(place) for place in places if place is not None] if places and None not in places else None
+
+
+def _curves(data: ReportData, index: dict[tuple[str, str, str], str]) -> dict[str, Any] | None:
+    found, metrics = data.tradeoff, _asked(data, index)
+    if not found or not metrics:
+        return None
+    return {
+        "y": metrics[0],
+        "x": metrics[1],
+        "level": found.level,
+        "lines": [
+            {
+                "name": curve.name,
+                "line": curve.line,
+                "points": [point.point for point in curve.points],
+                "value": curve.at.value if curve.at else None,
+                "low": curve.at.interval[0] if curve.at and curve.at.interval else None,
+                "high": curve.at.interval[1] if curve.at and curve.at.interval else None,
+            }
+            for curve in found.curves
+        ],
+        "front": [point.point for curve in found.curves for point in curve.points if point.frontier],
     }
 
 

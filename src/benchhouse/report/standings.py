@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from benchhouse.analysis.compare import Comparison, Pair, compare_many, p_value
 from benchhouse.analysis.ranking import Ranked, rank
-from benchhouse.report.content import FailureFacts, Number, Point, Ranking, Standing
+from benchhouse.report.content import CaseRanking, FailureFacts, Number, Point, Ranking, Standing
 from benchhouse.report.numbers import name_of, percent, plural, quantity
 from benchhouse.report.refusals import reasons
+from benchhouse.report.series import Column, Member, case_names
 
 SHOWN = 12
 NAMED = 3
@@ -26,14 +27,14 @@ def rank_points(points: Sequence[Point], column: Number) -> Ranking | None:
     assert column.direction
     numbers = {str(at): number for at, point in enumerate(points) if (number := point.number(column.column))}
     ranked = rank({at: number.values for at, number in numbers.items()}, column.direction)
-    if not ranked:
+    if len(ranked) < 2:
         return None
     few = len(ranked) <= SHOWN + 3
     shown = ranked if few else [row for at, row in enumerate(ranked) if at < SHOWN or row.mark]
     best = numbers[ranked[0].name]
     pairs = [Pair(best.values, numbers[row.name].values, column.direction) for row in shown[1:]]
     compared = dict(zip([row.name for row in shown[1:]], compare_many(pairs, seed=SEED), strict=True))
-    standings = [_standing(row, compared.get(row.name), len(ranked)) for row in shown]
+    standings = [_standing(row, compared.get(row.name)) for row in shown]
     sentence = _sentence(points, numbers, ranked, compared)
     metric, stat, unit = column.column
     return Ranking(
@@ -47,9 +48,44 @@ def rank_points(points: Sequence[Point], column: Number) -> Ranking | None:
     )
 
 
-def _standing(row: Ranked, compared: Comparison | None, count: int) -> Standing:
+def side_by_side(members: Sequence[Member], columns: Sequence[Column], confidence: float = 0.95) -> list[CaseRanking]:
+    """Services under identical load: for each test that several targets were put to, their rankings.
+
+    Standings name a member by `at`.
+    """
+    found = []
+    for name, case in case_names(members):
+        rankings = [ranking for column in columns if (ranking := _rank_members(case, column, confidence))]
+        if len(case) > 1 and rankings:
+            found.append(CaseRanking(case=name, rankings=rankings))
+    return found
+
+
+def _rank_members(members: Sequence[Member], column: Column, confidence: float) -> Ranking | None:
+    samples = {str(one.at): sample for one in members if (sample := one.samples.get(column)) and sample.direction}
+    if len({(sample.unit, sample.direction) for sample in samples.values()}) != 1 or len(samples) < 2:
+        return None
+    direction, unit = next((sample.direction, sample.unit) for sample in samples.values())
+    assert direction
+    ranked = rank({at: sample.values for at, sample in samples.items()}, direction, confidence=confidence)
+    best = samples[ranked[0].name].values
+    pairs = [Pair(best, samples[row.name].values, direction) for row in ranked[1:]]
+    compared = compare_many(pairs, seed=SEED, confidence=confidence)
+    standings = [_standing(row, result) for row, result in zip(ranked, [None, *compared], strict=True)]
+    return Ranking(
+        metric=column[0],
+        stat=column[1],
+        unit=unit,
+        direction=direction,
+        sentence="",
+        standings=standings,
+        ranked=len(ranked),
+    )
+
+
+def _standing(row: Ranked, compared: Comparison | None) -> Standing:
     if compared is None:
-        verdict = "the best" if count > 1 else "the only one"
+        verdict = "the best"
     elif row.distinguishable is None:
         verdict = "too few repetitions"
     elif row.distinguishable:
@@ -60,7 +96,7 @@ def _standing(row: Ranked, compared: Comparison | None, count: int) -> Standing:
     return Standing(
         point=int(row.name),
         place=row.place,
-        mark=row.mark if count > 1 else None,
+        mark=row.mark,
         verdict=verdict,
         **(_apart(compared) if compared else {}),
     )
@@ -85,8 +121,6 @@ def _sentence(
     best = numbers[ranked[0].name]
     leader, metric = points[int(ranked[0].name)].label, best.name
     worth = _worth(best)
-    if len(ranked) == 1:
-        return f"{leader} reaches {metric} {worth}; there is no other point to compare it with."
     others = ranked[1:]
     untested = [row for row in others if row.distinguishable is None]
     tied = [row for row in others if row.distinguishable is False]
@@ -181,20 +215,34 @@ def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list
     return sentences
 
 
+def _alone(point: Point, columns: Sequence[Number]) -> str:
+    """What the only point comes to: its first few metrics, by their leading statistic."""
+    leading = [column for column in columns if column.primary] or columns
+    firsts = list({column.metric: column for column in reversed(leading)}.values())[::-1]
+    found = [number for column in firsts if (number := point.number(column.column))]
+    told = ", ".join(f"{number.name} {_worth(number)}" for number in found[:NAMED])
+    n = max((number.cell.n for number in found), default=0)
+    of = f"the means of {n} trials" if n > 1 else "from one trial, so without a spread"
+    return f"{point.label}: {told}; {of}."
+
+
 def make_headline(
     points: Sequence[Point],
     columns: Sequence[Number],
     rankings: Sequence[Ranking],
     failures: Sequence[FailureFacts],
     invalid: Sequence[FailureFacts] = (),
+    first: Sequence[str] = (),
 ) -> list[str]:
-    """What a reader in a hurry needs: the verdicts, then the trouble."""
+    """What a reader in a hurry needs: what curves come to (`first`), the verdicts, then the trouble."""
     by_target = target_sentences(points, columns)
     leading = {ranking.metric: ranking.sentence for ranking in reversed(rankings)}
     told = [leading[metric] for metric in dict.fromkeys(ranking.metric for ranking in rankings)]
-    lines = told[:3] + by_target[:1]
+    lines = [*first, *told[:3], *by_target[:1]]
     if not points:
         lines.append("No trial produced a number that holds." if invalid else "No trial produced a number.")
+    elif len(points) == 1:
+        lines.append(_alone(points[0], columns))
     elif not rankings:
         lines.append(f"{plural(len(points), 'point')} measured; no metric says which way is better, so none is ranked.")
     if failures:

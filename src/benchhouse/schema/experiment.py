@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -14,6 +14,9 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.model import Model
 from benchhouse.schema.resources import Resources
+
+if TYPE_CHECKING:
+    from benchhouse.schema.recipe import Recipe, Service
 
 Direction = Literal["higher", "lower"]
 Role = Literal["throughput", "latency", "error_rate", "timeouts", "cpu_util", "ram_mb", "gpu_util", "gpu_mem_mb"]
@@ -112,6 +115,12 @@ class Context(Protocol):
 
     def driver(self, name: str) -> Any:
         """The installed driver class of that name."""
+        ...
+
+    def service(self, recipe: "str | Recipe") -> "Service":
+        """Start a server for this trial, by the name of an installed recipe or by one that was made; wait until it is
+        up. It is ended after the experiment, whatever became of it. One that ends by itself fails the trial.
+        """
         ...
 
 

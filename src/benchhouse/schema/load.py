@@ -15,9 +15,21 @@ class Exchange:
     sent_ns: int  # just before the first byte of the request was handed to the kernel
     status: int = 0
     head: bytes = b""  # status line and header lines
-    body: bytes = b""  # without the transfer encoding
+    body: bytes = b""  # without the transfer encoding; empty where a sink took it
     marks: list[tuple[int, int]] = field(default_factory=list)  # (length of `body` after a read, stamp of the read)
     ended_ns: int = 0
+    size: int = 0  # of the body, kept or not
+    sink: "Sink | None" = None  # what took the body of a good answer, where it was not to be kept
+
+
+class Sink(Protocol):
+    """Takes the body of a good answer piece by piece, as it comes. A piece is valid during the call only."""
+
+    def __call__(self, piece: bytes | memoryview, /) -> None: ...
+
+
+def discard(piece: bytes | memoryview, /) -> None:
+    """A sink for what is only counted. The kernel need not hand it over: what `piece` holds then is not what came."""
 
 
 @dataclass(slots=True)
@@ -34,6 +46,7 @@ class Reply:
     text: str = ""  # the output, only when the driver was asked to keep it (multi-turn)
     size: int = 0  # payload bytes of the answer
     count: float = 1  # operations in this one call: rows, vectors, images of a batch
+    value: Any = None  # what was answered, where the experiment checks it
 
 
 ERRORS = {
@@ -46,6 +59,7 @@ ERRORS = {
     "malformed": "the answer is not what the protocol says",
     "server_error": "the server sent an error inside a stream that had begun well",
     "empty": "a good answer without any output",
+    "corrupt": "the content of a good answer is not what was written",
     "client": "the driver itself failed",
 }
 
@@ -67,8 +81,21 @@ class HttpDriver(Protocol):
     def read(self, exchange: Exchange) -> Reply: ...
 
 
+class CallFailed(Exception):  # noqa: N818 - an outcome of one call, not a bug
+    """A call came to nothing for a reason that has a name: `kind` is one of ERRORS, or the driver's own word for it."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind, self.detail = kind, detail
+
+
 class CallDriver(Protocol):
-    """Makes one blocking call at a time; the engine runs one driver object in each of its threads."""
+    """Makes one blocking call at a time; the engine runs one driver object in each of its threads.
+
+    `call` raises CallFailed, or returns a Reply with an error, where the server did not do what it was asked. Where
+    microseconds matter, a driver also has `ask(item)`, which returns anything but a Reply, and `reply(item, answer)`,
+    which makes a Reply of that, later, for many calls at a time.
+    """
 
     transport: ClassVar[Literal["call"]]
 

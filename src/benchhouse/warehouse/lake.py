@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.catalog import FileEntry
+from benchhouse.warehouse.columns import column
 from benchhouse.warehouse.rows import TrialRows
 from benchhouse.warehouse.tables import MEASUREMENT_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT, Row, Table
 
@@ -44,9 +45,9 @@ def encode(table: Table, rows: Sequence[Row]) -> bytes:
     import pyarrow.parquet as pq
 
     schema = table.schema()
-    columns = [pa.array([row[field.name] for row in rows], type=field.type) for field in schema]
+    columns = [column([row[field.name] for row in rows], field.type) for field in schema]
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns, schema=schema), sink, compression="zstd")
+    pq.write_table(pa.Table.from_arrays(columns, schema=schema), sink, compression="zstd")
     content: bytes = sink.getvalue().to_pybytes()
     return content
 

@@ -5,13 +5,15 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchhouse.evidence.folder import write_text
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Data
+
+_NPM = "https://registry.npmjs.org/"
 
 
 class DataCache:
@@ -89,15 +91,22 @@ def _noted_digest(path: Path) -> str:
         return ""
 
 
+def nearest_source(url: str, environ: Mapping[str, str]) -> str:
+    """Where `url` is to be had here: npm's own setting for another registry counts for packages of npm's."""
+    registry = environ.get("npm_config_registry") or environ.get("NPM_CONFIG_REGISTRY") or _NPM
+    return url.replace(_NPM, f"{registry.rstrip('/')}/", 1) if url.startswith(_NPM) else url
+
+
 def _bring(item: Data, part: Path) -> None:
     if item.source.startswith(("http://", "https://", "file://")):
         import urllib.request
 
+        url = nearest_source(item.source, os.environ)
         try:
-            with urllib.request.urlopen(item.source, timeout=60) as source, part.open("wb") as target:  # noqa: S310
+            with urllib.request.urlopen(url, timeout=60) as source, part.open("wb") as target:  # noqa: S310
                 shutil.copyfileobj(source, target, 1 << 20)
         except OSError as error:
-            raise BenchError(f"can't download {item.name} from {item.source}: {error}") from error
+            raise BenchError(f"can't download {item.name} from {url}: {error}") from error
         return
     package, _, inside = item.source.partition(":")
     from importlib.resources import files

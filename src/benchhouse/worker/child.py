@@ -48,6 +48,8 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
     except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit of a stranger's code too
         handover.crash(error)
     if ctx is not None:
+        if (died := ctx.end_services()) and not (handover.failure and handover.failure.traceback):
+            handover.fail("server_died", died)
         try:
             handover.take(measure(ctx.in_order()), jsonable(ctx.facts), ctx.warnings, ctx.invalidities)
             handover.quantile_definitions = definitions(ctx.in_order())

@@ -4,13 +4,17 @@ import math
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchhouse.analysis.summary import NANOSECONDS
 from benchhouse.catalog.entries import plug
 from benchhouse.schema.experiment import Direction, Experiment, ExperimentFailed, Metric
 from benchhouse.schema.histogram import Histogram
 from benchhouse.worker.cache import DataCache
+
+if TYPE_CHECKING:
+    from benchhouse.schema.recipe import Recipe, Service
+    from benchhouse.worker.services import Services
 
 
 @dataclass
@@ -36,6 +40,7 @@ class TrialContext:
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
     invalidities: list[tuple[str, str]] = field(default_factory=list)
+    _services: "Services | None" = None
 
     def emit(
         self,
@@ -121,6 +126,19 @@ class TrialContext:
 
     def driver(self, name: str) -> Any:
         return plug("drivers", name)
+
+    def service(self, recipe: "str | Recipe") -> "Service":
+        from benchhouse.worker.services import Services
+
+        if self._services is None:
+            self._services = Services(self.workdir.with_name("services"), self.artifacts)
+        started = self._services.start(plug("recipes", recipe) if isinstance(recipe, str) else recipe)
+        self.facts.setdefault("services", {})[started.recipe] = {"start_s": started.start_s}
+        return started
+
+    def end_services(self) -> str:
+        """End what `service` started; what is to be said of one that had ended by itself, else nothing."""
+        return self._services.close() if self._services else ""
 
     def in_order(self) -> list[Series]:
         """What was emitted, what matters first: metrics that the user asked for, then the experiment's, as declared."""

@@ -1,6 +1,11 @@
 """What tests of schedules share."""
 
+import sys
+from pathlib import Path
+
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for laws
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import ENDLESS
 from pydantic import TypeAdapter, ValidationError
 
 from benchhouse.experiments.load.arrivals import (
@@ -37,19 +38,6 @@ def until(seconds, arrivals, rate=None, seed=1, duration_s=None):
 
 def gaps(times):
     return [after - before for before, after in pairwise(times)]
-
-
-def endless_kinds():
-    return [
-        Constant(),
-        Poisson(),
-        Gamma(shape=0.25),
-        Gamma(shape=4),
-        Ramp(to=900, over=10),
-        Ramp(to=20, over=10, gaps="constant"),
-        Steps(rates=(100, 400, 50), each=3),
-        Steps(rates=(100, 400, 50), each=3, gaps="constant"),
-    ]
 
 
 # Reading
@@ -132,7 +120,7 @@ def test_the_millionth_constant_arrival_is_where_a_division_says():
         assert due == round(1_000_000 * NS / Fraction(str(rate)))
 
 
-@pytest.mark.parametrize("arrivals", endless_kinds(), ids=str)
+@pytest.mark.parametrize("arrivals", ENDLESS, ids=str)
 def test_due_times_never_decrease_and_depend_on_nothing_but_the_seed(arrivals):
     times = first(5_000, arrivals, 300.0, seed=5)
     assert times == sorted(times) == first(5_000, arrivals, 300.0, seed=5)
@@ -215,7 +203,7 @@ def test_a_long_schedule_needs_no_memory(trace):
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize("arrivals", endless_kinds(), ids=str)
+@pytest.mark.parametrize("arrivals", ENDLESS, ids=str)
 def test_an_arrival_costs_about_a_microsecond(arrivals):
     costs = []
     for _ in range(10):

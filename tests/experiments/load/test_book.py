@@ -23,8 +23,8 @@ class Missing:
     def merge(self, other):
         pass
 
-    def flush(self):
-        pass
+    def streams(self):
+        return ()
 
 
 def call(due, sent=None, ended=None, measured=True):
@@ -70,6 +70,46 @@ def test_an_answer_counts_by_the_share_of_its_time_that_lies_in_the_window():
     book = booked((call(-30, ended=10, measured=False), Reply()), (call(2400, ended=2700), Reply()))
     assert book.answered == pytest.approx(10 / 40 + 100 / 300)
     assert book.answers_per_s(open_loop=True) == pytest.approx(book.answered / 2.5)
+
+
+def drained(clients, latency_ms, requests, processes=1, first_ms=0):
+    """Books of a closed loop: every client asks again at once until all requests are sent, then they drain."""
+    made = []
+    for _ in range(processes):
+        book = Book(Missing(), start_ns=START, end_ns=book_module._NEVER, drains=clients)
+        ready = [(first_ms + client * latency_ms / clients) for client in range(clients)]
+        for number in range(requests):
+            at = min(ready)
+            client = ready.index(at)
+            took = latency_ms * (0.5 + (number * 7919 % 1000) / 1000)
+            ready[client] = at + took
+            one = call(at, ended=at + took)
+            one.sent_ns, one.due_ns, one.ended_ns = (round(x) for x in (one.sent_ns, one.due_ns, one.ended_ns))
+            book.wrote(one)
+            book.settle(one, Reply())
+        book.close()
+        made.append(book)
+    return made
+
+
+def test_the_drain_after_the_last_request_of_a_closed_loop_is_no_time_of_the_load():
+    """64 clients, 100 ms each: 640 answers a second, however few requests there are after the start."""
+    for requests in (640, 2000):
+        (book,) = drained(64, 100, requests)
+        assert book.answers_per_s(open_loop=False) == pytest.approx(640, rel=0.08)
+    assert book.succeeded / book.window_s < 640
+
+
+def test_rates_of_load_processes_that_end_at_different_times_add_up():
+    first, second = drained(8, 100, 800, processes=2, first_ms=0)
+    alone = first.answers_per_s(open_loop=False)
+    first.merge(second)
+    assert first.answers_per_s(open_loop=False) == pytest.approx(2 * alone)
+
+
+def test_a_load_that_is_all_drain_is_timed_to_its_end():
+    (book,) = drained(64, 100, 64)
+    assert book.answers_per_s(open_loop=False) == pytest.approx(64 / book.window_s)
 
 
 def test_a_number_of_requests_is_timed_from_end_to_end_in_an_open_loop():

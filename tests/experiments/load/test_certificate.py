@@ -65,3 +65,10 @@ def test_sends_in_bunches_are_no_constant_arrivals():
     for number in range(1000):
         bent.sent_times[number] = number // 10 * 100 * MS
     assert codes(certify(bent, OPEN, 20.0)) == ["arrivals_bent"]
+
+
+def test_an_engine_inside_the_load_process_may_use_its_cpu():
+    busy = book(cpu_share=1.9, loop_ms=15.0)
+    assert codes(certify(busy, CLOSED, 20.0)) == ["client_saturated", "client_starved"]
+    assert codes(certify(busy, CLOSED, 20.0, embedded=True)) == []
+    assert codes(certify(book(lag_ms=3.0), OPEN, 20.0, embedded=True)) == ["schedule_late"]

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from laboratory import children
+from laboratory import children, wait_until
 from mocks.llm import MockLLM
 from mocks.scripted import ScriptedServer
 
@@ -49,8 +49,8 @@ class Kept:
     def merge(self, other):
         self.all += other.all
 
-    def flush(self):
-        pass
+    def streams(self):
+        return ()
 
     @property
     def measured(self):
@@ -285,7 +285,12 @@ def test_a_request_on_a_stale_connection_is_sent_again_once_and_counted():
 
 def test_a_server_that_goes_in_mid_run_ends_the_load_early_without_a_hot_loop():
     server = MockLLM(ttft_ms=5).start()
-    threading.Timer(0.7, lambda: os.kill(server.pid, signal.SIGKILL)).start()
+
+    def kill_when_busy():
+        wait_until(lambda: server.stats()["requests"] > 100, "a hundred requests", 30)
+        os.kill(server.pid, signal.SIGKILL)
+
+    threading.Thread(target=kill_when_busy, daemon=True).start()
     before, began = time.process_time(), time.monotonic()
     try:
         book = load(server.url, concurrency=8, duration=60, warmup=0)

@@ -4,6 +4,7 @@ import statistics
 from itertools import islice
 
 import pytest
+from laws import ENDLESS
 
 from benchhouse.experiments.load.arrivals import Constant, Gamma, Poisson, Ramp, Steps, Trace
 from benchhouse.experiments.load.gaps import gamma_cdf, gaps_fit
@@ -13,19 +14,6 @@ NS = 1_000_000_000
 
 def first(n, arrivals, rate=None, seed=1, duration_s=None):
     return list(islice(arrivals.due(rate, seed, duration_s), n))
-
-
-def endless_kinds():
-    return [
-        Constant(),
-        Poisson(),
-        Gamma(shape=0.25),
-        Gamma(shape=4),
-        Ramp(to=900, over=10),
-        Ramp(to=20, over=10, gaps="constant"),
-        Steps(rates=(100, 400, 50), each=3),
-        Steps(rates=(100, 400, 50), each=3, gaps="constant"),
-    ]
 
 
 @pytest.mark.parametrize("rate", [10.0, 3_000.0])
@@ -53,7 +41,7 @@ def test_the_critical_distance_is_neither_too_wide_nor_too_narrow():
     assert statistics.median(shares) == pytest.approx(0.8276 / 1.9495, rel=0.06)
 
 
-@pytest.mark.parametrize("arrivals", [*endless_kinds(), "trace"], ids=str)
+@pytest.mark.parametrize("arrivals", [*ENDLESS, "trace"], ids=str)
 def test_small_delays_of_every_send_pass_for_every_kind(arrivals, trace):
     if arrivals == "trace":
         arrivals = Trace(file=trace("".join(f"{due / NS:.9f}\n" for due in first(5_000, Gamma(shape=0.4), 300.0))))

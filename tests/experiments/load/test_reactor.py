@@ -82,3 +82,37 @@ def test_a_handler_that_another_one_has_removed_is_not_called(reactor):
 
 def test_real_time_is_ahead_of_the_monotonic_clock_by_what_the_clocks_say(reactor):
     assert abs(time.monotonic_ns() + reactor.realtime_ahead_ns - time.time_ns()) < 5 * MS
+
+
+def test_an_early_reactor_is_no_earlier_and_counts_what_it_spends_on_waiting():
+    early, came = Reactor(early_ns=2 * MS), []
+    now = time.monotonic_ns()
+    for number in range(1, 6):
+        early.at(now + number * 20 * MS, lambda when: came.append(time.monotonic_ns() - when))
+    early.at(now + 101 * MS, lambda _: early.stop())
+    early.run()
+    early.close()
+    assert len(came) == 5 and min(came) >= 0
+    assert 0 < early.spun_ns < 6 * 3 * MS
+
+
+def test_what_is_due_does_not_wait_for_a_row_of_sockets(reactor):
+    """Ten sockets are readable at once, and each takes 5 ms: what becomes due meanwhile comes after one of them."""
+    pipes, order = [os.pipe() for _ in range(10)], []
+
+    def slow(_, fd):
+        os.read(fd, 1)
+        order.append("socket")
+        time.sleep(0.005)
+
+    for reading, writing in pipes:
+        os.write(writing, b"x")
+        reactor.watch(reading, lambda mask, fd=reading: slow(mask, fd))
+    reactor.at(time.monotonic_ns() + 12 * MS, lambda _: order.append("due"))
+    reactor.at(time.monotonic_ns() + 80 * MS, lambda _: reactor.stop())
+    reactor.run()
+    assert order.count("socket") == 10
+    assert order.index("due") < 9
+    for pair in pipes:
+        for fd in pair:
+            os.close(fd)

@@ -37,7 +37,7 @@ class Load:
         stamps = [_ns(first + between * number) for number in range(events)]
         self.book.settle(call, Reply(token_ns=stamps, output_tokens=tokens, **{"input_tokens": 10} | reply))
 
-    def closed(self, law, clients=4, begin=-0.5, stall=(9.0, 9.0)):
+    def closed(self, law, clients=4, begin=-0.5, stall=(9.0, 9.0), **reply):
         """Clients that ask again at once; `law(at)` is a latency, and no answer ends within the stall."""
         for client in range(clients):
             at = begin + client * 0.003
@@ -45,7 +45,7 @@ class Load:
                 e2e = law(at)
                 if stall[0] <= at + e2e < stall[1]:
                     e2e = stall[1] - at
-                self.ask(at, e2e, ttft=e2e)
+                self.ask(at, e2e, ttft=e2e, **reply)
                 at += e2e
         return self
 
@@ -58,17 +58,8 @@ class Load:
             self.ask(at, free[0] - at)
         return self
 
-    def find(self, repeats=0.0, shared_share=0.0, asked_output=True):
-        return dict(
-            contamination.find(
-                self.book.tally,
-                self.book,
-                self.shape,
-                repeats=repeats,
-                shared_share=shared_share,
-                asked_output=asked_output,
-            )
-        )
+    def find(self, asked_output=True, **known):
+        return dict(contamination.find(self.book.tally, self.book, self.shape, asked_output=asked_output, **known))
 
 
 def _ns(at):
@@ -98,13 +89,41 @@ def test_a_prefix_cache_is_named_beyond_what_was_asked_to_be_shared(cached, shar
     assert list(load.find(shared_share=shared)) == ["prefix_cache"] * named
 
 
+def test_a_prefix_cache_is_named_where_only_the_servers_metrics_tell_of_it():
+    assert "took 40% of the input" in steady().find(cached_share=0.4)["prefix_cache"]
+    assert steady().find(cached_share=0.4, shared_share=0.35) == {}
+
+
+@pytest.mark.parametrize(("asked", "named"), [(None, False), (10, False), (2, False), (100, True)])
+def test_prompts_of_another_length_than_asked_are_named(asked, named):
+    """The server counts 10 a request; a template may have added a few dozen."""
+    assert list(steady().find(asked_input=asked)) == ["prompt_lengths"] * named
+
+
+def test_prompts_that_are_far_longer_than_asked_are_named():
+    load = Load()
+    for number in range(100):
+        load.ask(number * 0.05, 0.04, input_tokens=900)
+    found = load.find(asked_input=256)["prompt_lengths"]
+    assert "counted 900 input tokens a request, and 256 were asked for" in found
+
+
+def test_outputs_cut_by_the_servers_own_limit_get_no_advice_about_stopping():
+    load = Load()
+    for number in range(100):
+        load.ask(number * 0.05, 0.04, tokens=2, finish="length")
+    assert "limit of tokens a request" in load.find()["short_outputs"]
+
+
 def test_short_outputs_are_named_only_where_their_length_was_asked():
     load = Load()
     for number in range(100):
         load.ask(
             number * 0.05, 0.04, tokens=2 if number % 20 == 0 else 4, finish="stop" if number % 20 == 0 else "length"
         )
-    assert load.find()["short_outputs"].startswith("5 of 100 answers were shorter than asked (length 95, stop 5)")
+    assert load.find()["short_outputs"].startswith(
+        "5 of 100 answers were shorter than asked (ended by length 95, stop 5)"
+    )
     assert load.find(asked_output=False) == {}
 
 
@@ -193,6 +212,11 @@ def test_a_cold_start_is_named_with_both_levels_and_its_end():
     found = Load().closed(lambda at: 0.25 if at < 1 else 0.05, begin=0.0).find()
     assert list(found) == ["cold_start"]
     assert found["cold_start"].startswith("mean ttft is 250.0 ms when the window begins and 50.0 ms from 1.")
+
+
+def test_what_was_not_streamed_has_a_latency_and_no_first_token():
+    found = Load().closed(lambda at: 0.25 if at < 1 else 0.05, begin=0.0, events=0).find()
+    assert found["cold_start"].startswith("mean latency is 250.0 ms when the window begins and 50.0 ms from 1.")
 
 
 @pytest.mark.parametrize("factor", [0.6, 1.4])

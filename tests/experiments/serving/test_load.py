@@ -234,6 +234,21 @@ def test_a_wrong_model_is_told_in_the_servers_words_and_the_certificate_is_kept(
     assert trial.meta["custom"]["errors"] == {"http_404": 60}
 
 
+def test_a_server_that_refuses_all_is_not_asked_for_the_whole_time(lab):
+    with MockLLM(check_model=True) as server:
+        trial, _ = run(lab, server.url, {"requests": None, "duration": 60}, code=1, model="gpt-9")
+    assert trial.code == "all_refused"
+    assert "http_404: the model does not exist" in trial.meta["failure"]["message"]
+    assert trial.meta["duration_s"] < 30
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://no-such-host.invalid"])
+def test_nobody_there_to_say_which_model_it_has_is_told_as_that(lab, url):
+    trial, _ = run(lab, url, code=1, model="")
+    assert trial.code == "not_reached"
+    assert "is the server up, and is target.url right?" in trial.meta["failure"]["message"]
+
+
 def test_a_tls_error_is_told(lab, tmp_path):
     made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1", "-addext",
@@ -337,7 +352,7 @@ def test_an_embedded_server_is_started_for_the_trial_and_gone_after_it(lab):
     trial, value = run(lab, **EMBEDDED)
     assert value["error_rate", "value"] == 0
     assert trial.meta["custom"]["deployment"] == "embedded"
-    assert trial.meta["custom"]["server_start_s"] < 20
+    assert trial.meta["custom"]["services"]["server"]["start_s"] < 20
     assert (trial.folder / "artifacts" / "server.log").exists()
     lab.is_tidy()
 
@@ -362,7 +377,7 @@ def test_an_embedded_server_that_dies_under_the_load_is_told_with_its_log(lab):
     start = EMBEDDED["start"] | {"command": [sys.executable, str(program), *EMBEDDED["start"]["command"]]}
     trial, _ = run(lab, EMBEDDED["url"], {"requests": None, "duration": 30}, code=1, start=start)
     assert trial.code == "server_died"
-    assert "ended with 7 during the load" in trial.meta["failure"]["message"]
+    assert "ended with 7 during the trial" in trial.meta["failure"]["message"]
     assert "CUDA out of memory" in trial.meta["failure"]["message"]
     lab.is_tidy()
 

@@ -268,3 +268,18 @@ def test_a_text_serves_both_kinds_of_endpoint_and_a_chat_only_one():
     assert Prompt(None, (Message("user", "hello"),)).as_text() == "hello"
     with pytest.raises(BenchError, match="a chat of 2 messages, and the endpoint takes text"):
         Prompt(None, (Message("system", "be short"), Message("user", "hello"))).as_text()
+
+
+def test_words_of_their_own_leave_the_lengths_alone():
+    """Two trials of one seed ask for the same lengths, in words that no cache knows from the other."""
+    spec = SPEC.validate_python({"prompt_tokens": {"kind": "normal", "mean": 50, "stdev": 10}})
+    one, other = (build_prompts(spec, requests=30, seed=1, words=trial) for trial in ("a", "b"))
+    assert [one[at].input_tokens_asked for at in range(30)] == [other[at].input_tokens_asked for at in range(30)]
+    assert not {one[at].text[:40] for at in range(30)} & {other[at].text[:40] for at in range(30)}
+    assert one.mean_input == pytest.approx(50, rel=0.2)
+
+
+def test_a_seed_of_the_prompts_decides_their_words_too():
+    spec = SPEC.validate_python({"prompt_tokens": 30, "seed": 3})
+    one, other = (build_prompts(spec, requests=5, seed=1, words=trial) for trial in ("a", "b"))
+    assert one.digest == other.digest

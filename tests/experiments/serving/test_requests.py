@@ -14,7 +14,7 @@ from benchhouse.experiments.serving.requests import Conversations, Requests
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import Exchange, Reply
 
-CTX = SimpleNamespace(seed=5, driver=lambda name: OpenAI)
+CTX = SimpleNamespace(trial_id="one", seed=5, driver=lambda name: OpenAI)
 
 
 def requests(target=None, url="http://server", **workload):

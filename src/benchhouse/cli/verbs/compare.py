@@ -1,24 +1,35 @@
-"""Compare two runs, or points of runs: how much, how sure, and whether there is evidence at all."""
+"""Compare runs, or points of runs: how much, how sure, and whether there is evidence at all."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.cli import curves, options, show
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable, PointRow
+    from benchhouse.report.curves import Scaling, Tradeoff
 
+Found = TypeVar("Found", bound="Tradeoff | Scaling")
 _ROOMY = 110
 _SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "too few"}
 
 
 @click.command(
-    help=f"{__doc__}\n\nA and B are runs (@last, an id, a scenario) or points of one: @last:index=flat,ef_search=64.\n"
-    "B is told against A."
+    help=f"{__doc__}\n\nA run (@last, an id, a scenario) or points of one: @last:index=flat,ef_search=64. Of two, the "
+    "second is told against the first. Of one, or of three and more, targets that were put to the same test stand side "
+    "by side.\n\n\b\n"
+    "bench compare @last-1 @last                # B against A\n"
+    "bench compare @last                        # targets side by side under identical load\n"
+    "bench compare @last --at recall=0.95       # at equal recall, from a sweep of the search parameter\n"
+    "bench compare @last --along concurrency    # how each target scales, and where it stops"
 )
-@click.argument("a", shell_complete=options.complete_run)
-@click.argument("b", shell_complete=options.complete_run)
+@click.argument("runs", nargs=-1, required=True, shell_complete=options.complete_run)
+@click.option("--at", metavar="METRIC=VALUE", help="Compare targets where they have this much of a metric.")
+@click.option("--of", metavar="METRIC", help="With --at or --along: what is compared. By default, the throughput.")
+@click.option("--along", metavar="KEY", default="", help="Curves along this number; with --at, the search parameter.")
+@click.option("--report", "write", is_flag=True, help="With --at: write the report, with the curves and the level.")
 @click.option("--metric", "metrics", multiple=True, help="Only this metric; may be repeated.")
 @click.option("--all", "every", is_flag=True, help="Every statistic, not only value or mean, and p99.")
 @click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
@@ -27,8 +38,11 @@ _SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "
 @click.pass_context
 def command(
     ctx: click.Context,
-    a: str,
-    b: str,
+    runs: tuple[str, ...],
+    at: str | None,
+    of: str | None,
+    along: str,
+    write: bool,
     metrics: tuple[str, ...],
     every: bool,
     confidence: float,
@@ -37,7 +51,59 @@ def command(
 ) -> None:
     from benchhouse.api import looking
 
-    compared = looking.compare(options.workspace(ctx), a, b, list(metrics), confidence, every=every)
+    workspace = options.workspace(ctx)
+    _check(at, of, along, write, metrics, every, len(runs))
+    if at:
+        tradeoff, run_ids = looking.compare_at(workspace, list(runs), at, of, along, confidence)
+        _show(tradeoff, as_json, markdown, curves.show_tradeoff)
+        if write:
+            show.note(f"also {looking.report(workspace, run_ids, tradeoff)}")
+    elif along:
+        _show(
+            looking.compare_along(workspace, list(runs), along, of, confidence), as_json, markdown, curves.show_scaling
+        )
+    elif len(runs) == 2:
+        _pair(looking.compare(workspace, *runs, list(metrics), confidence, every=every), as_json, markdown)
+    elif markdown:
+        raise click.UsageError("--markdown is for two runs, --at or --along; otherwise: bench report writes report.md")
+    else:
+        beside = looking.compare_beside(workspace, list(runs), list(metrics), confidence)
+        if as_json:
+            labels = {member.at: member.label for member in beside.members}
+            cases = [case.model_dump(mode="json") for case in beside.cases]
+            show.as_json({"cases": cases, "points": labels, "alone": beside.alone, "notes": beside.notes})
+        else:
+            curves.show_beside(beside)
+
+
+def _check(
+    at: str | None, of: str | None, along: str, write: bool, metrics: tuple[str, ...], every: bool, runs: int
+) -> None:
+    """Options that would silently do nothing are refused."""
+    if of and not (at or along):
+        raise click.UsageError("--of goes with --at or --along; --metric picks metrics")
+    if write and not at:
+        raise click.UsageError("--report goes with --at; otherwise: bench report")
+    if metrics and (at or along):
+        raise click.UsageError("--metric picks metrics of points; with --at or --along it is --of METRIC")
+    if every and (at or along or runs != 2):
+        raise click.UsageError("--all is for two runs against each other")
+
+
+def _show(found: Found, as_json: bool, markdown: bool, tell: Callable[[Found], None]) -> None:
+    from benchhouse.api import looking
+
+    if as_json:
+        show.as_json(found.model_dump(mode="json"))
+    elif markdown:
+        click.echo(looking.curves_markdown(found))
+    else:
+        tell(found)
+
+
+def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool) -> None:
+    from benchhouse.api import looking
+
     if as_json:
         show.as_json(compared.as_dict())
         return

@@ -26,7 +26,8 @@ def command() -> None:
 
 @command.command(
     help="Search for the highest load at which every clause of --slo holds, with an interval. Each probe is a run of "
-    f"SCENARIO, which has one point, with its load set.\n\n{_EXAMPLES}"
+    "SCENARIO, which has one point, with its load and number of requests set (its duration is not used)."
+    f"\n\n{_EXAMPLES}"
 )
 @options.scenario_argument()
 @click.option("--slo", "objective", required=True, help="Clauses such as ttft.p99<300ms, error<0.1%, goodput>95%.")
@@ -53,7 +54,9 @@ def find(
     parsed = slo.read_slo(objective)
     asked = slo.Asked(parsed, over, first, highest, requests, _share(precision))
     names = [str(clause) for clause in parsed.clauses]
-    answer = slo.find(options.workspace(ctx), scenario, asked, lambda probed, search: _tell(probed, search, names))
+    answer = slo.find(
+        options.workspace(ctx), scenario, asked, lambda probed, search: _tell(probed, search, names), show.note
+    )
     if as_json:
         show.as_json(answer.as_json())
     else:
@@ -76,7 +79,7 @@ def _tell(probed: "Probed", search: "Search", names: list[str]) -> None:
     verdict = "holds" if probed.holds else "misses"
     known = search.result()
     between = f"; knee between {known.low:.4g} and {known.high:.4g}" if known.high < float("inf") else ""
-    show.note(f"probe {known.probes}: {probed.load:.4g}, {probed.requests} requests, {verdict} ({shares}){between}")
+    show.note(f"probe {known.probes}: {verdict} ({shares}){between}")
 
 
 def _show(answer: "Answer", names: list[str]) -> None:
@@ -102,4 +105,4 @@ def _show(answer: "Answer", names: list[str]) -> None:
         click.echo(f"{found.load:.4g} {unit} meet {answer.slo} ({sure})")
     if found.status == "budget":
         show.note(f"not as precise as asked: the budget of requests is spent ({found.requests}); raise --requests")
-    show.note(f"next:  bench report {answer.probes[-1].run_id}, or {answer.path}")
+    show.note(f"all of it: {answer.path}; each probe is a run: bench report {answer.probes[-1].run_id}")

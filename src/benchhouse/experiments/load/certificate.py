@@ -68,8 +68,12 @@ class Certificate(Model):
         return not self.problems
 
 
-def certify(book: Book, shape: Shape, median_ms: float) -> Certificate:
-    """`median_ms` is the median latency that was measured: it says how much lag can matter."""
+def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = False) -> Certificate:
+    """`median_ms` is the median latency that was measured: it says how much lag can matter.
+
+    `embedded`: what is measured runs inside the load process, so that the CPU it uses, and takes from the client, is
+    its own; an open loop's schedule is judged all the same.
+    """
     offered = book.sent + book.never_sent
     arrivals = _fit(book, shape)
     draft = Certificate(
@@ -92,38 +96,19 @@ def certify(book: Book, shape: Shape, median_ms: float) -> Certificate:
         connection_errors=sum(book.errors[kind] for kind in _CONNECTING),
         problems=(),
     )
-    problems = tuple(Problem(code=code, message=text) for code, text in _problems(draft, book, shape, median_ms))
+    problems = tuple(
+        Problem(code=code, message=text) for code, text in _problems(draft, book, shape, median_ms, embedded)
+    )
     return draft.model_copy(update={"problems": problems})
 
 
-def _problems(draft: Certificate, book: Book, shape: Shape, median_ms: float) -> Iterator[tuple[str, str]]:
+def _problems(
+    draft: Certificate, book: Book, shape: Shape, median_ms: float, embedded: bool
+) -> Iterator[tuple[str, str]]:
     for lost in book.lost:
         yield "shard_lost", f"{lost}: its part of the load and of the results is missing"
-    if draft.cpu_share > CPU_SHARE:
-        yield (
-            "client_saturated",
-            (
-                f"the load process used {draft.cpu_share:.0%} of a core: the client, not the server, may set the pace "
-                "(add processes, or cores)"
-            ),
-        )
-    most_loop = max(LOOP_LAG_MS, LOOP_LAG_SHARE * median_ms)
-    if draft.loop_lag.p99_ms > most_loop:
-        yield (
-            "client_starved",
-            (
-                f"the load process woke up to {draft.loop_lag.p99_ms:.1f} ms late (p99, at most {most_loop:.1f} ms): "
-                "something else uses its core"
-            ),
-        )
-    elif draft.loop_lag.max_ms > max(PAUSE_MS, PAUSE_SHARE * book.window_s * 1e3):
-        yield (
-            "client_paused",
-            (
-                f"the load process was kept from running for {draft.loop_lag.max_ms:.0f} ms: what the server did in "
-                "that time was not asked for (find what took its core, or lengthen the window)"
-            ),
-        )
+    if not embedded:
+        yield from _client_problems(draft, book, median_ms)
     if draft.connection_errors > REFUSED_SHARE * max(draft.offered, 1):
         yield "connections_failed", f"{draft.connection_errors} of {draft.offered} requests found no connection"
     if not shape.open_loop:
@@ -150,6 +135,35 @@ def _problems(draft: Certificate, book: Book, shape: Shape, median_ms: float) ->
             (
                 f"the gaps between sends are not {shape.law.kind}: {draft.arrivals['what']} "
                 f"{draft.arrivals['statistic']:.3g}, at most {draft.arrivals['limit']:.3g}"
+            ),
+        )
+
+
+def _client_problems(draft: Certificate, book: Book, median_ms: float) -> Iterator[tuple[str, str]]:
+    """Whether the load process had the CPU that it needed."""
+    if draft.cpu_share > CPU_SHARE:
+        yield (
+            "client_saturated",
+            (
+                f"the load process used {draft.cpu_share:.0%} of a core: the client, not the server, may set the pace "
+                "(add processes, or cores)"
+            ),
+        )
+    most_loop = max(LOOP_LAG_MS, LOOP_LAG_SHARE * median_ms)
+    if draft.loop_lag.p99_ms > most_loop:
+        yield (
+            "client_starved",
+            (
+                f"the load process woke up to {draft.loop_lag.p99_ms:.1f} ms late (p99, at most {most_loop:.1f} ms): "
+                "something else uses its core"
+            ),
+        )
+    elif draft.loop_lag.max_ms > max(PAUSE_MS, PAUSE_SHARE * book.window_s * 1e3):
+        yield (
+            "client_paused",
+            (
+                f"the load process was kept from running for {draft.loop_lag.max_ms:.0f} ms: what the server did in "
+                "that time was not asked for (find what took its core, or lengthen the window)"
             ),
         )
 

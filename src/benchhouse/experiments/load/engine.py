@@ -55,6 +55,7 @@ def run_load(
         if shape.records and records:
             book.spool = Spool(records.with_suffix(f".{shard}.spool"))
         mine = most // shape.processes + (shard < most % shape.processes)
+        book.drains = 0 if shape.open_loop or shape.requests is None else max(mine, 1)
         load = SocketLoad(first, source, shape, book, endpoint) if endpoint else ThreadLoad(driver, source, shape, book)
         if problem := load.prepare(max(mine, 1)):
             raise NotReached(problem, "is the server up, and is target.url right?")
@@ -67,6 +68,7 @@ def run_load(
             gc.enable()
             gc.unfreeze()
         book.flush()
+        book.close()
         book.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         if book.spool:
             book.spool.close()

@@ -7,6 +7,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
+from benchhouse.schema.load import Sink
+
 _START = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: |\r\n|$)")
 _FIELD = re.compile(rb"\r\n(transfer-encoding|content-length|connection)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
@@ -29,11 +31,16 @@ class Head(NamedTuple):
 
 
 class Answer:
-    """One answer as it comes in. `feed` takes its bytes; afterwards `status`, `head` and `body` can be read."""
+    """One answer as it comes in. `feed` takes its bytes; afterwards `status`, `head` and `body` can be read.
 
-    __slots__ = ("_chunked", "_left", "_pending", "body", "closing", "head", "status")
+    With a sink the body of a good answer goes there and is not kept; what comes with an error is always kept.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_chunked", "_left", "_pending", "body", "closing", "head", "sink", "status", "sunk")
+
+    def __init__(self, sink: Sink | None = None) -> None:
+        self.sink = sink
+        self.sunk = 0  # bytes that went there
         self.status = 0  # 0 until the head is complete
         self.head = b""
         self.body = bytearray()
@@ -51,6 +58,16 @@ class Answer:
     def ends_with_connection(self) -> bool:
         return self.status > 0 and self._left is None
 
+    @property
+    def only_sinks(self) -> bool:
+        """Whether all that is still to come goes into the sink as it is, and may come in any buffer."""
+        return self.sink is not None and self.status > 0 and not self._chunked
+
+    @property
+    def size(self) -> int:
+        """Of the body, as far as it has come."""
+        return self.sunk or len(self.body)
+
     def feed(self, data: bytes) -> bool:
         """Take the next bytes; whether the answer is complete now. Raises Malformed."""
         if not self.status:
@@ -58,6 +75,10 @@ class Answer:
             if not self._take_head():
                 return False
             data, self._pending = self._pending, b""
+        if self.sink is not None:
+            if self.status < 300:
+                return self.feed_sink(data)
+            self.sink = None
         if self._chunked:
             return self._dechunk(data)
         self.body += data
@@ -68,6 +89,25 @@ class Answer:
             del self.body[self._left :]
             self.closing = True
         return self._left <= 0
+
+    def feed_sink(self, data: bytes | memoryview) -> bool:
+        """As `feed`, where the head has come and there is a sink."""
+        assert self.sink is not None
+        if self._chunked:
+            complete = self._dechunk(bytes(data))
+            data = bytes(self.body)
+            self.body.clear()
+        elif self._left is None:
+            complete = False
+        else:
+            self.closing |= len(data) > self._left
+            data = data[: self._left]
+            self._left -= len(data)
+            complete = not self._left
+        if data:
+            self.sunk += len(data)
+            self.sink(data)
+        return complete
 
     def _take_head(self) -> bool:
         while not self.status:  # interim answers come before the real one

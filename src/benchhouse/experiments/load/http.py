@@ -10,20 +10,21 @@ import select
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns
 
 from benchhouse.experiments.load.endpoint import Endpoint
 from benchhouse.experiments.load.framing import Answer, Malformed
 from benchhouse.experiments.load.reactor import Reactor
-from benchhouse.schema.load import Exchange
+from benchhouse.schema.load import Exchange, Sink, discard
 
 _SO_TIMESTAMPNS = 35
-_READ_BYTES = 1 << 18
+_READ_BYTES = 1 << 16  # a larger buffer is a mapping of its own, and costs more than the read
 _ANCILLARY_BYTES = 64
 _LONGEST_LAG_NS = 10_000_000_000
 _STAMP = struct.Struct("=qq")
 _GONE = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
+_ROOM = memoryview(bytearray(1 << 20))  # for what a sink takes: it is used up before the next read, of any connection
 
 
 class Connection:
@@ -34,9 +35,9 @@ class Connection:
     """
 
     __slots__ = (
-        "_answer", "_data", "_done", "_endpoint", "_exchange", "_handshaking", "_incoming", "_kept", "_outgoing",
-        "_reactor", "_read_ns", "_ready", "_recvmsg", "_socket", "_tls", "_unsent", "busy", "kernel_stamps",
-        "last_error", "read_lag_ns",
+        "_answer", "_data", "_done", "_endpoint", "_exchange", "_handshaking", "_incoming", "_kept", "_more",
+        "_outgoing", "_pieces", "_reactor", "_read_ns", "_ready", "_recvmsg", "_socket", "_tls", "_unsent", "busy",
+        "kernel_stamps", "last_error", "read_lag_ns",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,8 @@ class Connection:
         self._tls: ssl.SSLObject | None = None
         self._handshaking = False
         self._data = b""
+        self._pieces: Sequence[memoryview] = ()  # of the request, after its data
+        self._more: Iterator[memoryview] | None = None  # of these, what has not been handed to `_push`
         self._unsent = memoryview(b"")
         self._exchange = Exchange(0)
         self._answer = Answer()
@@ -91,23 +94,24 @@ class Connection:
         if code not in (0, errno.EINPROGRESS):
             self._fail("refused", os.strerror(code))
 
-    def send(self, data: bytes) -> None:
-        """Send one request; connect first where that is needed."""
+    def send(self, data: bytes, pieces: Sequence[memoryview] = (), sink: Sink | None = None) -> None:
+        """Send one request, `data` and then the pieces; connect first where that is needed."""
         self.busy = True
-        self._data = data
+        self._data, self._pieces = data, pieces
         self._exchange = Exchange(monotonic_ns())
+        self._exchange.sink = sink
         self._read_ns = self._exchange.sent_ns
-        self._answer = Answer()
+        self._answer = Answer(sink)
         self._kept = self._ready
         if self._socket is None:
             self.connect()
         elif self._ready:
-            self._write(data)
+            self._write()
 
     def resend(self) -> None:
         """Send the last request once more, on a new connection."""
         self.close()
-        self.send(self._data)
+        self.send(self._data, self._pieces, self._exchange.sink)
 
     def give_up(self, kind: str, detail: str) -> None:
         """End the request that is under way, and the connection with it."""
@@ -118,7 +122,7 @@ class Connection:
             self._reactor.forget(self._socket.fileno())
             self._socket.close()
             self._socket, self._tls, self._ready, self._handshaking = None, None, False, False
-            self._unsent = memoryview(b"")
+            self._unsent, self._more = memoryview(b""), None
 
     # connecting
 
@@ -156,19 +160,33 @@ class Connection:
         self._ready = True
         if self.busy:
             self._exchange.sent_ns = self._read_ns = monotonic_ns()
-            self._write(self._data)
+            self._write()
 
     # sending
 
-    def _write(self, data: bytes) -> None:
-        if self._tls is not None:
-            rest = memoryview(data)
-            while rest:  # a write may take a part
-                rest = rest[self._tls.write(rest) :]
-            data = self._outgoing.read()
-        self._push(data)
+    def _write(self) -> None:
+        exchange = self._exchange
+        self._push(self._data if self._tls is None else self._encrypted(memoryview(self._data)))
+        if self._pieces and self._ready and self._exchange is exchange:  # nothing has failed meanwhile
+            self._more = iter(self._pieces)
+            self._send_more()
 
-    def _push(self, data: bytes) -> None:
+    def _send_more(self) -> None:
+        """The next pieces, as far as the kernel takes them."""
+        while self._more is not None and not self._unsent:
+            piece = next(self._more, None)
+            if piece is None:
+                self._more = None
+            else:
+                self._push(piece if self._tls is None else self._encrypted(piece))
+
+    def _encrypted(self, rest: memoryview) -> bytes:
+        assert self._tls is not None
+        while rest:  # a write may take a part
+            rest = rest[self._tls.write(rest) :]
+        return self._outgoing.read()
+
+    def _push(self, data: bytes | memoryview) -> None:
         if self._unsent:
             self._unsent = memoryview(bytes(self._unsent) + data)
             return
@@ -185,7 +203,10 @@ class Connection:
             self._reactor.change(self._socket.fileno(), select.EPOLLIN | select.EPOLLOUT)
 
     def _on_event(self, mask: int) -> None:
-        if mask & select.EPOLLOUT and self._socket is not None:
+        if mask & ~select.EPOLLOUT:  # first: a server that refuses a large request may answer, and then reset
+            self._read()
+        if mask & select.EPOLLOUT and self._ready | self._handshaking:
+            assert self._socket is not None
             try:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
             except BlockingIOError:
@@ -193,16 +214,26 @@ class Connection:
             except OSError as error:
                 self._broken(error)
                 return
+            if not self._unsent and self._more is not None:
+                self._send_more()
+                if not self._ready:
+                    return
             if not self._unsent:
                 self._reactor.change(self._socket.fileno(), select.EPOLLIN)
-        if mask & ~select.EPOLLOUT:
-            self._read()
 
     # reading
 
     def _read(self) -> None:
+        data: bytes | memoryview
         try:
-            data, ancillary, _, _ = self._recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+            if self._answer.only_sinks and self._tls is None:
+                assert self._socket is not None
+                # Of TCP, MSG_TRUNC means: throw away what would be read, without copying it.
+                flags = socket.MSG_TRUNC if self._answer.sink is discard else 0
+                size, ancillary, _, _ = self._socket.recvmsg_into([_ROOM], _ANCILLARY_BYTES, flags)
+                data = _ROOM[:size]
+            else:
+                data, ancillary, _, _ = self._recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
         except BlockingIOError:
             return
         except OSError as error:
@@ -223,7 +254,7 @@ class Connection:
         else:
             self._decrypt(data, stamp)
 
-    def _decrypt(self, data: bytes, stamp: int) -> None:
+    def _decrypt(self, data: bytes | memoryview, stamp: int) -> None:
         self._incoming.write(data)
         if self._handshaking:
             self._shake_hands()
@@ -246,18 +277,18 @@ class Connection:
         if over and self._tls is tls:
             self._ended_by_server()
 
-    def _take(self, data: bytes, stamp: int) -> None:
+    def _take(self, data: bytes | memoryview, stamp: int) -> None:
         """Bytes of an answer, in the clear."""
         if not self.busy:  # the server speaks out of turn, often to say that it will close
             self.close()
             return
         answer = self._answer
         try:
-            complete = answer.feed(data)
+            complete = answer.feed(data) if isinstance(data, bytes) else answer.feed_sink(data)
         except Malformed as problem:
             self._fail("malformed", str(problem))
             return
-        self._exchange.marks.append((len(answer.body), stamp))
+        self._exchange.marks.append((answer.size, stamp))
         if complete:
             self._finish(stamp)
 
@@ -266,9 +297,9 @@ class Connection:
     def _finish(self, stamp: int) -> None:
         exchange, answer = self._exchange, self._answer
         exchange.status, exchange.head, exchange.body = answer.status, answer.head, bytes(answer.body)
-        exchange.ended_ns = stamp
+        exchange.ended_ns, exchange.size = stamp, answer.size
         self.busy = False
-        if answer.closing:
+        if answer.closing or self._unsent or self._more is not None:  # it was answered before all of it was sent
             self.close()
         self._done(self, exchange, None, "")
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from time import monotonic_ns
 
-from benchhouse.experiments.load.book import Book, Call, Clock
+from benchhouse.experiments.load.book import Book, Call, Clock, Stream
 from benchhouse.experiments.load.endpoint import Endpoint
 from benchhouse.experiments.load.http import Connection
 from benchhouse.experiments.load.reactor import Reactor
@@ -17,7 +17,12 @@ _TICK_NS = 20_000_000
 _PREOPEN_LIMIT_NS = 10 * _SECOND_NS
 _BACK_OFF_NS = 50_000_000  # of a client that failed: a server in need is not to be hammered
 _DEAD_AFTER_NS = 3 * _SECOND_NS
+_NO = ("http_400", "http_401", "http_403", "http_404", "http_405", "http_422", "http_501", "malformed", "redirect")
+_NOS = 20  # after which nobody says yes any more
+_AT_A_TIME = 32  # answers that go into the book together
 _CONNECTING = ("refused", "dns", "tls")
+_MOST_EARLY_NS = 400_000
+_EARLY_SHARE = 0.2  # of the mean gap between two requests: this much of a core, at most, goes into being on time
 
 
 class SocketLoad:
@@ -25,7 +30,7 @@ class SocketLoad:
 
     def __init__(self, driver: HttpDriver, source: Source, shape: Shape, book: Book, endpoint: Endpoint) -> None:
         self._driver, self._source, self._shape, self._book = driver, source, shape, book
-        self._reactor = Reactor()
+        self._reactor = Reactor(_early_ns(shape))
         self._endpoint = endpoint
         self._idle: list[Connection] = []
         self._active: dict[Connection, Call] = {}  # oldest first
@@ -35,8 +40,13 @@ class SocketLoad:
         self._due_is_over = False
         self._good_ns = 0  # when something last went well
         self._unconnected = 0  # requests since then that found no connection
+        self._refused = 0  # answers since the start of the load that say no, as long as there was no other
+        self._no = ""  # the last of them
         self._ticks = 0
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
+        self._open_loop, self._think_ns = shape.open_loop, round(shape.think_time * _SECOND_NS)
+        self._in_bulk = hasattr(book.tally, "add_many")
+        self._ended: list[tuple[Call, Reply]] = []  # not yet in the book
 
     def prepare(self, connections: int) -> str:
         """Open connections before any time is measured; what went wrong when not a single one could be opened."""
@@ -77,6 +87,7 @@ class SocketLoad:
         while reactor.later:
             work, arguments = reactor.later.popleft()
             work(*arguments)
+        self._settle_all()
         if self._shape.window_s is None:
             self._book.cpu_all_ns = clock.cpu_ns()
         for connection in [*self._idle, *self._active]:
@@ -137,9 +148,12 @@ class SocketLoad:
         planned = self._source.take(call.index)
         call.item = planned.item
         self._active[connection] = call
-        connection.send(planned.data)
+        if planned.pieces or planned.sink is not None:
+            connection.send(planned.data, planned.pieces, planned.sink)
+        else:
+            connection.send(planned.data)
         call.sent_ns = connection.exchange.sent_ns
-        if not self._shape.open_loop:
+        if not self._open_loop:
             call.due_ns = call.sent_ns
         self._book.wrote(call)
         if len(self._active) > self._book.most_in_flight:
@@ -184,7 +198,7 @@ class SocketLoad:
             self._good_ns, self._unconnected = exchange.ended_ns, 0
             if connection.open:
                 self._idle.append(connection)
-        if self._shape.open_loop:
+        if self._open_loop:
             if self._waiting and error is None:
                 self._send_waiting(0)
             elif self._waiting:  # from the loop: the next one may fail at once, too
@@ -192,7 +206,7 @@ class SocketLoad:
             elif self._due_is_over:
                 self._stop_when_empty()
             return
-        pause_ns = round(self._shape.think_time * _SECOND_NS)
+        pause_ns = self._think_ns
         if error is not None or exchange.status >= 400:
             pause_ns = max(pause_ns, _BACK_OFF_NS)
         if pause_ns:
@@ -209,7 +223,21 @@ class SocketLoad:
             except Exception as problem:  # noqa: BLE001 - a driver's bug is told, and ends nothing
                 reply = Reply(error="client", detail=f"{type(problem).__name__}: {problem}")
         self._source.answered(call.item, reply)
-        self._book.settle(call, reply)
+        if reply.error is None:
+            self._refused = -1
+        elif self._refused >= 0 and reply.error.startswith(_NO):
+            self._refused, self._no = self._refused + 1, f"{reply.error}: {reply.detail}"
+        if not self._in_bulk:
+            self._book.settle(call, reply)
+            return
+        self._ended.append((call, reply))
+        if len(self._ended) >= _AT_A_TIME:
+            self._settle_all()
+
+    def _settle_all(self) -> None:
+        if self._ended:
+            self._book.settle_many(self._ended)
+            self._ended.clear()
 
     # time passing
 
@@ -222,14 +250,21 @@ class SocketLoad:
             if now - self._active[oldest].sent_ns < self._timeout_ns:
                 break
             oldest.give_up("timeout", f"no complete answer within {self._shape.timeout:g} s")
+        self._settle_all()
+        if self._ticks % 5 == 0:  # a little at a time: counting a second's values at once would be a pause
+            for stream in self._book.streams():
+                self._reactor.later.append((self._count_some, (stream,)))
         if self._ticks % 50 == 0:
-            self._reactor.later.append((self._book.flush, ()))
             self._reactor.compare_clocks()
             self._look_for_life(now)
         if self._waiting and now > self._clock.stop_ns + self._timeout_ns:
             self._book.never_sent += sum(call.measured for call in self._waiting)
             self._waiting.clear()
         self._reactor.at(max(when + _TICK_NS, now), self._tick)
+
+    def _count_some(self, stream: Stream) -> None:
+        if stream.settle_some():
+            self._reactor.later.append((self._count_some, (stream,)))
 
     def _second_over(self, when: int) -> None:
         if row := self._book.second(when - 1):
@@ -238,19 +273,34 @@ class SocketLoad:
             self._reactor.at(when + _SECOND_NS, self._second_over)
 
     def _look_for_life(self, now: int) -> None:
-        """A server that refuses every connection for seconds is gone; the rest of the load would tell nothing."""
+        """A server that refuses every connection for seconds, or every request, would tell nothing by the rest."""
+        if self._refused > _NOS and now - self._clock.begin_ns > _DEAD_AFTER_NS:
+            why = f"every one of the first {self._refused} requests was refused ({self._no})"
+            self._give_up(now, "all_refused", why)
         if self._unconnected and now - self._good_ns > _DEAD_AFTER_NS and not any(item.ready for item in self._active):
-            self._book.stopped = f"the server has not taken a connection for {_DEAD_AFTER_NS / 1e9:g} s"
-            self._due_is_over = self._book.ended_early = True
-            self._book.never_sent += sum(call.measured for call in self._waiting)
-            self._waiting.clear()
-            self._clock.stop_ns = min(self._clock.stop_ns, now)
-            self._stop_when_empty()
+            self._give_up(now, "server_gone", f"the server has not taken a connection for {_DEAD_AFTER_NS / 1e9:g} s")
+
+    def _give_up(self, now: int, code: str, why: str) -> None:
+        self._book.stop_code, self._book.stopped = code, why
+        self._due_is_over = self._book.ended_early = True
+        self._book.never_sent += sum(call.measured for call in self._waiting)
+        self._waiting.clear()
+        self._clock.stop_ns = min(self._clock.stop_ns, now)
+        self._stop_when_empty()
 
     def _window_over(self, _: int) -> None:
-        self._book.cpu_all_ns, self._book.cpu_share = self._clock.cpu_ns(), self._clock.cpu_share()
+        self._book.cpu_all_ns = self._clock.cpu_ns()
+        self._book.cpu_share = self._clock.cpu_share(self._reactor.spun_ns)
 
     def _stop_when_empty(self) -> None:
         waiting = self._active or self._waiting
         if not waiting and (self._due_is_over if self._shape.open_loop else self._clients <= 0):
             self._reactor.stop()
+
+
+def _early_ns(shape: Shape) -> int:
+    """How long before a request of an open loop is due the process is awake: a core that slept wakes late."""
+    if not shape.open_loop:
+        return 0
+    rate = (shape.rps or 1_000) / shape.processes
+    return round(min(_MOST_EARLY_NS, _EARLY_SHARE * _SECOND_NS / rate))

@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-from benchhouse.schema.load import Reply
+from benchhouse.schema.load import Reply, Sink
 
 
 class Planned(NamedTuple):
-    """A request, ready to be sent: the item for whoever counts, the bytes for an HTTP driver."""
+    """A request, ready to be sent: the item for whoever counts, the bytes for an HTTP driver.
+
+    A large content is sent piece by piece after `data`, and one that need not be kept goes into a sink of its own.
+    """
 
     item: Any
     data: bytes = b""
+    pieces: Sequence[memoryview] = ()
+    sink: Sink | None = None
 
 
 class Source(Protocol):

@@ -15,6 +15,8 @@ REPEATED_SHARE = 0.01
 CACHED_SHARE = 0.1  # beyond what was asked to be shared; the beginning of a chat template is in every prompt's cache
 SHORT_SHARE = 0.01
 MERGED_SHARE = 0.01
+OTHER_LENGTH = 0.5  # of prompts: a word is a token, more or less
+TEMPLATE_TOKENS = 64
 STALL_S = 0.25
 COLD_FACTOR = 1.5
 DRIFT_SHARE = 0.1
@@ -25,15 +27,25 @@ Finding = tuple[str, str]
 
 
 def find(
-    tally: ServingTally, book: Book, shape: Shape, *, repeats: float, shared_share: float, asked_output: bool
+    tally: ServingTally,
+    book: Book,
+    shape: Shape,
+    *,
+    repeats: float = 0.0,
+    shared_share: float = 0.0,
+    cached_share: float | None = None,
+    asked_input: float | None = None,
+    asked_output: bool = False,
 ) -> Iterator[Finding]:
     """Name and evidence of each contamination.
 
     `repeats` is the share of requests that said what an earlier one had said, `shared_share` the share of the input
-    that prompts were asked to have in common, `asked_output` whether lengths of outputs are a wish of the workload.
+    that prompts were asked to have in common, `cached_share` the share that the server's own metrics call cached,
+    `asked_input` the mean length of the prompts as asked, `asked_output` whether lengths of outputs were asked for.
     """
     yield from _repeated(repeats)
-    yield from _cached(tally, shared_share)
+    yield from _cached(tally, shared_share, cached_share)
+    yield from _inputs(tally, asked_input)
     yield from _outputs(tally, asked_output)
     yield from _failures(book)
     yield from _stall(tally, book, shape)
@@ -53,15 +65,32 @@ def _repeated(repeats: float) -> Iterator[Finding]:
         )
 
 
-def _cached(tally: ServingTally, shared_share: float) -> Iterator[Finding]:
-    """A fact, where the server tells."""
-    if tally.input_tokens and tally.cached_tokens / tally.input_tokens > shared_share + CACHED_SHARE:
-        share = tally.cached_tokens / tally.input_tokens
+def _cached(tally: ServingTally, shared_share: float, counted: float | None) -> Iterator[Finding]:
+    """A fact, where the server tells: with each answer, or by its metrics."""
+    told = tally.cached_tokens / tally.input_tokens if tally.input_tokens else 0.0
+    share = max(told, counted or 0.0)
+    if share > shared_share + CACHED_SHARE:
         yield (
             "prefix_cache",
             (
                 f"the server took {share:.0%} of the input from its cache ({shared_share:.0%} was asked to be shared): "
                 "time to first token is that of a cache"
+            ),
+        )
+
+
+def _inputs(tally: ServingTally, asked: float | None) -> Iterator[Finding]:
+    """A fact, by the server's own counts; a chat's template adds a few tokens to a short prompt."""
+    counted = tally.requests - tally.without_input
+    if not asked or not counted:
+        return
+    mean = tally.input_tokens / counted
+    if not asked * (1 - OTHER_LENGTH) <= mean <= asked * (1 + OTHER_LENGTH) + TEMPLATE_TOKENS:
+        yield (
+            "prompt_lengths",
+            (
+                f"the server counted {mean:.0f} input tokens a request, and {asked:.0f} were asked for: a word of the "
+                "prompts is not a token of this model (name prompts.tokenizer to have them made to measure)"
             ),
         )
 
@@ -73,8 +102,8 @@ def _outputs(tally: ServingTally, asked_output: bool) -> Iterator[Finding]:
         yield (
             "short_outputs",
             (
-                f"{tally.short} of {counted} answers were shorter than asked ({_counts(tally.finishes)}): "
-                "compare tokens, not requests (extra: {ignore_eos: true} helps where the server knows it)"
+                f"{tally.short} of {counted} answers were shorter than asked (ended by {_counts(tally.finishes)}): "
+                f"compare tokens, not requests ({_helps(tally)})"
             ),
         )
     if counted and tally.merged / counted > MERGED_SHARE:
@@ -90,6 +119,14 @@ def _outputs(tally: ServingTally, asked_output: bool) -> Iterator[Finding]:
                 "(name target.tokenizer to have them counted here)"
             ),
         )
+
+
+def _helps(tally: ServingTally) -> str:
+    """Against short outputs: by why they ended."""
+    if set(tally.finishes) <= {"length"}:
+        inputs = f", {tally.input_tokens / tally.requests:.0f} of them input" if tally.input_tokens else ""
+        return f"the server's limit of tokens a request may be reached{inputs}: raise it, or ask for less"
+    return "extra: {ignore_eos: true} helps where the server knows it"
 
 
 def _failures(book: Book) -> Iterator[Finding]:
@@ -143,8 +180,8 @@ def _course(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
     batches = tally.history.batches(book.window_s, queued=shape.open_loop)
 
     def look(test: Callable[..., Change | None], **limit: float) -> tuple[str, Change] | None:
-        """The first latency that changed, to first token or end to end."""
-        for name, column in (("ttft", 1), ("e2e", 2)):
+        """The first latency that changed, to first token or end to end; what was not streamed has only one."""
+        for name, column in (("ttft", 1), ("e2e", 2)) if tally.ttft.histogram.n else (("latency", 2),):
             at, means = [batch.at_s for batch in batches], [batch[column] for batch in batches]
             if found := test(at, means, queued=shape.open_loop, **limit):
                 return name, found

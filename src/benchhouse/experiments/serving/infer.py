@@ -8,16 +8,13 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.load.arrivals import Trace
 from benchhouse.experiments.load.book import Book
-from benchhouse.experiments.load.certificate import Certificate, certify
-from benchhouse.experiments.load.engine import NotReached, run_load
-from benchhouse.experiments.load.intervals import write_intervals
 from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.experiments.load.source import Planned, Pool, Source
+from benchhouse.experiments.load.trial import judge, keep_book, offer, said
 from benchhouse.experiments.serving import contamination
-from benchhouse.experiments.serving.embedded import Started, Starting
+from benchhouse.experiments.serving.embedded import Starting, address
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
@@ -100,10 +97,11 @@ class InferTarget(KServeTarget):
 @experiment("serving.infer", version="0.1", metrics=METRICS, component="inference", services=("triton",))
 def infer(target: InferTarget, workload: InferWorkload, ctx: Context) -> None:
     """Put a model on an inference server under load: tensors in, tensors out, over HTTP or gRPC."""
-    with Started(target.start, target.url, ctx, target.verify_tls) as url:
-        survey, book, served = _load(target.model_copy(update={"url": url}), workload, ctx)
-    _keep_evidence(target, workload, survey, book, served, ctx)
-    _judge(book, ctx)
+    url = address(target.start, target.url, ctx, target.verify_tls)
+    survey, book, served = _load(target.model_copy(update={"url": url}), workload, ctx)
+    certificate = keep_book(book, workload, book.tally.e2e.histogram, ctx)
+    _keep_evidence(target, workload, survey, served, ctx)
+    judge(book, certificate, ctx)
     _report(target, workload, book, served, ctx)
 
 
@@ -118,19 +116,20 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
     try:
         driver = make()
         survey: Survey = driver.survey()
-        book = run_load(
+        book = offer(
             (lambda: driver) if driver.transport == "http" else make,
             _source(driver, survey, workload, ctx.seed),
             workload,
             lambda: ServingTally(workload.objectives),
+            ctx,
+            where=target.url,
             verify_tls=target.verify_tls,
-            records=ctx.artifacts / "requests.parquet",
         )
         return survey, book, _served(driver, survey, book)
-    except (NotReached, NoServer) as error:
-        ctx.fail("not_reached", _said(error))
+    except NoServer as error:
+        ctx.fail("not_reached", said(error))
     except BenchError as error:
-        ctx.fail("bad_load", _said(error))
+        ctx.fail("bad_load", said(error))
     finally:
         if driver:
             driver.close()
@@ -177,20 +176,13 @@ def _served(driver: KServeDriver, survey: Survey, book: Book) -> dict[str, float
         return {}  # it is gone; the book tells
 
 
-def _said(error: BenchError) -> str:
-    return f"{error.message} ({error.hint})" if error.hint else error.message
-
-
 def _keep_evidence(
-    target: InferTarget, workload: InferWorkload, survey: Survey, book: Book, served: dict[str, float], ctx: Context
+    target: InferTarget, workload: InferWorkload, survey: Survey, served: dict[str, float], ctx: Context
 ) -> None:
-    """What there is to know beside the numbers, kept for a trial that failed as well."""
-    if isinstance(workload.law, Trace):
-        ctx.metadata(trace={"file": workload.law.file, "sha256": workload.law.digest()})
+    """What only an inference server has to say beside the numbers."""
     if workload.inputs:
         ctx.metadata(inputs={"file": workload.inputs, "sha256": file_digest(Path(workload.inputs))})
     ctx.metadata(
-        certificate=_certificate(book, workload).model_dump(),
         protocol=f"KServe v2 {target.call} over {target.protocol}"
         f"{', tensors in shared memory' if target.shared_memory else ''}",
         framework=target.framework or survey.server,
@@ -198,31 +190,8 @@ def _keep_evidence(
         server=survey.server,
         model=survey.model,
         distinct_requests=survey.distinct,
-        measured=book.tally.requests,
-        not_measured=book.unmeasured,
-        window_s=book.window_s,
-        errors=dict(book.errors),
-        first_errors=book.details,
         server_statistics=served,
     )
-    write_intervals(ctx.artifacts / "intervals.csv", book, workload.objectives)
-
-
-def _certificate(book: Book, workload: InferWorkload) -> Certificate:
-    latencies = book.tally.e2e.histogram
-    return certify(book, workload, latencies.quantile(0.5) / 1e6 if latencies.n else 0.0)
-
-
-def _judge(book: Book, ctx: Context) -> None:
-    """A load without a good answer measured nothing."""
-    kind, count = (book.errors.most_common(1) or [("no error was told", 0)])[0]
-    first = f"{kind} {count} times: {book.details.get(kind, '')}" if count else kind
-    if book.stopped:
-        ctx.fail("server_gone", f"{book.stopped}, after {book.succeeded} good answers ({first})")
-    if not book.succeeded and not book.failed:
-        ctx.fail("window_too_short", f"no request began in the window of {book.window_s:g} s: lengthen it")
-    if not book.succeeded:
-        ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {first}")
 
 
 def _report(target: InferTarget, workload: InferWorkload, book: Book, served: dict[str, float], ctx: Context) -> None:
@@ -236,8 +205,6 @@ def _report(target: InferTarget, workload: InferWorkload, book: Book, served: di
     for name in ("queue_ms", "compute_ms", "batch_mean"):
         if name in served:
             ctx.emit(name, served[name])
-    for problem in _certificate(book, workload).problems:
-        ctx.invalid(problem.code, problem.message)
     for code, text in _doubts(tally, book, workload, served):
         ctx.warn(code, text)
 
@@ -246,10 +213,9 @@ def _doubts(
     tally: ServingTally, book: Book, workload: InferWorkload, served: dict[str, float]
 ) -> Iterator[contamination.Finding]:
     """What is found in any serving trial, and what only the server's statistics tell."""
-    for code, text in contamination.find(tally, book, workload, repeats=0.0, shared_share=0.0, asked_output=False):
+    for code, text in contamination.find(tally, book, workload):
         if code != "tokens_unknown":  # tensors are no tokens
-            whole = text if tally.ttft.histogram.n else text.replace("mean ttft", "mean latency")
-            yield code, whole.replace("mean e2e", "mean latency")
+            yield code, text.replace("mean e2e", "mean latency")  # the name that this experiment has for it
     sent = book.sent + book.unmeasured + book.resent
     counted = served.get("requests", 0) + served.get("failures", 0)
     if counted - sent > max(OTHER_SHARE * sent, _OTHER_LEAST):

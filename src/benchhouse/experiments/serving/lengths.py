@@ -185,7 +185,7 @@ class Writer:
     The first two words of a text follow from its number alone: texts of up to 262,144 numbers all start differently.
     """
 
-    def __init__(self, seed: int, count: TokenCount | None = None) -> None:
+    def __init__(self, seed: int | str, count: TokenCount | None = None) -> None:
         self._random = random.Random(f"{seed}/words").random
         self._order = sorted(WORDS, key=lambda _: self._random())
         self._phrases = [" ".join(self._words(_PHRASE_WORDS)) for _ in range(_PHRASES)]

@@ -4,15 +4,13 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.load.arrivals import Trace
 from benchhouse.experiments.load.book import Book
-from benchhouse.experiments.load.certificate import Certificate, certify
-from benchhouse.experiments.load.engine import NotReached, run_load
-from benchhouse.experiments.load.intervals import write_intervals
+from benchhouse.experiments.load.engine import NotReached
 from benchhouse.experiments.load.metrics import emit_rates
 from benchhouse.experiments.load.shape import Shape
+from benchhouse.experiments.load.trial import judge, keep_book, offer, said
 from benchhouse.experiments.serving import contamination
-from benchhouse.experiments.serving.embedded import Started, Starting
+from benchhouse.experiments.serving.embedded import Starting, address
 from benchhouse.experiments.serving.lengths import Fixed
 from benchhouse.experiments.serving.metrics import METRICS
 from benchhouse.experiments.serving.prompts import ConversationPrompts, DatasetPrompts, PromptSpec, SyntheticPrompts
@@ -112,73 +110,38 @@ def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> Non
     """Put an inference server under load: token latencies, throughput, goodput, and whether to believe them."""
     if not target.url:
         ctx.fail("no_target", "nothing says where the server is: give target.url, and target.start to have it started")
-    with Started(target.start, target.url, ctx, target.verify_tls) as url:
-        try:
-            requests = Requests(target, url, workload, ctx)
-            server = ServerMetrics(url, target.verify_tls)
-            book = run_load(
-                requests.driver,
-                requests.source,
-                workload,
-                requests.tally,
-                verify_tls=target.verify_tls,
-                records=ctx.artifacts / "requests.parquet",
-            )
-            server.finish()
-        except NotReached as error:
-            ctx.fail("not_reached", f"no connection to {url}: {error.message}")
-        except BenchError as error:
-            ctx.fail("bad_load", f"{error.message}{f' ({error.hint})' if error.hint else ''}")
-    _keep_evidence(target, workload, requests, book, server, ctx)
-    _judge(book, ctx)
+    url = address(target.start, target.url, ctx, target.verify_tls)
+    try:
+        requests = Requests(target, url, workload, ctx)
+    except NotReached as error:
+        ctx.fail("not_reached", f"no connection to {url}: {error.message}")
+    except BenchError as error:
+        ctx.fail("bad_load", said(error))
+    server = ServerMetrics(url, target.verify_tls)
+    book = offer(
+        requests.driver, requests.source, workload, requests.tally, ctx, where=url, verify_tls=target.verify_tls
+    )
+    server.finish()
+    certificate = keep_book(book, workload, book.tally.e2e.histogram, ctx)
+    _keep_evidence(target, requests, book, server, ctx)
+    judge(book, certificate, ctx)
     _report(target, workload, requests, book, server, ctx)
 
 
-def _judge(book: Book, ctx: Context) -> None:
-    """A load without a good answer measured nothing."""
-    if book.stopped:
-        ctx.fail("server_gone", f"{book.stopped}, after {book.succeeded} good answers ({_first(book)})")
-    if not book.succeeded and not book.failed:  # of a closed loop: the requests of the warm-up outlasted the window
-        ctx.fail("window_too_short", f"no request began in the window of {book.window_s:g} s: lengthen it")
-    if not book.succeeded:
-        ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {_first(book)}")
-
-
-def _keep_evidence(
-    target: ServingTarget,
-    workload: ServingWorkload,
-    requests: Requests,
-    book: Book,
-    server: ServerMetrics,
-    ctx: Context,
-) -> None:
-    """What there is to know beside the numbers, kept for a trial that failed as well."""
+def _keep_evidence(target: ServingTarget, requests: Requests, book: Book, server: ServerMetrics, ctx: Context) -> None:
+    """What only an inference server has to say beside the numbers."""
     tally: ServingTally = book.tally
-    if isinstance(workload.law, Trace):
-        ctx.metadata(trace={"file": workload.law.file, "sha256": workload.law.digest()})
     ctx.metadata(
-        certificate=_certificate(book, workload).model_dump(),
         protocol=f"{target.driver} {requests.api}, {'streamed' if target.stream else 'not streamed'}",
         framework=target.framework,
         deployment=target.deployment or ("embedded" if target.start else "server"),
         tokens_counted_by=_counted_by(tally),
         prompts=requests.prompts.facts(),
-        measured=tally.requests,
-        not_measured=book.unmeasured,
-        window_s=book.window_s,
-        errors=dict(book.errors),
-        first_errors=book.details,
         events=tally.events,
         cached_tokens=tally.cached_tokens,
         finishes=tally.finishes,
         server_metrics=server.facts(),
     )
-    write_intervals(ctx.artifacts / "intervals.csv", book, workload.objectives)
-
-
-def _certificate(book: Book, workload: ServingWorkload) -> Certificate:
-    latencies = book.tally.e2e.histogram
-    return certify(book, workload, latencies.quantile(0.5) / 1e6 if latencies.n else 0.0)
 
 
 def _counted_by(tally: ServingTally) -> str:
@@ -202,14 +165,14 @@ def _report(
     _rates(target, workload, book, ctx)
     if (delay_ms := server.queue_delay_ms()) is not None:
         ctx.emit("queue_delay", delay_ms)
-    for problem in _certificate(book, workload).problems:
-        ctx.invalid(problem.code, problem.message)
     for code, text in contamination.find(
         tally,
         book,
         workload,
         repeats=requests.repeats(book.sent + book.unmeasured),
         shared_share=requests.shared_share(tally),
+        cached_share=server.cached_share(),
+        asked_input=requests.mean_input,
         asked_output=not isinstance(workload.asked, DatasetPrompts) or workload.asked.output_tokens is not None,
     ):
         ctx.warn(code, text)
@@ -240,8 +203,3 @@ def _rates(target: ServingTarget, workload: ServingWorkload, book: Book, ctx: Co
     if prices != Prices() and requests_per_s and outputs_per_s:
         ctx.emit("cost_per_request", per_s / requests_per_s)
         ctx.emit("cost_per_million_output_tokens", per_s / outputs_per_s * 1e6)
-
-
-def _first(book: Book) -> str:
-    kind = book.errors.most_common(1)
-    return f"{kind[0][0]} {kind[0][1]} times: {book.details.get(kind[0][0], '')}" if kind else "no error was told"

@@ -40,7 +40,10 @@ class _Made(Model):
         None, description="Path of a tokenizer.json: prompts then have exactly so many tokens, without special ones."
     )
     seed: int | None = Field(
-        None, ge=0, description="Seed of prompts and lengths; the trial's own by default, so no repetition is cached."
+        None,
+        ge=0,
+        description="Seed of words and lengths. By default lengths follow the trial's seed, and words are different in "
+        "each trial: no cache of the server knows them.",
     )
 
 
@@ -169,6 +172,13 @@ class PromptSet:
             sha.update(b"\n")
         return sha.hexdigest()
 
+    @property
+    def mean_input(self) -> float | None:
+        """Mean length asked of a prompt; None where one has none."""
+        asked = [one.input_tokens_asked for one in self._prompts]
+        lengths = [length for length in asked if length is not None]
+        return sum(lengths) / len(lengths) if len(lengths) == len(asked) else None
+
     def repeats(self, requests: int) -> int:
         """How many of so many requests, taken in order, say what an earlier one said."""
         return requests - bisect_left(self._first_said, requests)
@@ -193,12 +203,13 @@ class PromptSet:
         }
 
 
-def build_prompts(spec: PromptSpec, *, requests: int | None, seed: int) -> PromptSet:
+def build_prompts(spec: PromptSpec, *, requests: int | None, seed: int, words: str = "") -> PromptSet:
     """Make the pool; to be called before the measured time. The same arguments give the same pool, everywhere.
 
     `requests` is how many will be sent, warm-up included, where that is known; `seed` stands in where the spec has
-    none. A pool for fewer requests is the beginning of one for more.
+    none, and `words`, if given, for the words alone. A pool for fewer requests is the beginning of one for more.
     """
+    wording: int | str = (words or seed) if spec.seed is None else spec.seed
     seed = seed if spec.seed is None else spec.seed
     if isinstance(spec, DatasetPrompts):
         data = read_dataset(Path(spec.file), spec.format)
@@ -208,7 +219,8 @@ def build_prompts(spec: PromptSpec, *, requests: int | None, seed: int) -> Promp
             for number, row in enumerate(data.rows)
         )
         return PromptSet(((prompt,) for prompt in prompts), data.sha256)
-    made = _conversations(spec, seed) if isinstance(spec, ConversationPrompts) else _singles(spec, seed)
+    writer = _writer(spec, wording)
+    made = _conversations(spec, seed, writer) if isinstance(spec, ConversationPrompts) else _singles(spec, seed, writer)
     if spec.distinct is None:
         return PromptSet(_enough(made, min(requests or MAX_DEFAULT_PROMPTS, MAX_DEFAULT_PROMPTS)))
     return PromptSet(_all(islice(made, spec.distinct), spec.distinct))
@@ -240,8 +252,8 @@ def _all(made: Iterable[tuple[Prompt, ...]], wanted: int) -> Iterator[tuple[Prom
         yield turns
 
 
-def _singles(spec: SyntheticPrompts, seed: int) -> Iterator[tuple[Prompt, ...]]:
-    writer, lengths, outputs = _writer(spec, seed), random.Random(f"{seed}/prompt"), random.Random(f"{seed}/output")
+def _singles(spec: SyntheticPrompts, seed: int, writer: Writer) -> Iterator[tuple[Prompt, ...]]:
+    lengths, outputs = random.Random(f"{seed}/prompt"), random.Random(f"{seed}/output")
     shared = spec.shared_prefix_tokens
     prefixes: list[str] = []
     for number in count():
@@ -253,8 +265,8 @@ def _singles(spec: SyntheticPrompts, seed: int) -> Iterator[tuple[Prompt, ...]]:
         yield (Prompt(text, (), shared + tokens, _drawn(spec.output_tokens, outputs), number),)
 
 
-def _conversations(spec: ConversationPrompts, seed: int) -> Iterator[tuple[Prompt, ...]]:
-    writer, lengths, outputs = _writer(spec, seed), random.Random(f"{seed}/prompt"), random.Random(f"{seed}/output")
+def _conversations(spec: ConversationPrompts, seed: int, writer: Writer) -> Iterator[tuple[Prompt, ...]]:
+    lengths, outputs = random.Random(f"{seed}/prompt"), random.Random(f"{seed}/output")
     numbers, turns = count(), random.Random(f"{seed}/turns")
     for conversation in count():
         asked = [spec.prompt_tokens.draw(lengths) for _ in range(min(spec.turns.draw(turns), MAX_TURNS + 1))]
@@ -275,7 +287,7 @@ def _conversations(spec: ConversationPrompts, seed: int) -> Iterator[tuple[Promp
         )
 
 
-def _writer(spec: _Made, seed: int) -> Writer:
+def _writer(spec: _Made, seed: int | str) -> Writer:
     return Writer(seed, load_tokenizer(Path(spec.tokenizer)) if spec.tokenizer else None)
 
 

@@ -8,8 +8,10 @@ from math import ceil
 from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.error import HTTPError, URLError
 
 from benchhouse.experiments.load.arrivals import Trace
+from benchhouse.experiments.load.engine import NotReached
 from benchhouse.experiments.load.source import Planned, Pool, Source
 from benchhouse.experiments.serving.asking import ask
 from benchhouse.experiments.serving.lengths import load_tokenizer
@@ -52,7 +54,7 @@ class Requests:
                 "a chat request holds one conversation, not a batch", "target.api: completions, or batch: 1"
             )
         expected = _expected(workload) * self._batch
-        self.prompts = build_prompts(self._spec, requests=expected, seed=ctx.seed)
+        self.prompts = build_prompts(self._spec, requests=expected, seed=ctx.seed, words=ctx.trial_id)
         self._tokens: Callable[[str], int] | None = load_tokenizer(Path(target.tokenizer)) if target.tokenizer else None
         talks = isinstance(self._spec, ConversationPrompts)
         self._driver: HttpDriver = ctx.driver(target.driver)(
@@ -102,6 +104,12 @@ class Requests:
         """Share of so many requests that said what an earlier one had said."""
         said = requests * self._batch
         return self.prompts.repeats(said) / said if said else 0.0
+
+    @property
+    def mean_input(self) -> float | None:
+        """Tokens that were asked of a prompt, on average; None where the workload asks for none."""
+        mean = None if isinstance(self._spec, ConversationPrompts) else self.prompts.mean_input
+        return None if mean is None else self._batch * mean
 
     def shared_share(self, tally: ServingTally) -> float:
         """Share of the input that was asked to be as before: a shared prefix, or a conversation's history."""
@@ -159,10 +167,14 @@ def _only_model(url: str, target: "ServingTarget") -> str:
     try:
         found = ask(f"{base}/v1/models", headers=headers, verify_tls=target.verify_tls)
         names = [str(item["id"]) for item in json.loads(found)["data"]]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise BenchError(
-            f"{base}/v1/models does not say which models there are: {error}", "name target.model"
-        ) from error
+    except URLError as error:
+        if isinstance(error, HTTPError):
+            raise BenchError(f"{base}/v1/models answers with status {error.code}", "name target.model") from error
+        raise NotReached(f"{error.reason} (is the server up, and is target.url right?)") from error
+    except OSError as error:
+        raise NotReached(f"{error} (is the server up, and is target.url right?)") from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise BenchError(f"{base}/v1/models does not say which models there are", "name target.model") from error
     if len(names) != 1:
         raise BenchError(f"the server has {len(names)} models ({', '.join(names[:5])})", "name target.model")
     return names[0]

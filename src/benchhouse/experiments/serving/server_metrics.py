@@ -28,6 +28,13 @@ class ServerMetrics:
         count = [value for name, value in change.items() if name.endswith(f"{_QUEUE}_count")]
         return sum(total) / sum(count) * 1000 if count and sum(count) > 0 else None
 
+    def cached_share(self) -> float | None:
+        """Share of the input that the server found in its prefix cache, where it counts that."""
+        change = self.facts()
+        asked = sum(value for name, value in change.items() if name.endswith("prefix_cache_queries_total"))
+        hits = sum(value for name, value in change.items() if name.endswith("prefix_cache_hits_total"))
+        return hits / asked if asked > 0 else None
+
     def facts(self) -> dict[str, float]:
         """How much each counter of interest grew during the load."""
         return {

@@ -113,9 +113,8 @@ class ServingTally:
         """What a load process hands back: all but the tokenizer."""
         return self.__dict__ | {"_count_tokens": None}
 
-    def flush(self) -> None:
-        for name in self.STREAMS:
-            _ = getattr(self, name).histogram
+    def streams(self) -> list[Stream]:
+        return [getattr(self, name) for name in self.STREAMS]
 
     def merge(self, other: "ServingTally") -> None:
         for name in self.STREAMS:

@@ -153,8 +153,10 @@ function drawScatter() {
     x: x.map(point.numbers[state.sx].value), y: y.map(point.numbers[state.sy].value), point, number: point.numbers[state.sy], metric: my,
     extra: `${mx.label} ${withUnit(show(point.numbers[state.sx].value), mx.unit)}`,
   }));
-  const front = paretoFront(marks, mx, my);
-  if (front.length > 1) make(svg, "path", { d: front.map((mark, at) => `${at ? "L" : "M"}${mark.x} ${mark.y}`).join(""), fill: "none", stroke: "var(--faint)", "stroke-dasharray": "5 4", "stroke-width": 1.3 });
+  const curves = DATA.curves && DATA.curves.x === state.sx && DATA.curves.y === state.sy ? DATA.curves : null;
+  const front = curves ? frontOf(curves, marks) : paretoFront(marks, mx, my);
+  if (curves) drawCurves(svg, curves, { x, y, left, width, height, brush, mx });
+  else if (front.length > 1) make(svg, "path", { d: front.map((mark, at) => `${at ? "L" : "M"}${mark.x} ${mark.y}`).join(""), fill: "none", stroke: "var(--faint)", "stroke-dasharray": "5 4", "stroke-width": 1.3 });
   for (const mark of front) mark.extra += "; on the trade-off front";
   for (const mark of marks.length <= 150 ? marks : []) {
     const { low, high } = mark.number, colour = brush.colour(mark.point.axes[state.colour]), side = mark.point.numbers[state.sx];
@@ -162,8 +164,43 @@ function drawScatter() {
     if (side.low !== null) whisker(svg, [x.map(side.low), x.map(side.high)], false, mark.y, colour);
   }
   stamp(svg, marks, brush, marks.length > 400 ? 2.6 : 4.6);
-  document.getElementById("scatter-note").textContent = front.length > 1 ? `Dashed: the ${front.length} points that no other point beats on both.` : "";
+  if (curves) make(svg, "path", { d: front.map((mark) => SHAPES[0](round(mark.x), round(mark.y), 8)).join(""), fill: "none", stroke: "var(--ink)", "stroke-width": 1.1, opacity: 0.8 });
+  if (curves) document.getElementById("scatter-note").textContent = curvesNote(curves, front, mx, my);
+  else document.getElementById("scatter-note").textContent = front.length > 1 ? `Dashed: the ${front.length} points that no other point beats on both.` : "";
   listen(figure, svg, marks, tell, open);
+}
+
+// The points that no other of the same test beats, as the analysis found them.
+function frontOf(curves, marks) {
+  const chosen = new Set(curves.front.map((at) => DATA.points[at]));
+  return marks.filter((mark) => chosen.has(mark.point)).sort((a, b) => a.x - b.x);
+}
+
+function curvesNote(curves, front, mx, my) {
+  const level = curves.level === null ? "" : ` Dashed: ${mx.label} ${show(curves.level)}; the open marks on it are what each curve has there, with its interval.`;
+  return `Curves: one a target, as interpolated. Ringed: the ${front.length} point${front.length === 1 ? "" : "s"} that no other beats on both.${level}`;
+}
+
+// A curve for each target, the level asked for, and where each curve meets it, with its interval.
+function drawCurves(svg, curves, { x, y, left, width, height, brush, mx }) {
+  const dashed = { stroke: "var(--soft)", "stroke-dasharray": "5 4", "stroke-width": 1.2 };
+  const inside = curves.level !== null && x.map(curves.level) >= left && x.map(curves.level) <= width - 14;
+  if (inside) {
+    const at = x.map(curves.level), right = at > width * 0.8;
+    make(svg, "line", { class: "level", x1: at, x2: at, y1: 10, y2: height - 40, ...dashed });
+    make(svg, "text", { x: at + (right ? -5 : 5), y: 20, "text-anchor": right ? "end" : "start" }, `${mx.label} ${show(curves.level)}`);
+  }
+  curves.lines.forEach((curve) => {
+    const values = new Set(curve.points.map((at) => String(DATA.points[at].axes[state.colour])));
+    if (curve.points.every((at) => hiddenBy(DATA.points[at]))) return;
+    const colour = values.size === 1 ? brush.colour([...values][0]) : "var(--faint)";
+    const places = curve.line.filter(([, value]) => y.fits(value)).map(([a, b]) => `${round(x.map(a))} ${round(y.map(b))}`);
+    if (places.length > 1) make(svg, "path", { class: "curve", d: "M" + places.join("L"), fill: "none", stroke: colour, "stroke-width": 1.8, opacity: 0.85 });
+    if (!inside || curve.value === null || !y.fits(curve.value)) return;
+    const at = x.map(curves.level);
+    if (curve.low !== null && y.fits(curve.low)) whisker(svg, [y.map(curve.low), y.map(curve.high)], true, at, colour);
+    make(svg, "path", { class: "met", d: SHAPES[3](at, y.map(curve.value), 4.4), fill: "var(--paper)", stroke: colour, "stroke-width": 1.6 });
+  });
 }
 
 // Points that no other is at least as good as on both metrics; empty where a direction is unknown.

@@ -1,0 +1,281 @@
+"""Two metrics along a sweep: the curve they make, what one is where the other has a given level, and who is beaten.
+
+The curve is a monotone cubic (Fritsch and Carlson's) on scales on which such curves are nearly straight;
+`docs/design/tradeoff.md` says how they were chosen. Nothing is ever told from beyond its ends.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from benchhouse.analysis.compare import CONFIDENCE, Direction, Interval, Verdict
+from benchhouse.analysis.contrast import Estimate, estimate, interval, p_value
+
+Kind = Literal["miss", "log", "linear"]
+Reach = Literal["met", "short", "beyond"]
+
+_ROUNDING = 1e-12
+_LARGEST_LOG = 700.0
+
+
+class Knot(NamedTuple):
+    """One point of a sweep: its place in it, and what its trials measured of both metrics, in the same order."""
+
+    place: float
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A metric, bent so that trade-offs become nearly straight."""
+
+    kind: Kind
+    floor: float = 0.0
+    """Of a miss: what stands for none at all, whose logarithm has no place."""
+
+    def told(self, name: str) -> str:
+        return {"miss": f"−log(1 − {name})", "log": f"log {name}", "linear": name}[self.kind]
+
+    def bend(self, value: float) -> float:
+        if self.kind == "linear":
+            return value
+        return math.log(value) if self.kind == "log" else -math.log(max(1.0 - value, self.floor))
+
+    def straighten(self, bent: float) -> float:
+        if self.kind == "linear":
+            return bent
+        return math.exp(min(bent, _LARGEST_LOG)) if self.kind == "log" else 1.0 - math.exp(-bent)
+
+
+def scale_of_level(values: Sequence[float], direction: Direction, level: float) -> Scale:
+    """A share of which more is better by what it misses, anything else positive by its logarithm, the rest as it is.
+
+    Where nothing is missed at all, half of the smallest miss around stands for it: the truth is between that and none.
+    """
+    if direction == "higher" and all(0.0 <= value <= 1.0 for value in (*values, level)):
+        misses = [1.0 - value for value in (*values, level) if value < 1.0]
+        return Scale("miss", min(misses, default=1.0) / 2.0)
+    return Scale("log" if min(*values, level) > 0.0 else "linear")
+
+
+def scale_of_value(values: Sequence[float]) -> Scale:
+    return Scale("log" if min(values) > 0.0 else "linear")
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """What one metric is where the curve has a given level of the other."""
+
+    reach: Reach
+    """`met`: within the curve. `short`: no point is as good as the level. `beyond`: all of them are better."""
+    nearest: int
+    """The knot that comes nearest to the level."""
+    value: float | None = None
+    place: float | None = None
+    """Where in the sweep that would be."""
+    interval: Interval | None = None
+    method: str = ""
+    n: int = 0
+    """Trials of the least measured point that the value leans on."""
+    bent: Estimate | None = None
+    """The value on its scale, with the trials behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How far one crossing is from another."""
+
+    difference: float
+    change: float | None
+    change_interval: Interval | None
+    difference_interval: Interval | None
+    p_value: float | None
+    verdict: Verdict
+
+
+def cross(
+    knots: Sequence[Knot],
+    level: float,
+    *,
+    x_scale: Scale,
+    y_scale: Scale,
+    direction: Direction,
+    seed: int,
+    confidence: float = CONFIDENCE,
+) -> Crossing:
+    """What y is where x reaches `level`; `direction` is the way in which x improves.
+
+    Knots may come in any order. Means that go back along the sweep, by noise, are pooled with their neighbours.
+    """
+    order = sorted(range(len(knots)), key=lambda at: knots[at].place)
+    ordered = [knots[at] for at in order]
+    means, places, weights = _columns(ordered)
+    better = -1.0 if direction == "lower" else 1.0
+    nearest = min(range(len(order)), key=lambda at: abs(means[2 * at] - level))
+    curve = _curve(means, places, weights, x_scale, y_scale)
+    target = x_scale.bend(level)
+    if not curve.us[0] <= target <= curve.us[-1]:
+        short = (target > curve.us[-1]) == (better > 0.0)
+        return Crossing("short" if short else "beyond", order[nearest])
+
+    def height(moved: Sequence[float]) -> float:
+        return _curve(moved, places, weights, x_scale, y_scale).height(target, better)
+
+    bent = estimate(height, [(knot.x, knot.y) for knot in ordered])
+    ends, method = interval(bent, confidence=confidence, seed=seed)
+    if ends:
+        ends = Interval(*(y_scale.straighten(end) for end in ends))
+    place = curve.place(target, better)
+    return Crossing("met", order[nearest], y_scale.straighten(bent.value), place, ends, method, bent.n, bent)
+
+
+def gap(
+    a: Crossing, b: Crossing, scale: Scale, direction: Direction, *, seed: int, confidence: float = CONFIDENCE
+) -> Gap:
+    """B against A, both met and on the same scale; one interval decides: of the change where y has logarithms."""
+    assert a.bent and b.bent and a.value is not None and b.value is not None
+    apart = b.bent.minus(a.bent)
+    ends, _ = interval(apart, confidence=confidence, seed=seed)
+    relative = scale.kind == "log"
+    if not ends:
+        verdict: Verdict = "too few repetitions"
+    elif ends.covers(0.0) or math.isclose(a.value, b.value, rel_tol=_ROUNDING):
+        verdict = "no evidence of a difference"
+    elif direction is None:
+        verdict = "different"
+    else:
+        verdict = "better" if (b.value > a.value) == (direction == "higher") else "worse"
+    return Gap(
+        difference=b.value - a.value,
+        change=(b.value - a.value) / abs(a.value) if a.value else None,
+        change_interval=Interval(*(math.expm1(min(end, _LARGEST_LOG)) for end in ends)) if ends and relative else None,
+        difference_interval=ends if not relative else None,
+        p_value=p_value(apart),
+        verdict=verdict,
+    )
+
+
+def drawn(knots: Sequence[Knot], x_scale: Scale, y_scale: Scale, steps: int = 12) -> list[tuple[float, float]]:
+    """The curve as points from end to end, so many between two knots; only knots that are apart make one."""
+    means, places, weights = _columns(sorted(knots, key=lambda knot: knot.place))
+    curve = _curve(means, places, weights, x_scale, y_scale)
+    us = [u for a, b in pairwise(curve.us) for u in _between(a, b, steps)] + [curve.us[-1]]
+    return [(x_scale.straighten(u), y_scale.straighten(curve.height(u, 1.0))) for u in us]
+
+
+def _between(a: float, b: float, steps: int) -> list[float]:
+    return [a + (b - a) * step / steps for step in range(steps)] if b > a else []
+
+
+def frontier(points: Sequence[tuple[float, float]], directions: tuple[Direction, Direction]) -> list[int]:
+    """The points that no other is at least as good as on both and better on one, in order; twins are both kept."""
+    signs = [-1.0 if direction == "lower" else 1.0 for direction in directions]
+    worth = [(signs[0] * x, signs[1] * y) for x, y in points]
+    kept, best = [], (-math.inf, -math.inf)
+    for at in sorted(range(len(points)), key=lambda at: worth[at], reverse=True):
+        if worth[at][1] > best[1] or worth[at] == best:
+            kept.append(at)
+            best = worth[at]
+    return sorted(kept)
+
+
+def _columns(ordered: Sequence[Knot]) -> tuple[list[float], list[float], list[float]]:
+    """The means of x and y of each knot in turn, the places, and how many trials each stands for."""
+    means = [mean for knot in ordered for mean in (_mean(knot.x), _mean(knot.y))]
+    return means, [knot.place for knot in ordered], [float(len(knot.x)) for knot in ordered]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """Knots on bent scales, us ascending; equal ones may stand beside each other."""
+
+    us: list[float]
+    vs: list[float]
+    places: list[float]
+
+    def height(self, u: float, better: float) -> float:
+        us, vs = self._apart(u, self.vs, better)
+        return _cubic(us, vs, u)
+
+    def place(self, u: float, better: float) -> float:
+        us, places = self._apart(u, self.places, better)
+        return _cubic(us, places, u)
+
+    def _apart(self, u: float, values: list[float], better: float) -> tuple[list[float], list[float]]:
+        """Of knots with the same u, the one nearest to `u`; at `u` itself, the first that is good enough."""
+        kept: dict[float, float] = {}
+        for at, value in zip(self.us, values, strict=True):
+            if at < u or (at == u and better < 0.0) or at not in kept:
+                kept[at] = value
+        return list(kept), list(kept.values())
+
+
+def _curve(
+    means: Sequence[float], places: Sequence[float], weights: Sequence[float], x_scale: Scale, y_scale: Scale
+) -> _Curve:
+    """`means` has x and y of each knot in turn, along the sweep."""
+    us, vs = [x_scale.bend(x) for x in means[::2]], [y_scale.bend(y) for y in means[1::2]]
+    rows = [[u, v, place, weight] for u, v, place, weight in zip(us, vs, places, weights, strict=True)]
+    if _falls(us):
+        rows.reverse()
+    pooled: list[list[float]] = []
+    for row in rows:
+        pooled.append(row)
+        while len(pooled) > 1 and pooled[-1][0] < pooled[-2][0]:  # adjacent violators become one
+            *late, heavy = pooled.pop()
+            *early, light = pooled.pop()
+            merged = [(a * light + b * heavy) / (light + heavy) for a, b in zip(early, late, strict=True)]
+            pooled.append([*merged, light + heavy])
+    return _Curve([row[0] for row in pooled], [row[1] for row in pooled], [row[2] for row in pooled])
+
+
+def _falls(us: Sequence[float]) -> bool:
+    """Whether x falls along the sweep, on the whole."""
+    middle = (len(us) - 1) / 2.0
+    return sum((at - middle) * u for at, u in enumerate(us)) < 0.0
+
+
+def _cubic(us: Sequence[float], vs: Sequence[float], u: float) -> float:
+    """Fritsch and Carlson's monotone cubic through knots with ascending us, at `u` within them."""
+    if len(us) == 1:
+        return vs[0]
+    right = min(max(bisect_left(us, u), 1), len(us) - 1)
+    widths = [b - a for a, b in pairwise(us)]
+    slopes = [(b - a) / width for (a, b), width in zip(pairwise(vs), widths, strict=True)]
+    left_slope, right_slope = _tangent(widths, slopes, right - 1), _tangent(widths, slopes, right)
+    width = widths[right - 1]
+    t = (u - us[right - 1]) / width
+    a, b = vs[right - 1], vs[right]
+    rise = t * t * (3.0 - 2.0 * t)
+    return a + (b - a) * rise + width * t * (1.0 - t) * ((1.0 - t) * left_slope - t * right_slope)
+
+
+def _tangent(widths: Sequence[float], slopes: Sequence[float], at: int) -> float:
+    if len(slopes) == 1:
+        return slopes[0]
+    if at in (0, len(slopes)):
+        near, far = (0, 1) if at == 0 else (-1, -2)
+        return _end_tangent(widths[near], widths[far], slopes[near], slopes[far])
+    before, after = slopes[at - 1], slopes[at]
+    if before * after <= 0.0:
+        return 0.0
+    early, late = 2.0 * widths[at] + widths[at - 1], widths[at] + 2.0 * widths[at - 1]
+    return (early + late) / (early / before + late / after)
+
+
+def _end_tangent(near: float, far: float, slope: float, next_slope: float) -> float:
+    """By a parabola through three knots, held to what keeps the curve monotone."""
+    tangent = ((2.0 * near + far) * slope - near * next_slope) / (near + far)
+    if tangent * slope <= 0.0:
+        return 0.0
+    return 3.0 * slope if slope * next_slope <= 0.0 and abs(tangent) > 3.0 * abs(slope) else tangent

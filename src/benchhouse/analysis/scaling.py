@@ -1,0 +1,186 @@
+"""A metric along an axis of load or size: how it grows, how efficiently, and where it stops growing.
+
+Growth stops where SHARE of the highest throughput is reached: past that place there is next to nothing to gain. Between
+two points that were measured the place is not known, only that growth never picks up again: a straight line from
+one to the other (on log scales) finds it too late, going on as steeply as before too early. The answer spans both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from benchhouse.analysis.compare import CONFIDENCE, Interval, Pair, compare_many, p_value
+from benchhouse.analysis.contrast import estimate, interval
+
+SHARE = 0.95
+_NEAR = 0.9  # of the best: further away, spread is no reason to take two stages for one level
+_STEEPEST = 1.0  # on log scales: twice the load, twice the throughput
+
+
+class Stage(NamedTuple):
+    """One value of the axis, above zero, and what its trials measured there."""
+
+    place: float
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """One stage against the first: `times` as much, where `efficiency` 1 is in step with the axis."""
+
+    times: float | None
+    times_interval: Interval | None
+    efficiency: float | None
+    efficiency_interval: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where growth stops. `at` is None unless it does within the axis."""
+
+    kind: Literal["stops", "grows", "flat", "unclear"]
+    """`grows`: still at the highest value. `flat`: nothing is gained after the first. `unclear`: the last stage is the
+    highest, but can't be told from the one before."""
+    top: float
+    """The highest level: the mean of all stages that can't be told from the best."""
+    at: float | None = None
+    between: tuple[float, float] | None = None
+    """The stages around it."""
+    interval: Interval | None = None
+    """For what lies between the stages and for the spread over trials; without the latter where one trial is all."""
+    spread_known: bool = False
+
+
+def growth(stages: Sequence[Stage], *, seed: int, confidence: float = CONFIDENCE) -> list[Growth]:
+    """Each stage against the first of the axis, in the order given."""
+    first = min(stages, key=lambda stage: stage.place)
+    pairs = [Pair(first.values, stage.values, "higher") for stage in stages]
+    found = []
+    for stage, compared in zip(stages, compare_many(pairs, seed=seed, confidence=confidence), strict=True):
+        if stage is first or compared.change is None:
+            found.append(Growth(1.0 if stage is first else None, None, 1.0 if stage is first else None, None))
+            continue
+        times, ends, step = 1.0 + compared.change, compared.change_interval, stage.place / first.place
+        around = Interval(1.0 + ends.lo, 1.0 + ends.hi) if ends else None
+        per_step = Interval(around.lo / step, around.hi / step) if around else None
+        found.append(Growth(times, around, times / step, per_step))
+    return found
+
+
+def find_stop(stages: Sequence[Stage], *, seed: int, confidence: float = CONFIDENCE) -> Stop | None:
+    """Where a metric of which more is better stops growing; None for fewer than three stages, or values that aren't
+    above zero."""
+    ordered = sorted(stages, key=lambda stage: stage.place)
+    means = [math.fsum(stage.values) / len(stage.values) for stage in ordered]
+    if len(ordered) < 3 or min(means) <= 0.0 or ordered[0].place <= 0.0:
+        return None
+    plateau, reached = _level(ordered, means, SHARE)
+    if reached == len(ordered) - 1:  # by spread alone, perhaps: then what can't be told from the last is as high
+        plateau, reached = _level(ordered, means, _NEAR)
+    top = sum(means[at] for at in plateau) / len(plateau)
+    if reached == 0:
+        return Stop("flat", top)
+    if reached == len(ordered) - 1:
+        p = p_value(ordered[-2].values, ordered[-1].values)
+        return Stop("grows" if p is None or p <= 0.05 else "unclear", top)
+    samples = [(stage.values,) for stage in ordered]
+    early, late = (way(ordered, plateau, reached) for way in (_steeply_on, _straight_on))
+    middle = [estimate(place, samples).value for place in (early, late)]
+    low, high, known = _ends(ordered, plateau, reached, confidence, seed)
+    return Stop(
+        "stops",
+        top,
+        at=math.exp((middle[0] + middle[1]) / 2.0),
+        between=(ordered[reached - 1].place, ordered[reached].place),
+        interval=Interval(math.exp(min(low, middle[0])), math.exp(max(high, middle[1]))),
+        spread_known=known,
+    )
+
+
+def _ends(
+    ordered: Sequence[Stage], plateau: Sequence[int], reached: int, confidence: float, seed: int
+) -> tuple[float, float, bool]:
+    """Logs of both ends, and whether they hold the spread over trials.
+
+    Which stage is the first to have the share is a guess, too: they go from the first that may have it to the first
+    that surely has.
+    """
+    samples = [(stage.values,) for stage in ordered]
+
+    def around(place: Place) -> tuple[float, float, bool]:
+        found = estimate(place, samples)
+        ends = interval(found, confidence=confidence, seed=seed)[0]
+        return (ends.lo, ends.hi, True) if ends else (found.value, found.value, False)
+
+    margins = [around(_margin(plateau, at)) for at in range(len(ordered))]
+    may = next(at for at in range(reached + 1) if margins[at][1] >= 0.0 or at == reached)
+    sure = next((at for at in range(reached, len(ordered)) if margins[at][0] >= 0.0), len(ordered) - 1)
+    low, _, low_known = around(_steeply_on(ordered, plateau, may)) if may else (math.log(ordered[0].place), 0.0, True)
+    _, high, high_known = around(_straight_on(ordered, plateau, reached))
+    return low, max(high, math.log(ordered[sure].place)) if sure > reached else high, low_known and high_known
+
+
+def _margin(plateau: Sequence[int], at: int) -> Place:
+    """By how much a stage is above the share of the highest level, as a log."""
+
+    def margin(means: Sequence[float]) -> float:
+        return math.log(means[at]) - math.log(SHARE * sum(means[one] for one in plateau) / len(plateau))
+
+    return margin
+
+
+def _level(ordered: Sequence[Stage], means: Sequence[float], near: float) -> tuple[list[int], int]:
+    """The stages that make the highest level, and the first that has SHARE of it."""
+    plateau = _plateau(ordered, means, near)
+    top = sum(means[at] for at in plateau) / len(plateau)
+    return plateau, next(at for at, mean in enumerate(means) if mean >= SHARE * top)
+
+
+def _plateau(ordered: Sequence[Stage], means: Sequence[float], near: float) -> list[int]:
+    """The best stage and those beside it that are near it and can't be told from it."""
+    best = max(range(len(means)), key=means.__getitem__)
+
+    def like_the_best(at: int) -> bool:
+        p = p_value(ordered[best].values, ordered[at].values)
+        return means[at] >= (SHARE if p is None else near) * means[best] and (p is None or p > 0.05)
+
+    first = last = best
+    while first > 0 and like_the_best(first - 1):
+        first -= 1
+    while last < len(means) - 1 and like_the_best(last + 1):
+        last += 1
+    return list(range(first, last + 1))
+
+
+Place = Callable[[Sequence[float]], float]
+
+
+def _straight_on(ordered: Sequence[Stage], plateau: Sequence[int], reached: int) -> Place:
+    """The log of the place where a straight line to the stage that has it meets the wanted share."""
+    left, right = (math.log(ordered[at].place) for at in (reached - 1, reached))
+
+    def place(means: Sequence[float]) -> float:
+        wanted = math.log(SHARE * sum(means[at] for at in plateau) / len(plateau))
+        low, high = math.log(means[reached - 1]), math.log(means[reached])
+        return left + (right - left) * min(1.0, (wanted - low) / (high - low))
+
+    return place
+
+
+def _steeply_on(ordered: Sequence[Stage], plateau: Sequence[int], reached: int) -> Place:
+    """The same with the slope before that stage going on, which is never less steep."""
+    left, right = (math.log(ordered[at].place) for at in (reached - 1, reached))
+
+    def place(means: Sequence[float]) -> float:
+        wanted = math.log(SHARE * sum(means[at] for at in plateau) / len(plateau))
+        low, slope = math.log(means[reached - 1]), _STEEPEST
+        if reached > 1:
+            before = left - math.log(ordered[reached - 2].place)
+            slope = min(slope, (low - math.log(means[reached - 2])) / before)
+        ahead = (math.log(means[reached]) - low) / (right - left)
+        return left + (wanted - low) / max(slope, ahead)
+
+    return place

@@ -1,0 +1,119 @@
+"""How `bench compare` prints curves and services side by side."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from benchhouse.cli import show
+
+if TYPE_CHECKING:
+    from benchhouse.report.curves import Scaling, Tradeoff
+    from benchhouse.report.selected import SideBySide
+    from benchhouse.report.series import Member
+
+_ROOMY = 110
+_SHORT = {
+    "worse than the best": "worse",
+    "no evidence of a difference from the best": "no evidence",
+    "worse as a pair, not after correction": "worse as a pair",
+    "too few repetitions": "too few",
+}
+
+
+def _verdict(words: str) -> str:
+    return _SHORT.get(words, words) if show.console().width < _ROOMY else words
+
+
+def show_tradeoff(found: "Tradeoff") -> None:
+    from benchhouse.api.looking import quantity, titled
+
+    click.echo(f"At {found.x.name} {quantity(found.level, found.x.unit)}")
+    value, interval = titled(found.y.name, found.y.unit), f"{found.confidence * 100:g}% interval"
+    against = "against best, interval"
+    rows = [
+        (f"{row.name} {row.mark}".strip(), row.value, row.interval, row.change, row.place, row.n, _verdict(row.verdict))
+        for row in found.rows()
+    ]
+    show.table(
+        ("target", value, interval, against, "at", "n", "verdict"),
+        rows,
+        right=(value, "n"),
+        whole=(value, interval, "at", "n"),
+        spare=("n", "at"),
+    )
+    for line in found.sentences:
+        _say(line)
+    unbeaten = [curve.named(point) for curve in found.curves for point in curve.points if point.frontier]
+    show.note(f"not beaten on both {found.x.name} and {found.y.name}: {', '.join(unbeaten)}")
+    show.note(f"interpolated: {found.scales}")
+    for note in found.notes:
+        show.note(note)
+
+
+def _say(sentence: str) -> None:
+    """A sentence, broken at spaces where the screen ends."""
+    click.echo(textwrap.fill(sentence, show.console().width, subsequent_indent="  "))
+
+
+def show_scaling(found: "Scaling") -> None:
+    from benchhouse.api.looking import stage_table
+
+    for at, curve in enumerate(found.curves):
+        heads, rows = stage_table(found, at)
+        click.echo(f"{'' if not at else chr(10)}{curve.name}")
+        # A narrow screen keeps the axis, the throughput and how it grew.
+        spare = [head for head in heads[2:] if head not in ("× first", "efficiency")]
+        show.table(heads, rows, right=heads, whole=heads, spare=list(reversed(spare)))
+        if curve.sentence:
+            _say(curve.sentence)
+    for note in found.notes:
+        show.note(note)
+
+
+def show_beside(found: "SideBySide") -> None:
+    from benchhouse.api.looking import number, spread_text, titled
+
+    by_place = {member.at: member for member in found.members}
+    for case in found.cases:
+        if case.case:
+            click.echo(f"{case.case}\n")
+        for ranking in case.rankings:
+            rows = []
+            names = _names([by_place[standing.point] for standing in ranking.standings])
+            for standing in ranking.standings:
+                member = by_place[standing.point]
+                values = member.samples[ranking.metric, ranking.stat].values
+                mean = sum(values) / len(values)
+                spread = _stdev(values, mean)
+                told = number(mean, spread) + (f" ± {spread_text(mean, spread)}" if spread else "")
+                change, interval = standing.told(ranking.unit)
+                against = change + (f" ({interval})" if interval else "")
+                name = f"{names[standing.point]} {standing.mark or ''}".strip()
+                rows.append((standing.place, name, told, against, len(values), _verdict(standing.verdict)))
+            value = titled(ranking.name, ranking.unit)
+            show.table(
+                ("place", "target", value, "against best, interval", "n", "verdict"),
+                rows,
+                right=("place", value, "n"),
+                whole=("place", value, "n", "verdict"),
+                spare=("n", "place"),
+            )
+            click.echo()
+    if found.alone:
+        show.note(f"{show.count(found.alone, 'point')} without another target put to the same test")
+    for note in found.notes:
+        show.note(note)
+
+
+def _names(members: "Sequence[Member]") -> dict[int, str]:
+    """The targets' names, or all that tells the points apart where a name does not."""
+    targets = [member.target_name for member in members]
+    clear = len(set(targets)) == len(targets)
+    return {member.at: member.target_name if clear else f"{member.target_name} {member.label}" for member in members}
+
+
+def _stdev(values: Sequence[float], mean: float) -> float | None:
+    n = len(values)
+    return float((sum((value - mean) ** 2 for value in values) / (n - 1)) ** 0.5) if n > 1 else None

@@ -1,0 +1,149 @@
+"""Driver `chroma`: Chroma inside this process, on a folder, or as a server, by its address."""
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchhouse.drivers import vector_shared as shared
+from benchhouse.schema.load import CallFailed
+from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorStats
+
+if TYPE_CHECKING:
+    from numpy import float32, int64
+    from numpy.typing import NDArray
+
+
+class Chroma:
+    """On a folder, each collection has a database of its own in it: Chroma itself leaves files of a deleted one behind.
+
+    Of a server, the client's pool has a connection for each thread; one client a thread was no faster.
+    """
+
+    indexes: ClassVar[tuple[IndexKind, ...]] = ("hnsw",)
+    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
+    filters: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
+    recipe: ClassVar[str] = "chroma"
+
+    def __init__(self, endpoint: str, collection: Collection) -> None:
+        shared.refuse_what_it_lacks(self, "chroma", collection)
+        self._chroma = shared.library("chromadb", "chroma")
+        self._collection = collection
+        self._address, self._key = shared.address_and_key(endpoint) if shared.is_address(endpoint) else ("", "")
+        self._home = Path(endpoint) / collection.name
+        self._made = False
+        self._client: Any = None
+        self._records: Any = None
+        self._version = str(self._chroma.__version__)
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def open(self) -> None:
+        if self._address:
+            self._version = shared.ask_version(self._address, "/api/v2/version", "", "Chroma 1 server", self._key)
+            tls, who = self._address.startswith("https"), {"x-chroma-token": self._key} if self._key else None
+            self._client = self._call(
+                lambda: self._chroma.HttpClient(self._address, ssl=tls, headers=who, settings=self._quiet())
+            )
+            # Chroma's client waits for ever, and has no option for that.
+            self._client._server._session.timeout = shared.ANSWER_S
+        elif self._home.exists():
+            self._open_folder()
+        if self._client:
+            self._look_up()
+
+    def _quiet(self) -> Any:
+        return self._chroma.Settings(anonymized_telemetry=False)
+
+    def _open_folder(self) -> None:
+        self._client = self._call(lambda: self._chroma.PersistentClient(str(self._home), settings=self._quiet()))
+
+    def _look_up(self) -> None:
+        """The collection, where it is there: of another object that has made it."""
+        with contextlib.suppress(self._chroma.errors.NotFoundError):
+            self._records = self._client.get_collection(self._collection.name, embedding_function=None)
+
+    def create(self) -> None:
+        if not self._address:
+            shared.claim(self._home)
+            self._made = True
+            self._open_folder()
+        options = self._collection.options
+        hnsw = {
+            "space": self._collection.distance,
+            "max_neighbors": options["m"],
+            "ef_construction": options["ef_construction"],
+            "ef_search": options["ef_search"],
+        }
+        try:
+            self._records = self._call(
+                lambda: self._client.create_collection(
+                    self._collection.name, configuration={"hnsw": hnsw}, embedding_function=None
+                )
+            )
+        except CallFailed as failed:
+            if "already exists" in failed.detail:
+                raise shared.refuse_existing("collection", self._collection.name) from failed
+            raise
+        self._made = True
+
+    def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
+        shared.refuse_bad_vectors(vectors, self._collection)
+        most = self._call(lambda: self._client.get_max_batch_size())
+        for start in range(0, len(vectors), most):
+            part = vectors[start : start + most]
+            ids = [str(first + start + number) for number in range(len(part))]
+            marks = None if labels is None else [{"label": int(label)} for label in labels[start : start + most]]
+            self._call(partial(self._records.add, ids, part, marks))
+
+    def build(self) -> None:
+        """Chroma takes vectors into a log; its index catches up with it when it is first asked."""
+        import numpy
+
+        self._ids(numpy.ones((1, self._collection.dimensions), numpy.float32), 1, None)
+
+    def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
+        shared.refuse_bad_vectors(queries, self._collection)
+        shared.refuse_filter_without_labels(below, self._collection)
+        return shared.as_rows(self._ids(queries, k, below), k)
+
+    def _ids(self, queries: "NDArray[float32]", k: int, below: int | None) -> Any:
+        where = None if below is None else {"label": {"$lt": int(below)}}
+        found = self._call(lambda: self._records.query(query_embeddings=queries, n_results=k, where=where, include=[]))
+        return found["ids"]
+
+    def stats(self) -> VectorStats:
+        size = None if self._address else shared.folder_bytes(self._home)
+        return VectorStats(self._call(lambda: self._records.count()), size)
+
+    def delete(self) -> None:
+        if not self._made:
+            return
+        self._made = False
+        if self._address:
+            self._call(lambda: self._client.delete_collection(self._collection.name))
+        else:
+            self.close()
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def close(self) -> None:
+        client, self._client, self._records = self._client, None, None
+        if client and self._address:
+            client._server._session.close()  # which its own `close` leaves open
+        if client:
+            client.close()
+
+    def _call(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except (self._chroma.errors.ChromaError, ValueError, OSError) as error:
+            raise CallFailed("server_error", str(error)[:500]) from error
+        except Exception as error:
+            if type(error).__module__.startswith("httpx"):  # its timeouts and lost connections, by name
+                raise shared.named(error) from error
+            raise

@@ -1,0 +1,73 @@
+"""What is in a file under test: pseudo-random blocks that say where they belong and which pass wrote them."""
+
+import mmap
+import os
+import random
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+_STAMP = struct.Struct("<QQ")  # offset in the file, generation
+_LATEST = 1  # generation
+_PIECE = 1 << 20
+
+
+class Content:
+    """Blocks of one size: stamp, then the same pseudo-random bytes in all of them, a function of the seed."""
+
+    def __init__(self, block: int, seed: int) -> None:
+        self.block = block
+        self._rest = random.Random(seed).randbytes(block - _STAMP.size)
+
+    def of(self, offset: int, generation: int = 0) -> bytes:
+        """The block at `offset`."""
+        return _STAMP.pack(offset, generation) + self._rest
+
+    def buffer(self, generation: int) -> mmap.mmap:
+        """A block of that generation, page-aligned as direct I/O demands; its offset is to be stamped."""
+        made = mmap.mmap(-1, self.block)
+        made.write(self.of(0, generation))
+        return made
+
+    def fits(self, found: "bytes | mmap.mmap", offset: int, least: int = 0) -> bool:
+        """Whether a block that was read is the one at `offset`, of that generation or a later one."""
+        here, generation = _STAMP.unpack_from(found)
+        return here == offset and least <= generation <= _LATEST and found[_STAMP.size :] == self._rest
+
+    def fill(self, path: Path, size: int) -> None:
+        """Write the whole file and make it durable. Raises OSError, and then the file may be half written."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            several = max(_PIECE // self.block, 1)
+            for start in range(0, size, several * self.block):
+                end = min(start + several * self.block, size)
+                _write_all(descriptor, b"".join([self.of(at) for at in range(start, end, self.block)]), start)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def misfits(self, path: Path, offsets: Sequence[int], generation: int) -> list[int]:
+        """Of these offsets, those that don't hold a block of that generation; the cache is not asked."""
+        drop_cache(path)
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            read = {at: os.pread(descriptor, self.block, at) for at in offsets}
+        finally:
+            os.close(descriptor)
+        return [at for at, found in read.items() if len(found) != self.block or not self.fits(found, at, generation)]
+
+
+def drop_cache(path: Path) -> None:
+    """Ask the kernel to forget a file's pages, so that reads reach the device."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    view, written = memoryview(data), 0
+    while written < len(view):
+        written += os.pwrite(descriptor, view[written:], offset + written)

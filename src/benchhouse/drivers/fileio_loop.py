@@ -1,0 +1,267 @@
+"""The tight loop of driver `fileio`: one worker that moves blocks one after another and keeps their latencies.
+
+One reading of the clock an operation: the end of one is the start of the next. Everything that is not an operation
+happens between pieces of `_PIECE` operations, after which the clock is read anew.
+"""
+
+import errno
+import os
+import random
+import struct
+from array import array
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter_ns, sleep
+from typing import TYPE_CHECKING
+
+from benchhouse.drivers.fileio_content import Content
+from benchhouse.schema.fileio import SHORT, FileJob
+from benchhouse.schema.histogram import Histogram
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
+_PIECE = 256
+_COUNTED = 2048  # latencies that are counted at a time, before other threads may go on
+_MOST_KEPT = 1 << 22  # latencies that all workers together keep before they are counted: 32 MiB
+_MOST_WRITTEN = 256  # offsets that are kept to be looked at afterwards
+_KINDS = 8191  # reads and writes of a mixture repeat after so many, which is prime: not in step with the blocks
+_FIRST_ERRORS = 10
+_FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_FOREVER = 1 << 62
+_OFFSET = struct.Struct("<Q")
+
+
+class Order:
+    """The offsets of one worker: a run of neighbours, or for random patterns its share of the shuffled whole."""
+
+    def __init__(self, job: FileJob, number: int, shuffled: "NDArray[int64] | None") -> None:
+        self._offsets: range | NDArray[int64]
+        if shuffled is not None:
+            self._offsets = shuffled[job.blocks * number // job.workers : job.blocks * (number + 1) // job.workers]
+            return
+        stream, turn = divmod(number, job.depth)  # the workers of a stream take its blocks in turn
+        first, end = (job.blocks * edge // job.streams for edge in (stream, stream + 1))
+        self._offsets = range((first + turn) * job.block, end * job.block, job.depth * job.block)
+
+    def pieces(self, *, endless: bool) -> "Iterator[Sequence[int]]":
+        while len(self._offsets):
+            for at in range(0, len(self._offsets), _PIECE):
+                piece = self._offsets[at : at + _PIECE]
+                yield piece if isinstance(piece, range) else piece.tolist()
+            if not endless:
+                return
+
+
+def shuffle(job: FileJob) -> "NDArray[int64] | None":
+    """All offsets in random order, the same for the same seed; nothing for sequential patterns."""
+    if not job.random:
+        return None
+    import numpy
+
+    order = numpy.random.default_rng(job.seed).permutation(job.blocks).astype(numpy.int64, copy=False)
+    order *= job.block
+    return order
+
+
+class Worker:
+    """One operation in flight. `run` moves this worker's blocks once, or goes round until a deadline.
+
+    It ends when its process is no longer a child of `parent`: whoever asked for the work was killed.
+    """
+
+    def __init__(self, job: FileJob, content: Content, descriptor: int, order: Order, number: int, parent: int) -> None:
+        self._job, self._content, self._descriptor, self._order = job, content, descriptor, order
+        self._buffer = content.buffer(job.generation)
+        self._write_buffer = content.buffer(job.generation) if job.reads and job.writes else self._buffer
+        self._kinds = cycle(_kinds(job.mix, f"{job.seed}:{number}"))
+        self._most = max(_MOST_KEPT // job.workers, _COUNTED)
+        self._until_sync = job.sync_every or _FOREVER
+        self._parent = parent
+        self.before = getrusage(RUSAGE_SELF)  # of its whole process, when the measured time began
+        self.started_ns = self.ended_ns = self.no_core_ns = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin to count: what came before was warm-up."""
+        self.reads, self.writes, self.syncs = Histogram(), Histogram(), Histogram()
+        self._times = {"reads": array("q"), "writes": array("q"), "syncs": array("q")}
+        self.errors: Counter[str] = Counter()
+        self.first_errors: list[str] = []
+        self.fatal = 0
+        self.checked = 0
+        self.corrupt: list[int] = []
+        self.written: deque[int] = deque(maxlen=_MOST_WRITTEN)
+
+    def run(self, start_ns: int) -> None:
+        """Wait for the common start, warm up, and work."""
+        job = self._job
+        begin_ns = start_ns + round(job.warmup_s * 1e9)
+        pieces = self._order.pieces(endless=job.duration_s is not None)
+        sleep(max(start_ns - perf_counter_ns(), 0) / 1e9)
+        if job.warmup_s:
+            self._go_on(pieces, begin_ns)
+            if not self.fatal:
+                self.forget()
+        self.before, no_core_ns = getrusage(RUSAGE_SELF), _no_core_ns()
+        self.started_ns = perf_counter_ns()
+        if not self.fatal:
+            self._go_on(pieces, _FOREVER if job.duration_s is None else begin_ns + round(job.duration_s * 1e9))
+        if job.sync_end and not self.fatal:
+            try:
+                self._sync(perf_counter_ns())
+            except OSError as error:
+                self._ends(error, 0)
+        self.ended_ns = perf_counter_ns()
+        self.no_core_ns = _no_core_ns() - no_core_ns
+
+    def count(self) -> None:
+        """Put the latencies that were kept into the histograms, with a pause for other threads after each part."""
+        for name, times in self._times.items():
+            histogram: Histogram = getattr(self, name)
+            for at in range(0, len(times), _COUNTED):
+                histogram.extend(times[at : at + _COUNTED])
+                sleep(0)
+            del times[:]
+
+    def _go_on(self, pieces: Iterator[Sequence[int]], deadline_ns: int) -> None:
+        move = self._mix if self._job.reads and self._job.writes else self._read if self._job.reads else self._write
+        for offsets in pieces:
+            going_on, read, written = move(offsets, deadline_ns)
+            if read >= 0:
+                self.checked += 1
+                if not self._content.fits(self._buffer, read):
+                    self.corrupt.append(read)
+            if written >= 0:
+                self.written.append(written)
+            if not going_on or self.fatal or os.getppid() != self._parent:
+                break
+            if sum(map(len, self._times.values())) > self._most:
+                self.count()
+
+    # Each of the three goes through a piece and tells whether to go on, and the last offsets read and written, or -1.
+
+    def _read(self, offsets: Sequence[int], deadline_ns: int) -> tuple[bool, int, int]:
+        descriptor, buffers, length = self._descriptor, [self._buffer], self._job.block
+        clock, preadv, add = perf_counter_ns, os.preadv, self._times["reads"].append
+        todo, offset = iter(offsets), -1
+        while True:
+            last = clock()
+            try:
+                for offset in todo:
+                    if (moved := preadv(descriptor, buffers, offset)) != length:
+                        raise _short(offset, moved, length)
+                    now = clock()
+                    add(now - last)
+                    last = now
+                    if now >= deadline_ns:
+                        return False, offset, -1
+            except OSError as error:
+                offset = -1
+                if self._ends(error, deadline_ns):
+                    return False, -1, -1
+            else:
+                return True, offset, -1
+
+    def _write(self, offsets: Sequence[int], deadline_ns: int) -> tuple[bool, int, int]:
+        descriptor, buffer, length = self._descriptor, self._buffer, self._job.block
+        clock, pwrite, add, stamp = perf_counter_ns, os.pwrite, self._times["writes"].append, _OFFSET.pack_into
+        todo, offset = iter(offsets), -1
+        while True:
+            last = clock()
+            try:
+                for offset in todo:
+                    stamp(buffer, 0, offset)
+                    if (moved := pwrite(descriptor, buffer, offset)) != length:
+                        raise _short(offset, moved, length)
+                    now = clock()
+                    add(now - last)
+                    last = now
+                    self._until_sync -= 1
+                    if not self._until_sync:
+                        last = self._sync(last)
+                    if last >= deadline_ns:
+                        return False, -1, offset
+            except OSError as error:
+                offset = -1
+                if self._ends(error, deadline_ns):
+                    return False, -1, -1
+            else:
+                return True, -1, offset
+
+    def _mix(self, offsets: Sequence[int], deadline_ns: int) -> tuple[bool, int, int]:
+        descriptor, buffers, buffer, length = self._descriptor, [self._buffer], self._write_buffer, self._job.block
+        clock, read, wrote = perf_counter_ns, self._times["reads"].append, self._times["writes"].append
+        todo, last_read, last_written = zip(offsets, self._kinds, strict=False), -1, -1
+        while True:
+            last = clock()
+            try:
+                for offset, reads in todo:
+                    if reads:
+                        moved, last_read = os.preadv(descriptor, buffers, offset), offset
+                    else:
+                        _OFFSET.pack_into(buffer, 0, offset)
+                        moved, last_written = os.pwrite(descriptor, buffer, offset), offset
+                    if moved != length:
+                        raise _short(offset, moved, length)
+                    now = clock()
+                    (read if reads else wrote)(now - last)
+                    last = now
+                    if not reads:
+                        self._until_sync -= 1
+                        if not self._until_sync:
+                            last = self._sync(last)
+                    if last >= deadline_ns:
+                        return False, last_read, last_written
+            except OSError as error:
+                last_read = last_written = -1
+                if self._ends(error, deadline_ns):
+                    return False, -1, -1
+            else:
+                return True, last_read, last_written
+
+    def _sync(self, last: int) -> int:
+        """Make the writes durable; the time when that was done."""
+        self._until_sync = self._job.sync_every or _FOREVER
+        os.fdatasync(self._descriptor)
+        now = perf_counter_ns()
+        self._times["syncs"].append(now - last)
+        return now
+
+    def _ends(self, error: OSError, deadline_ns: int) -> bool:
+        """Count an operation that failed; whether that was the last one."""
+        number = error.errno or 0
+        self.errors[SHORT if isinstance(error, ShortMoveError) else errno.errorcode.get(number, str(number))] += 1
+        if len(self.first_errors) < _FIRST_ERRORS:
+            self.first_errors.append(str(error))
+        if number in _FATAL:
+            self.fatal = number
+        return bool(self.fatal) or perf_counter_ns() >= deadline_ns
+
+
+def _no_core_ns() -> int:
+    """How long this thread was ready to run and had no core, since it began; 0 where the kernel does not tell."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+class ShortMoveError(OSError):
+    """The kernel moved less than was asked: the file has ended, or its filesystem is nearly full."""
+
+
+def _short(offset: int, moved: int, length: int) -> ShortMoveError:
+    return ShortMoveError(f"{moved} of {length} bytes were moved at offset {offset}")
+
+
+def _kinds(mix: float, seed: str) -> list[bool]:
+    """Reads (True) and writes of a mixture, in random order; their share is `mix` as nearly as it can be."""
+    reads = round(_KINDS * mix)
+    kinds = [True] * reads + [False] * (_KINDS - reads)
+    random.Random(seed).shuffle(kinds)
+    return kinds

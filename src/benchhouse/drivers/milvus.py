@@ -1,0 +1,208 @@
+"""Driver `milvus`: Milvus Lite inside this process, on a folder; its server, or a full Milvus, by the address."""
+
+import logging
+import math
+import re
+import shutil
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
+
+from benchhouse.drivers import vector_shared as shared
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.load import CallFailed
+from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorStats
+
+if TYPE_CHECKING:
+    from numpy import float32, int64
+    from numpy.typing import NDArray
+
+_DISTANCES = {"l2": "L2", "ip": "IP", "cosine": "COSINE"}
+_KINDS = {"flat": "FLAT", "ivf": "IVF_FLAT", "hnsw": "HNSW", "pq": "IVF_PQ"}
+_PORT = 19530
+_AT_A_TIME = 16 << 20  # bytes of vectors a request: gRPC takes 64 MB at most
+
+
+class _Once(float):
+    """A time limit for one attempt. With a plain number pymilvus tries a dead server anew until that time is over."""
+
+    def __le__(self, _: object) -> bool:  # it asks `elapsed >= limit`, and a subclass is asked first
+        return True
+
+
+class Milvus:
+    """One gRPC channel serves all threads. pq is Milvus's IVF_PQ over a single cell; Lite has none."""
+
+    indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
+    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
+    filters: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
+    recipe: ClassVar[str] = "milvus_lite"
+
+    def __init__(self, endpoint: str, collection: Collection) -> None:
+        shared.refuse_what_it_lacks(self, "milvus", collection)
+        self._milvus = shared.library("pymilvus", "milvus")
+        logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it prints what it also raises
+        self._collection, self._address = collection, endpoint if shared.is_address(endpoint) else ""
+        self._home = Path(endpoint) / f"{collection.name}.db"
+        self._made = False
+        self._client: Any = None
+        self._version = ""
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def open(self) -> None:
+        if not self._address:
+            shared.library("milvus_lite", "milvus")
+        if self._address or self._home.exists():
+            self._connect()
+        else:
+            self._version = f"milvus_lite-{shared.library('milvus_lite', 'milvus').__version__}"
+
+    def _connect(self) -> None:
+        where, limit = self._address or str(self._home), math.ceil(shared.CONNECT_S)
+        if self._address:
+            self._knock()
+        try:
+            self._client = self._milvus.MilvusClient(where, timeout=limit)
+        except self._milvus.MilvusException as error:  # somebody took the connection, and never spoke Milvus
+            raise CallFailed("timeout", str(error)[:500]) from error
+        self._version = self._call(lambda: self._client.get_server_version(timeout=shared.CONNECT_S))
+
+    def _knock(self) -> None:
+        """Whether somebody is there: pymilvus says the same of a closed port, an unknown name and a silent server."""
+        parts = urlsplit(self._address)
+        try:
+            with socket.create_connection((parts.hostname or "", parts.port or _PORT), timeout=shared.CONNECT_S):
+                return
+        except OSError as error:
+            raise shared.named(error, f"{parts.hostname}:{parts.port or _PORT}: {error}") from error
+
+    def create(self) -> None:
+        name, types = self._collection.name, self._milvus.DataType
+        if self._collection.index == "pq" and "lite" in self._version:
+            raise BenchError("Milvus Lite has no index 'pq'", hint="it has: flat, ivf, hnsw; pq needs a full Milvus")
+        if not self._address:
+            shared.claim(self._home)
+            self._made = True
+            self._connect()
+        elif self._call(lambda: self._client.has_collection(name)):
+            raise shared.refuse_existing("collection", name)
+        schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("id", types.INT64, is_primary=True)
+        schema.add_field("label", types.INT64)
+        schema.add_field("vector", types.FLOAT_VECTOR, dim=self._collection.dimensions)
+        self._call(lambda: self._client.create_collection(name, schema=schema, consistency_level="Strong"))
+        self._made = True
+
+    def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
+        shared.refuse_bad_vectors(vectors, self._collection)
+        most = max(_AT_A_TIME // (4 * self._collection.dimensions), 1)
+        for start in range(0, len(vectors), most):
+            part = vectors[start : start + most]
+            marks = [0] * len(part) if labels is None else labels[start : start + most].tolist()
+            rows = [
+                {"id": first + start + number, "label": mark, "vector": vector}
+                for number, (mark, vector) in enumerate(zip(marks, part, strict=True))
+            ]
+            self._call(partial(self._client.insert, self._collection.name, rows))
+
+    def build(self) -> None:
+        name, options = self._collection.name, self._collection.options
+        wanted: dict[str, Any] = {
+            "flat": {},
+            "ivf": {"nlist": options.get("nlist")},
+            "hnsw": {"M": options.get("m"), "efConstruction": options.get("ef_construction")},
+            "pq": {"nlist": 1, "m": options.get("pq_m"), "nbits": options.get("pq_bits")},
+        }[self._collection.index]
+        index = self._client.prepare_index_params()
+        index.add_index(
+            "vector",
+            index_type=_KINDS[self._collection.index],
+            metric_type=_DISTANCES[self._collection.distance],
+            # pymilvus 3 sends each parameter by itself; Lite reads them from one field and ignores all else.
+            params={"params": wanted} if "lite" in self._version else wanted,
+        )
+        self._call(lambda: self._client.flush(name))
+        self._call(lambda: self._client.create_index(name, index))  # returns when it is made
+        made = str(self._call(lambda: self._client.describe_index(name, self._client.list_indexes(name)[0])))
+        if lost := [f"{key}={value}" for key, value in wanted.items() if not _says(made, key, value)]:
+            raise CallFailed("server_error", f"Milvus made an index without {', '.join(lost)}: {made}"[:500])
+        self._call(lambda: self._client.load_collection(name))
+
+    def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
+        shared.refuse_bad_vectors(queries, self._collection)
+        shared.refuse_filter_without_labels(below, self._collection)
+        options = self._collection.options
+        effort = {
+            "flat": {},
+            "ivf": {"nprobe": options.get("nprobe")},
+            "hnsw": {"ef": max(options.get("ef_search", 0), k)},
+            "pq": {"nprobe": 1},
+        }[self._collection.index]
+        found = self._call(
+            lambda: self._client.search(
+                self._collection.name,
+                list(queries),
+                limit=k,
+                filter="" if below is None else f"label < {int(below)}",
+                search_params={"metric_type": _DISTANCES[self._collection.distance], "params": effort},
+                timeout=_Once(shared.ANSWER_S),
+            )
+        )
+        return shared.as_rows((hits.ids for hits in found), k)
+
+    def stats(self) -> VectorStats:
+        name = self._collection.name
+        counted = self._call(lambda: self._client.query(name, filter="id >= 0", output_fields=["count(*)"]))
+        return VectorStats(int(counted[0]["count(*)"]), None if self._address else shared.folder_bytes(self._home))
+
+    def delete(self) -> None:
+        if not self._made:
+            return
+        self._made = False
+        if self._address:
+            self._call(lambda: self._client.drop_collection(self._collection.name, timeout=shared.CONNECT_S))
+        else:
+            self.close()
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client:
+            client.close()
+        if not self._address:
+            manager = shared.library("milvus_lite.server_manager", "milvus")
+            manager.server_manager_instance.release_server(str(self._home))
+
+    def _call(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except self._milvus.MilvusException as error:
+            raise CallFailed(_kind(str(error)), str(error)[:500]) from error
+        except Exception as error:
+            if type(error).__module__.startswith("grpc"):
+                raise CallFailed(_kind(str(error)), str(error)[:500]) from error
+            raise
+
+
+def _says(made: str, key: str, value: Any) -> bool:
+    """Whether a description of an index has that parameter, quoted or not, in whatever depth."""
+    return re.search(rf"['\"]{key}['\"]: ['\"]?{value}\b", made) is not None
+
+
+def _kind(text: str) -> str:
+    """Of what gRPC says, as pymilvus passes it on in words."""
+    for kind, words in (
+        ("timeout", ("DEADLINE_EXCEEDED", "Deadline Exceeded")),
+        ("refused", ("Connection refused", "Fail connecting", "failed to connect")),
+        ("reset", ("UNAVAILABLE", "Socket closed", "Connection reset", "CANCELLED")),
+    ):
+        if any(word in text for word in words):
+            return kind
+    return "server_error"

@@ -1,0 +1,150 @@
+"""S3 and whatever speaks its language: requests of a load, signed here, moved by the engine."""
+
+import os
+import re
+import socket
+from collections.abc import Mapping
+from html import unescape
+from typing import Any, ClassVar, Literal
+from urllib.parse import urlsplit
+from xml.sax.saxutils import escape as xml
+
+from benchhouse.drivers.s3_bucket import Bucket, said
+from benchhouse.drivers.s3_sign import EMPTY, UNSIGNED, Credentials, Signer, escape_path, find_credentials, query_of
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.load import Exchange, Reply
+from benchhouse.schema.s3 import Page, S3Item, S3Target
+
+_ETAG = re.compile(rb'\r\netag[ \t]*:[ \t]*"?([^"\r\n]*)', re.IGNORECASE)
+_LOCATION = re.compile(rb"\r\nlocation[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+_KEY = re.compile(rb"<Key>([^<]*)</Key>")
+_NEXT = re.compile(rb"<NextContinuationToken>([^<]*)</NextContinuationToken>")
+_UPLOAD = re.compile(rb"<UploadId>([^<]*)</UploadId>")
+_ROOT = re.compile(rb"(?:<\?xml[^>]*\?>)?\s*<(\w+)")
+_DETAIL_CHARACTERS = 300
+
+
+class S3:
+    """One bucket. `head` makes a request without its content, `read` understands an answer by what it holds."""
+
+    transport: ClassVar[Literal["http"]] = "http"
+
+    def __init__(self, target: S3Target, endpoint: str, credentials: Credentials, *, bucket: str, region: str) -> None:
+        parts = urlsplit(endpoint)
+        host = parts.hostname or ""
+        port = f":{parts.port}" if parts.port and parts.port != {"http": 80, "https": 443}[parts.scheme] else ""
+        named = f"[{host}]" if ":" in host else host
+        virtual = target.style == "virtual"
+        self.host = f"{bucket}.{named}{port}" if virtual else f"{named}{port}"
+        self.path = "/" if virtual else f"/{escape_path(bucket)}/"
+        self.url = f"{parts.scheme}://{_connects_to(f'{bucket}.{host}', named) if virtual else named}{port}"
+        self.credentials = credentials
+        self.signer = Signer(credentials, region, self.host)
+        self._sign_payload, self._verify_tls = target.sign_payload, target.verify_tls
+
+    @classmethod
+    def for_target(cls, target: S3Target, endpoint: str, bucket: str, environ: Mapping[str, str] = os.environ) -> "S3":
+        """`endpoint` is the target's, or that of a server that was started for the trial."""
+        region = target.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+        credentials = find_credentials(target, endpoint, environ)
+        return cls(target, endpoint, credentials, bucket=bucket, region=region)
+
+    def bucket(self, timeout_s: float = 60.0) -> Bucket:
+        """For what is to be done before and after a load."""
+        return Bucket(self.url, self.path, self.signer, self.credentials, timeout_s, verify_tls=self._verify_tls)
+
+    def request(self, item: Any) -> bytes:
+        content = item.content.pieces() if item.kind in ("put", "part") else ()
+        return self.head(item) + b"".join(content)
+
+    def head(self, item: S3Item) -> bytes:
+        """The request up to where the content of `put` and `part` begins."""
+        method, query, body = _asked(item)
+        path = self.path if item.kind == "list" else self.path + escape_path(item.key)
+        payload, length = EMPTY, len(body)
+        if item.kind in ("put", "part"):
+            assert item.content is not None
+            payload, length = item.content.sha256 if self._sign_payload else UNSIGNED, item.content.size
+        elif body:
+            payload = UNSIGNED
+        lines = self.signer.lines(method, path, query, payload)
+        size = f"Content-Length: {length}\r\n" if method in ("PUT", "POST") else ""
+        return f"{method} {path}{f'?{query}' if query else ''} HTTP/1.1\r\n{lines}{size}\r\n".encode() + body
+
+    def read(self, exchange: Exchange) -> Reply:
+        """A get has a sink; a put says an ETag; the rest answers in XML, whose root says what it is."""
+        if not 200 <= exchange.status < 300:
+            return self._refusal(exchange)
+        first = exchange.marks[0][1] if exchange.marks else exchange.ended_ns
+        if exchange.sink is not None:
+            return Reply(size=exchange.size, token_ns=(first,), value=exchange.sink)
+        if not exchange.body:
+            found = _ETAG.search(exchange.head)
+            return Reply(value=found[1].decode("latin-1") if found else "")
+        return self._understood(exchange)
+
+    def _understood(self, exchange: Exchange) -> Reply:
+        body = exchange.body
+        root = found[1] if (found := _ROOT.match(body)) else b""
+        if root == b"ListBucketResult":
+            keys = tuple(unescape(key.decode()) for key in _KEY.findall(body))
+            after = _NEXT.search(body)
+            return Reply(value=Page(keys, unescape(after[1].decode()) if after else ""))
+        if root == b"InitiateMultipartUploadResult" and (upload := _UPLOAD.search(body)):
+            return Reply(value=unescape(upload[1].decode()))
+        if root == b"CompleteMultipartUploadResult":
+            return Reply()
+        if root == b"Error":  # an upload may be answered 200 before it fails
+            return Reply(error="server_error", detail=self._said(body))
+        return Reply(error="malformed", detail=f"not an answer of S3: {self._shown(body)}")
+
+    def _refusal(self, exchange: Exchange) -> Reply:
+        if 300 <= exchange.status < 400:
+            where = _LOCATION.search(exchange.head)
+            detail = f"status {exchange.status}: {where[1].decode('latin-1') if where else self._said(exchange.body)}"
+            return Reply(error="redirect", detail=detail)
+        return Reply(error=f"http_{exchange.status}", detail=self._said(exchange.body))
+
+    def _said(self, body: bytes) -> str:
+        return self.credentials.blank(said(body))[:_DETAIL_CHARACTERS]
+
+    def _shown(self, body: bytes) -> str:
+        return self.credentials.blank(body[:_DETAIL_CHARACTERS].decode("utf-8", "backslashreplace"))
+
+
+def _asked(item: S3Item) -> tuple[str, str, bytes]:
+    """Method, query and XML body."""
+    match item.kind:
+        case "get":
+            return "GET", "", b""
+        case "put":
+            return "PUT", "", b""
+        case "delete":
+            return "DELETE", "", b""
+        case "list":
+            after = {"continuation-token": item.after} if item.after else {}
+            fields = {"list-type": "2", "max-keys": str(item.page_size), "prefix": item.key} | after
+            return "GET", query_of(fields), b""
+        case "create":
+            return "POST", "uploads=", b""
+        case "part":
+            return "PUT", query_of({"partNumber": str(item.part), "uploadId": item.upload_id}), b""
+        case "complete":
+            parts = "".join(
+                f"<Part><PartNumber>{number}</PartNumber><ETag>&quot;{xml(etag)}&quot;</ETag></Part>"
+                for number, etag in enumerate(item.etags, 1)
+            )
+            body = f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
+            return "POST", query_of({"uploadId": item.upload_id}), body
+        case "abort":
+            return "DELETE", query_of({"uploadId": item.upload_id}), b""
+    raise BenchError(f"S3 knows no {item.kind!r}")
+
+
+def _connects_to(bucket_host: str, host: str) -> str:
+    """The bucket's own host where there is one by that name; a server on the machine itself mostly has none."""
+    try:
+        socket.getaddrinfo(bucket_host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return host
+    return bucket_host

@@ -1,0 +1,186 @@
+"""A bucket outside of the measured time: is it there, what lies in it, remove what is ours."""
+
+import base64
+import hashlib
+import http.client
+import re
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from html import unescape
+from urllib.parse import urlsplit
+from xml.sax.saxutils import escape as xml
+
+from benchhouse.drivers.s3_sign import UNSIGNED, Credentials, Signer, escape_path, query_of
+from benchhouse.schema.s3 import S3Refused
+
+_AT_ONCE = 200  # keys that one request removes; S3 takes a thousand, and servers go through them one by one
+_REMOVERS = 8
+_PIECE_BYTES = 1 << 20
+_DETAIL_CHARACTERS = 300
+_FIELD = re.compile(r"<(Code|Message|Key|UploadId|NextContinuationToken|NextKeyMarker|NextUploadIdMarker)>([^<]*)<")
+_FOLDER = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>")
+_UPLOAD = re.compile(r"<Upload>(.*?)</Upload>", re.DOTALL)
+_ERROR = re.compile(r"<Error>(.*?)</Error>", re.DOTALL)
+
+
+class Bucket:
+    """Asks one thing after the other on one connection, which is made anew after a failure."""
+
+    def __init__(
+        self, url: str, path: str, signer: Signer, credentials: Credentials, timeout_s: float, *, verify_tls: bool
+    ) -> None:
+        self._url, self._path, self._signer, self._credentials = urlsplit(url), path, signer, credentials
+        self._timeout_s, self._verify_tls = timeout_s, verify_tls
+        self._connection: http.client.HTTPConnection | None = None
+
+    def make_sure(self, create: bool) -> bool:
+        try:
+            self._ask("GET", query={"list-type": "2", "max-keys": "1"})
+            return False
+        except S3Refused as refused:
+            if refused.kind != "http_404" or not create:
+                raise
+        self._ask("PUT")
+        return True
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """All keys below it, a page at a time."""
+        after: dict[str, str] = {}
+        while True:
+            query = {"list-type": "2", "max-keys": "1000", "prefix": prefix} | after
+            page = self._ask("GET", query=query).decode()
+            yield from (unescape(value) for name, value in _FIELD.findall(page) if name == "Key")
+            token = dict(_FIELD.findall(page)).get("NextContinuationToken")
+            if not token:
+                return
+            after = {"continuation-token": unescape(token)}
+
+    def folders(self, prefix: str) -> list[str]:
+        """What lies below `prefix`, up to the next slash; the first thousand."""
+        page = self._ask("GET", query={"list-type": "2", "prefix": prefix, "delimiter": "/"}).decode()
+        return [unescape(name) for name in _FOLDER.findall(page)]
+
+    def read(self, key: str) -> Iterator[bytes]:
+        """The content of an object, piece by piece."""
+        answer = self._send("GET", key, {}, b"", {})
+        try:
+            if answer.status != 200:
+                raise self._refused(answer.status, answer.read())
+            while piece := answer.read(_PIECE_BYTES):
+                yield piece
+        except (OSError, http.client.HTTPException) as error:
+            raise S3Refused("reset", f"{type(error).__name__} while {key!r} was read: {error}") from error
+        finally:
+            if not answer.isclosed():
+                self.close()
+
+    def remove(self, keys: Sequence[str]) -> list[str]:
+        """Remove objects, many with a request and several requests at a time; what could not be removed, and why."""
+        batches = [keys[at : at + _AT_ONCE] for at in range(0, len(keys), _AT_ONCE)]
+        if len(batches) < 2:
+            return [words for batch in batches for words in self._remove(batch)]
+        with ThreadPoolExecutor(_REMOVERS) as crew:
+            return [words for found in crew.map(self._remove_apart, batches) for words in found]
+
+    def _remove_apart(self, keys: Sequence[str]) -> list[str]:
+        other = copy(self)
+        other._connection = None
+        try:
+            return other._remove(keys)
+        finally:
+            other.close()
+
+    def _remove(self, keys: Sequence[str]) -> list[str]:
+        named = "".join(f"<Object><Key>{xml(key)}</Key></Object>" for key in keys)
+        body = f"<Delete><Quiet>true</Quiet>{named}</Delete>".encode()
+        digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
+        said_back = self._ask("POST", query={"delete": ""}, body=body, headers={"Content-MD5": digest}).decode()
+        errors = [
+            {name: unescape(value) for name, value in _FIELD.findall(found)} for found in _ERROR.findall(said_back)
+        ]
+        return [f"{each.get('Key', '?')}: {each.get('Code', '')} {each.get('Message', '')}".rstrip() for each in errors]
+
+    def abort_uploads(self, prefix: str) -> int:
+        """End uploads below `prefix` that nobody completed; how many there were."""
+        aborted: set[str] = set()
+        while True:
+            page = self._ask("GET", query={"uploads": "", "prefix": prefix}).decode()
+            found = [{name: unescape(value) for name, value in _FIELD.findall(part)} for part in _UPLOAD.findall(page)]
+            ours = [each for each in found if each["Key"].startswith(prefix) and each["UploadId"] not in aborted]
+            for upload in ours:
+                self._ask("DELETE", upload["Key"], {"uploadId": upload["UploadId"]})
+                aborted.add(upload["UploadId"])
+            if not ours:
+                return len(aborted)
+
+    def remove_bucket(self) -> None:
+        self._ask("DELETE")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _ask(
+        self,
+        method: str,
+        key: str = "",
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The body of a good answer."""
+        answer = self._send(method, key, query or {}, body, headers or {})
+        try:
+            data = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise S3Refused("reset", f"{type(error).__name__}: {error}") from error
+        if not 200 <= answer.status < 300:
+            raise self._refused(answer.status, data)
+        return data
+
+    def _send(
+        self, method: str, key: str, query: Mapping[str, str], body: bytes, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        path = (self._path + escape_path(key)).rstrip("/") if not key else self._path + escape_path(key)
+        path, text = path or "/", query_of(query)
+        for last in (False, True):  # a kept connection may have been closed meanwhile
+            lines = self._signer.lines(method, path, text, UNSIGNED).split("\r\n")
+            signed = dict(line.split(": ", 1) for line in lines if line)
+            kept = self._connection is not None
+            try:
+                connection = self._connected()
+                connection.request(method, f"{path}?{text}" if text else path, body or None, signed | dict(headers))
+                return connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if last or not kept:
+                    kind = "refused" if isinstance(error, ConnectionRefusedError) else "reset"
+                    raise S3Refused(kind, f"{method} to {self._url.netloc}: {error}") from error
+        raise AssertionError
+
+    def _connected(self) -> http.client.HTTPConnection:
+        if self._connection is None:
+            host, port = self._url.hostname or "", self._url.port
+            if self._url.scheme == "http":
+                self._connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+            else:
+                context = ssl.create_default_context()
+                if not self._verify_tls:
+                    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+                self._connection = http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=context)
+        return self._connection
+
+    def _refused(self, status: int, body: bytes) -> S3Refused:
+        return S3Refused(f"http_{status}", self._credentials.blank(said(body)) or f"status {status}")
+
+
+def said(body: bytes) -> str:
+    """The code and the message of an error, or the beginning of whatever came instead."""
+    text = body[: 1 << 16].decode("utf-8", "backslashreplace")
+    fields = {name: unescape(value) for name, value in _FIELD.findall(text)}
+    words = [fields[name] for name in ("Code", "Message") if fields.get(name)]
+    return (": ".join(words) or text.strip())[:_DETAIL_CHARACTERS]

@@ -1,0 +1,121 @@
+"""AWS Signature Version 4 for S3: who asks, and the header lines that prove it."""
+
+import configparser
+import hashlib
+import hmac
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.s3 import S3Target
+
+UNSIGNED = "UNSIGNED-PAYLOAD"
+EMPTY = hashlib.sha256(b"").hexdigest()
+_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+@dataclass(frozen=True, repr=False)
+class Credentials:
+    """Kept in memory only; its `repr` says nothing."""
+
+    access_key: str
+    secret: str
+    token: str = ""
+
+    def blank(self, text: str) -> str:
+        """`text` without them: a server may say them back."""
+        for value in (self.secret, self.token, self.access_key):
+            text = text.replace(value, "[redacted]") if value else text
+        return text
+
+
+def find_credentials(target: S3Target, endpoint: str, environ: Mapping[str, str] = os.environ) -> Credentials:
+    """Those of a server that was started for the trial, those that the target refers to, or the environment's."""
+    parts = urlsplit(endpoint)
+    if parts.username:
+        return Credentials(parts.username, parts.password or "")
+    if target.credentials_file:
+        return _from_file(Path(target.credentials_file), target.profile)
+    referred = (target.access_key, target.secret_access_key, target.session_token)
+    found = [value or environ.get(name, "") for value, name in zip(referred, _VARIABLES, strict=True)]
+    for value, variable, field in zip(found, _VARIABLES, ("access_key", "secret_access_key"), strict=False):
+        if not value or value.startswith("$"):  # a reference to a variable that is not set stays as it is
+            raise BenchError(
+                f"no credentials: {value[1:].strip('{}') if value else variable} is not set",
+                f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give target.credentials_file, "
+                f"or name another variable in target.{field}",
+            )
+    return Credentials(*found)
+
+
+def _from_file(path: Path, profile: str) -> Credentials:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+        section = parser[profile]
+        return Credentials(
+            section["aws_access_key_id"], section["aws_secret_access_key"], section.get("aws_session_token", "")
+        )
+    except OSError as error:
+        raise BenchError(f"target.credentials_file can't be read: {error}") from error
+    except KeyError as error:
+        raise BenchError(f"{path} has no {error.args[0]!r}", f"it needs [{profile}] with both keys") from error
+    except (configparser.Error, UnicodeDecodeError) as error:  # their words show lines of the file
+        raise BenchError(f"{path} is not a credentials file ({type(error).__name__})") from None
+
+
+class Signer:
+    """Signs requests to one host. Keys of a day and the text of a second are made once."""
+
+    def __init__(self, credentials: Credentials, region: str, host: str) -> None:
+        self._credentials, self._region, self._host = credentials, region, host
+        token = credentials.token
+        self._signed = "host;x-amz-content-sha256;x-amz-date" + (";x-amz-security-token" if token else "")
+        self._token_canonical = f"x-amz-security-token:{token}\n" if token else ""
+        self._token_line = f"x-amz-security-token: {token}\r\n" if token else ""
+        self._second, self._stamp, self._day, self._key = -1, "", "", b""
+
+    def lines(self, method: str, path: str, query: str = "", payload: str = UNSIGNED, now: float | None = None) -> str:
+        """The header lines of a request, `Host` included. `path` is escaped; `query` too, and sorted by name."""
+        second = int(time.time() if now is None else now)
+        if second != self._second:
+            self._turn(second)
+        canonical = (
+            f"{method}\n{path}\n{query}\nhost:{self._host}\nx-amz-content-sha256:{payload}\n"
+            f"x-amz-date:{self._stamp}\n{self._token_canonical}\n{self._signed}\n{payload}"
+        )
+        scope = f"{self._day}/{self._region}/s3/aws4_request"
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        text = f"AWS4-HMAC-SHA256\n{self._stamp}\n{scope}\n{digest}"
+        signature = hmac.digest(self._key, text.encode(), "sha256").hex()
+        return (
+            f"Host: {self._host}\r\nx-amz-date: {self._stamp}\r\nx-amz-content-sha256: {payload}\r\n{self._token_line}"
+            f"Authorization: AWS4-HMAC-SHA256 Credential={self._credentials.access_key}/{scope}, "
+            f"SignedHeaders={self._signed}, Signature={signature}\r\n"
+        )
+
+    def _turn(self, second: int) -> None:
+        self._second, self._stamp = second, time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
+        if self._stamp[:8] != self._day:
+            self._day = self._stamp[:8]
+            key = b"AWS4" + self._credentials.secret.encode()
+            for part in (self._day, self._region, "s3", "aws4_request"):
+                key = hmac.digest(key, part.encode(), "sha256")
+            self._key = key
+
+
+def escape(text: str) -> str:
+    """As S3 wants it in a query."""
+    return quote(text, safe="-_.~")
+
+
+def escape_path(text: str) -> str:
+    return quote(text, safe="/-_.~")
+
+
+def query_of(fields: Mapping[str, str]) -> str:
+    return "&".join(f"{escape(name)}={escape(value)}" for name, value in sorted(fields.items()))

@@ -1,0 +1,161 @@
+"""What the vector drivers have in common: what they refuse, and how answers and failures are put."""
+
+import http.client
+import importlib
+import json
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.load import CallFailed
+from benchhouse.schema.vector import Collection, VectorDriver
+
+if TYPE_CHECKING:
+    from numpy import float32, int64
+    from numpy.typing import NDArray
+
+CONNECT_S = 10.0  # longest time until a server has answered for the first time
+ANSWER_S = 60.0  # longest time for one search; making an index may take as long as it takes
+
+
+def library(name: str, extra: str) -> Any:
+    """The client library, or how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise BenchError(
+            f"the {extra} driver needs the Python package {name.partition('.')[0]}",
+            hint=f"pip install 'benchhouse[{extra}]'",
+        ) from error
+
+
+def refuse_what_it_lacks(driver: "VectorDriver | type[VectorDriver]", name: str, collection: Collection) -> None:
+    """Raises BenchError where the driver has no such index or distance; the message names those that it has."""
+    if collection.index not in driver.indexes:
+        raise BenchError(f"{name} has no index {collection.index!r}", hint=f"it has: {', '.join(driver.indexes)}")
+    if collection.distance not in driver.distances:
+        raise BenchError(
+            f"{name} has no distance {collection.distance!r}", hint=f"it has: {', '.join(driver.distances)}"
+        )
+
+
+def refuse_bad_vectors(vectors: "NDArray[float32]", collection: Collection) -> None:
+    """Raises BenchError for vectors of other dimensions and for NaN and infinity, which some databases just take."""
+    import numpy
+
+    if vectors.ndim != 2 or vectors.shape[1] != collection.dimensions:
+        raise BenchError(
+            f"the vectors have the shape {vectors.shape}, and the collection has {collection.dimensions} dimensions"
+        )
+    if not numpy.isfinite(vectors).all():
+        raise BenchError("a vector holds NaN or infinity: its distance to anything is not a number")
+
+
+def refuse_filter_without_labels(below: int | None, collection: Collection) -> None:
+    if below is not None and not collection.labels:
+        raise BenchError("a filtered search needs a collection that was made with labels")
+
+
+def refuse_existing(what: str, name: str) -> BenchError:
+    """To be raised: something of that name is there, and it is not ours."""
+    return BenchError(
+        f"there is a {what} {name!r} already; it is left as it is", hint="choose another name, or remove it yourself"
+    )
+
+
+def claim(home: Path) -> None:
+    """Make sure that an embedded database may have this folder for its own, which it makes itself."""
+    if home.exists():
+        raise refuse_existing("folder", str(home))
+    home.parent.mkdir(parents=True, exist_ok=True)
+
+
+def as_rows(found: Iterable[Iterable[Any]], k: int) -> "NDArray[int64]":
+    """Ids, a row for each query, filled up with -1."""
+    import numpy
+
+    lists = [[int(each) for each in row] for row in found]
+    rows = numpy.full((len(lists), k), -1, dtype=numpy.int64)
+    for number, ids in enumerate(lists):
+        rows[number, : len(ids)] = ids
+    return rows
+
+
+def folder_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def is_address(endpoint: str) -> bool:
+    """Whether a server is meant, and not a folder."""
+    return "://" in endpoint
+
+
+def ask_version(url: str, path: str, field: str, what: str, key: str = "") -> str:
+    """What the server says that it is, asked first, with a time limit that client libraries lack while connecting.
+
+    `path` answers with JSON that has the version in `field`, or is nothing else.
+    """
+    status, body = exchange(url, "GET", path, CONNECT_S, key=key)
+    if status in (401, 403):
+        raise CallFailed(f"http_{status}", f"{url} does not let us in: {body[:200].decode(errors='replace')}")
+    try:
+        answer = json.loads(body)
+        version = answer[field] if field else answer
+    except (ValueError, KeyError, TypeError):
+        version = None
+    if status != 200 or not isinstance(version, str):
+        found = body[:100].decode(errors="replace")
+        raise BenchError(
+            f"{url} is no {what} that we know: {path} answers {status}, {found!r}",
+            hint="is the address right, and the server new enough?",
+        )
+    return version
+
+
+def exchange(
+    url: str, method: str, path: str, timeout_s: float, body: bytes | None = None, key: str = ""
+) -> tuple[int, bytes]:
+    """Status and body of one HTTP answer. Raises CallFailed that says why there is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BenchError(f"{url!r} is not the address of a server", hint="for example http://127.0.0.1:8000")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+    headers = {"Content-Type": "application/json"} if body is not None else {}
+    if key:
+        headers |= {"Authorization": f"Bearer {key}", "api-key": key}
+    try:
+        connection.request(method, parts.path.rstrip("/") + path, body, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise named(error, f"{url}: {error}") from error
+    finally:
+        connection.close()
+
+
+def named(error: BaseException, detail: str = "") -> CallFailed:
+    """The failure that an exception of sockets, of http.client or of httpx stands for."""
+    text = detail or f"{type(error).__name__}: {error}"[:500]
+    name = type(error).__name__
+    if isinstance(error, socket.gaierror):
+        return CallFailed("dns", text)
+    if isinstance(error, TimeoutError) or name.endswith("Timeout"):
+        return CallFailed("timeout", text)
+    if isinstance(error, ConnectionRefusedError) or name == "ConnectError":
+        return CallFailed("refused", text)
+    if isinstance(error, ConnectionError) or name in ("ReadError", "WriteError", "RemoteProtocolError"):
+        return CallFailed("reset", text)
+    if isinstance(error, OSError):
+        return CallFailed("refused", text)
+    return CallFailed("server_error", text)
+
+
+def address_and_key(endpoint: str) -> tuple[str, str]:
+    """The address without `key@`, and that key: `https://$MY_API_KEY@host` in a scenario keeps it out of the plan."""
+    parts = urlsplit(endpoint)
+    key = parts.password or parts.username or ""
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl(), key

@@ -1,0 +1,180 @@
+"""Driver `weaviate`: a Weaviate server, by its address: `http://[key@]host:8080?grpc=50051`.
+
+Never run live: there is no package to install a Weaviate from. Its requests are compared, byte by byte, with those of
+the vendor's Python client, whose messages it uses. That client itself tries a dead server anew for a minute, unasked.
+"""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from time import sleep
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
+
+from benchhouse.drivers import vector_shared as shared
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.load import CallFailed
+from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorStats
+
+if TYPE_CHECKING:
+    from numpy import float32, int64
+    from numpy.typing import NDArray
+
+_DISTANCES = {"l2": "l2-squared", "ip": "dot", "cosine": "cosine"}
+_AT_A_TIME = 1000  # objects a request
+_POLL_S = 0.1
+_INGEST_S = 600.0
+
+
+class Weaviate:
+    """Collections and their state by REST; vectors and searches by gRPC, over one channel for all threads."""
+
+    indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "hnsw")
+    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
+    filters: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
+    recipe: ClassVar[str] = ""
+
+    def __init__(self, endpoint: str, collection: Collection) -> None:
+        shared.refuse_what_it_lacks(self, "weaviate", collection)
+        if not shared.is_address(endpoint):
+            raise BenchError(
+                f"weaviate is a server, and {endpoint!r} is no address", hint="endpoint: http://host:8080?grpc=50051"
+            )
+        self._messages = shared.library("weaviate.proto.v1.search_get_pb2", "weaviate")
+        self._grpc = shared.library("grpc", "weaviate")
+        address, self._key = shared.address_and_key(endpoint)
+        parts = urlsplit(address)
+        self._url = parts._replace(query="").geturl()
+        self._grpc_at = f"{parts.hostname}:{parse_qs(parts.query).get('grpc', ['50051'])[0]}"
+        self._collection = collection
+        self._name = collection.name[:1].upper() + collection.name[1:]  # as Weaviate itself would write it
+        self._made = False
+        self._channel: Any = None
+        self._version = ""
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def open(self) -> None:
+        self._version = shared.ask_version(self._url, "/v1/meta", "version", "Weaviate server", self._key)
+        if self._url.startswith("https"):
+            self._channel = self._grpc.secure_channel(self._grpc_at, self._grpc.ssl_channel_credentials())
+        else:
+            self._channel = self._grpc.insecure_channel(self._grpc_at)
+        try:
+            self._grpc.channel_ready_future(self._channel).result(shared.CONNECT_S)
+        except self._grpc.FutureTimeoutError as error:
+            raise CallFailed("refused", f"nobody speaks gRPC at {self._grpc_at} (endpoint: ...?grpc=PORT)") from error
+        self._stub = shared.library("weaviate.proto.v1.weaviate_pb2_grpc", "weaviate").WeaviateStub(self._channel)
+
+    def create(self) -> None:
+        options = self._collection.options
+        config: dict[str, Any] = {"distance": _DISTANCES[self._collection.distance]}
+        if self._collection.index == "hnsw":
+            config |= {"efConstruction": options["ef_construction"], "ef": options["ef_search"]}
+            config |= {"maxConnections": options["m"]}
+        label = {"name": "label", "dataType": ["int"], "indexFilterable": True, "indexRangeFilters": True}
+        shape = {
+            "class": self._name,
+            "vectorizer": "none",
+            "vectorIndexType": self._collection.index,
+            "vectorIndexConfig": config,
+            "properties": [label],
+        }
+        status, body = self._rest("POST", "/v1/schema", shape)
+        if status == 422 and b"already exists" in body:
+            raise shared.refuse_existing("class", self._name)
+        if status != 200:
+            raise CallFailed(f"http_{status}", body[:500].decode(errors="replace"))
+        self._made = True
+
+    def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
+        from weaviate.proto.v1 import batch_pb2
+
+        shared.refuse_bad_vectors(vectors, self._collection)
+        for start in range(0, len(vectors), _AT_A_TIME):
+            request = batch_pb2.BatchObjectsRequest()
+            for number, vector in enumerate(vectors[start : start + _AT_A_TIME].astype("<f4"), start):
+                each = request.objects.add(uuid=str(_uuid(first + number)), collection=self._name)
+                each.vector_bytes = vector.tobytes()
+                each.properties.non_ref_properties["label"] = 0 if labels is None else int(labels[number])
+            reply = self._call(partial(self._stub.BatchObjects, request, _INGEST_S, self._who()))
+            if reply.errors:
+                raise CallFailed("server_error", f"{len(reply.errors)} objects: {reply.errors[0].error}"[:500])
+
+    def build(self) -> None:
+        """Where the server indexes in the background, until it has caught up."""
+        while True:
+            status, body = self._rest("GET", f"/v1/nodes/{self._name}?output=verbose")
+            if status != 200:
+                raise CallFailed(f"http_{status}", body[:500].decode(errors="replace"))
+            shards = [shard for node in json.loads(body)["nodes"] for shard in node.get("shards") or ()]
+            if all(shard.get("vectorIndexingStatus", "READY") == "READY" for shard in shards):
+                return
+            sleep(_POLL_S)
+
+    def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
+        shared.refuse_bad_vectors(queries, self._collection)
+        shared.refuse_filter_without_labels(below, self._collection)
+        return shared.as_rows((self._ids(query.tobytes(), k, below) for query in queries.astype("<f4")), k)
+
+    def _ids(self, query: bytes, k: int, below: int | None) -> list[int]:
+        request = self._messages.SearchRequest(
+            collection=self._name, limit=k, uses_123_api=True, uses_125_api=True, uses_127_api=True
+        )
+        request.metadata.uuid = True
+        request.properties.SetInParent()  # none of them
+        near = request.near_vector.vectors.add(vector_bytes=query)
+        near.type = near.VECTOR_TYPE_SINGLE_FP32
+        if below is not None:
+            request.filters.operator = request.filters.OPERATOR_LESS_THAN
+            request.filters.target.property, request.filters.value_int = "label", int(below)
+        reply = self._call(lambda: self._stub.Search(request, shared.ANSWER_S, self._who()))
+        return [_number(result.metadata) for result in reply.results]
+
+    def stats(self) -> VectorStats:
+        from weaviate.proto.v1 import aggregate_pb2
+
+        request = aggregate_pb2.AggregateRequest(collection=self._name, objects_count=True)
+        reply = self._call(lambda: self._stub.Aggregate(request, shared.ANSWER_S, self._who()))
+        return VectorStats(int(reply.single_result.objects_count))
+
+    def delete(self) -> None:
+        if self._made:
+            status, body = self._rest("DELETE", f"/v1/schema/{self._name}")
+            if status != 200:
+                raise CallFailed(f"http_{status}", body[:500].decode(errors="replace"))
+            self._made = False
+
+    def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel:
+            channel.close()
+
+    def _rest(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        text = None if body is None else json.dumps(body).encode()
+        return shared.exchange(self._url, method, path, shared.ANSWER_S, text, self._key)
+
+    def _who(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self._key}"),) if self._key else ()
+
+    def _call(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except self._grpc.RpcError as error:
+            code, detail = error.code().name, str(error.details())[:500]
+            kinds = {"DEADLINE_EXCEEDED": "timeout", "UNAVAILABLE": "reset"}
+            kind = "refused" if "onnection refused" in detail else kinds.get(code, "server_error")
+            raise CallFailed(kind, f"{code} {detail}") from error
+
+
+def _uuid(number: int) -> UUID:
+    """One that has the number in it; the first is not the nil UUID."""
+    return UUID(int=number + 1)
+
+
+def _number(found: Any) -> int:
+    return (UUID(bytes=found.id_as_bytes) if found.id_as_bytes else UUID(found.id)).int - 1

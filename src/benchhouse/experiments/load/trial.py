@@ -1,0 +1,72 @@
+"""What every load experiment does around its load: offer it, keep the evidence, say whether it measured anything."""
+
+from collections.abc import Callable
+from typing import Any
+
+from benchhouse.experiments.load.arrivals import Trace
+from benchhouse.experiments.load.book import Book, Tally
+from benchhouse.experiments.load.certificate import Certificate, certify
+from benchhouse.experiments.load.engine import NotReached, run_load
+from benchhouse.experiments.load.intervals import write_intervals
+from benchhouse.experiments.load.shape import Shape
+from benchhouse.experiments.load.source import Source
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context
+from benchhouse.schema.histogram import Histogram
+
+
+def offer(
+    driver: Callable[[], Any],
+    source: Source,
+    shape: Shape,
+    tally: Callable[[], Tally],
+    ctx: Context,
+    *,
+    where: str,
+    verify_tls: bool = True,
+) -> Book:
+    """Run the load; a server that can't be reached and a load that can't be offered fail the trial."""
+    try:
+        return run_load(driver, source, shape, tally, verify_tls=verify_tls, records=ctx.artifacts / "requests.parquet")
+    except NotReached as error:
+        ctx.fail("not_reached", f"no connection to {where}: {error.message}")
+    except BenchError as error:
+        ctx.fail("bad_load", said(error))
+
+
+def said(error: BenchError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def keep_book(book: Book, shape: Shape, latencies: Histogram, ctx: Context, *, embedded: bool = False) -> Certificate:
+    """What there is to know of a load beside its numbers, kept for a trial that failed as well.
+
+    `embedded`: what is measured runs inside the load process.
+    """
+    certificate = certify(book, shape, latencies.quantile(0.5) / 1e6 if latencies.n else 0.0, embedded=embedded)
+    if isinstance(shape.law, Trace):
+        ctx.metadata(trace={"file": shape.law.file, "sha256": shape.law.digest()})
+    ctx.metadata(
+        certificate=certificate.model_dump(),
+        measured=book.succeeded,
+        not_measured=book.unmeasured,
+        window_s=book.window_s,
+        errors=dict(book.errors),
+        first_errors=book.details,
+    )
+    write_intervals(ctx.artifacts / "intervals.csv", book, shape.objectives)
+    return certificate
+
+
+def judge(book: Book, certificate: Certificate, ctx: Context) -> None:
+    """A load without a good answer measured nothing; one that was not offered as asked is invalid."""
+    kind, count = (book.errors.most_common(1) or [("no error was told", 0)])[0]
+    first = f"{kind} {count} times: {book.details.get(kind, '')}" if count else kind
+    if book.stopped:
+        ctx.fail(book.stop_code, f"{book.stopped}, after {book.succeeded} good answers ({first})")
+    if not book.succeeded and not book.failed:  # of a closed loop: the requests of the warm-up outlasted the window
+        ctx.fail("window_too_short", f"no request began in the window of {book.window_s:g} s: lengthen it")
+    if not book.succeeded:
+        ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {first}")
+    for problem in certificate.problems:
+        ctx.invalid(problem.code, problem.message)

@@ -1,0 +1,230 @@
+"""Experiment `storage.file`: bandwidth, operations a second and latency of a folder's filesystem."""
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from benchhouse.experiments.storage.device import Counters, Device, free_bytes
+from benchhouse.experiments.storage.file_report import METRICS, report
+from benchhouse.experiments.storage.leftovers import new_name, sweep
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context, experiment
+from benchhouse.schema.fileio import FileEngine, FileJob, FileLife, Moved, Pattern
+from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Bytes, Seconds, show_bytes
+
+_PAGE = 4096
+_SPARE = 16 << 20  # left free, for the filesystem's own records
+_ALIKE = 64  # written blocks that are read back
+
+
+class FileTarget(Model):
+    """The folder whose storage is measured, and what moves the bytes."""
+
+    path: str | None = Field(None, description="Folder under test; the trial's own working folder by default.")
+    engine: Literal["fileio", "fio"] = Field("fileio", description="Our own loop, or the program fio.")
+    ioengine: Literal["psync", "libaio", "io_uring"] = Field("psync", description="engine: fio: how it asks.")
+    name: str = Field("", description="Name in reports.")
+
+    @model_validator(mode="after")
+    def _ioengine_is_of_fio(self) -> "FileTarget":
+        if self.engine != "fio" and self.ioengine != "psync":
+            raise ValueError(f"ioengine {self.ioengine} is of engine: fio")
+        return self
+
+
+class FileWorkload(Model):
+    """What is read or written, and how."""
+
+    pattern: Pattern = Field(description="Sequential or random; rw and randrw mix reads and writes.")
+    mix: float = Field(0.7, gt=0, lt=1, description="Share of reads in rw and randrw.")
+    file_size: Bytes = Field(64 * 2**20, gt=0, description="Size of the file, a multiple of block_size.")
+    block_size: Bytes = Field(2**20, ge=512, le=2**30, description="Size of one operation.")
+    threads: int = Field(
+        1, ge=1, le=256, description="Streams, each with its own descriptor and its own part of the file."
+    )
+    depth: int = Field(
+        1,
+        ge=1,
+        le=1024,
+        description="Operations in flight of each stream. Blocking calls have no queue: so many threads share the "
+        "stream's descriptor and take its blocks in turn.",
+    )
+    processes: int | None = Field(
+        None, ge=1, le=256, description="Processes that these threads are spread over; one a core by default."
+    )
+    direct: bool = Field(False, description="Past the page cache (O_DIRECT).")
+    cache: Literal["drop", "keep"] = Field(
+        "drop", description="Whether the file's cached pages are dropped before the measured time."
+    )
+    fsync: Literal["never", "end", "each"] | Annotated[int, Field(ge=1)] = Field(
+        "end", description="When writes are made durable: never, at the end, after each, or after every n of a thread."
+    )
+    precondition: int = Field(
+        0, ge=0, le=100, description="Passes that overwrite the whole file before, in the order of the pattern."
+    )
+    duration: Seconds | None = Field(None, gt=0, description="Go round for that long; one pass by default.")
+    warmup: Seconds = Field(0.0, description="Load before the measured duration.")
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> "FileWorkload":
+        workers = self.threads * self.depth
+        if self.file_size % self.block_size:
+            nearest = max(round(self.file_size / self.block_size), 1) * self.block_size
+            raise ValueError(f"file_size must be a multiple of block_size, such as {nearest} bytes")
+        if workers * self.block_size > self.file_size:
+            raise ValueError(f"file_size must hold at least one block for each of {workers} operations in flight")
+        if self.direct and (self.file_size % _PAGE or self.block_size % _PAGE):
+            raise ValueError(f"direct needs file_size and block_size to be multiples of {_PAGE} bytes")
+        if self.processes and self.processes > workers:
+            raise ValueError(f"{self.processes} processes need at least as many operations in flight")
+        if self.warmup and not self.duration:
+            raise ValueError("warmup needs a duration: one pass has no time of its own")
+        return self
+
+
+@experiment("storage.file", version="0.2", metrics=METRICS, component="storage", services=("fileio", "fio"))
+def file_io(target: FileTarget, workload: FileWorkload, ctx: Context) -> None:
+    """Read or write a file in blocks: bandwidth, operations a second, latency."""
+    folder = Path(target.path) if target.path else ctx.workdir
+    if not folder.is_dir():
+        ctx.fail("no_such_folder", f"target.path {str(folder)!r} is not a folder here")
+    life: FileLife = ctx.driver("fileio")()
+    engine: FileEngine = ctx.driver(target.engine)()
+    job = _job(target, workload, folder, ctx)
+    try:
+        if swept := sweep(folder):
+            ctx.metadata(swept=swept)
+        _refuse_too_large(folder, job, ctx)
+        job = replace(job, direct=job.direct and _takes_direct(job.path, ctx))
+        _prepare(job, workload, life, ctx)
+        device = Device.under(folder)
+        before = device.counters()
+        moved = engine.transfer(job)
+        by_device = _since(before, device.counters())
+        _judge(job, moved, folder, ctx)
+        _look_at_file(job, workload, moved, life if engine.known_content else None, ctx)
+    except OSError as error:
+        _explain(error.errno or 0, folder, job, ctx)
+        raise
+    except BenchError as error:
+        ctx.fail("bad_load", f"{error.message} ({error.hint})" if error.hint else error.message)
+    finally:
+        if job.path.exists():  # on a read-only filesystem, removing nothing would be an error too
+            job.path.unlink()
+    report(job, moved, device, by_device, target.engine, ctx)
+
+
+def _job(target: FileTarget, workload: FileWorkload, folder: Path, ctx: Context) -> FileJob:
+    workers = workload.threads * workload.depth
+    return FileJob(
+        path=folder / new_name(ctx.trial_id),
+        size=workload.file_size,
+        block=workload.block_size,
+        pattern=workload.pattern,
+        mix=workload.mix,
+        streams=workload.threads,
+        depth=workload.depth,
+        processes=workload.processes or min(workers, len(os.sched_getaffinity(0))),
+        direct=workload.direct,
+        sync_every={"never": 0, "end": 0, "each": 1}.get(workload.fsync, workload.fsync),  # type: ignore[arg-type]
+        sync_end=workload.fsync not in ("never", "each") and not workload.pattern.endswith("read"),
+        duration_s=workload.duration,
+        warmup_s=workload.warmup,
+        seed=ctx.seed,
+        ioengine=target.ioengine,
+    )
+
+
+def _refuse_too_large(folder: Path, job: FileJob, ctx: Context) -> None:
+    """Before anything is written: a disk that is full to the last byte harms others."""
+    if free_bytes(folder) < job.size + min(_SPARE, job.size // 8):
+        _explain(errno.ENOSPC, folder, job, ctx)
+
+
+def _takes_direct(path: Path, ctx: Context) -> bool:
+    """Makes the file, to see whether its filesystem takes O_DIRECT."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_DIRECT, 0o600))
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        ctx.warn("page_cache", f"the filesystem of {path.parent} refuses O_DIRECT: the page cache took part")
+        return False
+    return True
+
+
+def _prepare(job: FileJob, workload: FileWorkload, life: FileLife, ctx: Context) -> None:
+    """Only a sequential write begins with an empty file: reads need content, random writes overwrite what is there."""
+    if job.pattern == "write" and not workload.precondition:
+        return
+    life.fill(job)
+    own: FileEngine = ctx.driver("fileio")()
+    passes = replace(
+        job,
+        pattern="randwrite" if job.random else "write",
+        sync_every=0,
+        sync_end=True,
+        duration_s=None,
+        warmup_s=0.0,
+        generation=0,
+    )
+    for _ in range(workload.precondition):
+        done = own.transfer(passes)
+        if done.errors:
+            raise OSError(done.fatal or errno.EIO, f"preconditioning failed: {done.first_errors[0]}")
+    if workload.cache == "drop":
+        life.drop_cache(job)
+
+
+def _since(before: Counters | None, after: Counters | None) -> Counters | None:
+    return after.since(before) if before and after else None
+
+
+def _judge(job: FileJob, moved: Moved, folder: Path, ctx: Context) -> None:
+    """A transfer that ended early, or moved nothing, measured nothing."""
+    ctx.metadata(errors=dict(moved.errors), first_errors=moved.first_errors)
+    if moved.fatal:
+        _explain(moved.fatal, folder, job, ctx)
+    if moved.fatal or not moved.operations:
+        ctx.fail("io_failed", f"{moved.operations} operations succeeded in {folder}, then: {moved.first_errors[:1]}")
+    if job.duration_s is None and not moved.errors and moved.bytes != job.size:
+        ctx.fail("bytes_missing", f"moved {moved.bytes} bytes of {job.size} without an error")
+
+
+def _look_at_file(job: FileJob, workload: FileWorkload, moved: Moved, life: FileLife | None, ctx: Context) -> None:
+    """Is it as long as it must be, and does it hold what was written? `life` is None where that can't be known."""
+    size = job.path.stat().st_size if job.path.exists() else 0
+    whole = job.pattern != "write" or workload.precondition or job.duration_s is None
+    if size != job.size and whole:
+        ctx.invalid(
+            "file_changed",
+            f"the file has {size} bytes at the end and had {job.size}: something else changed it in the measured time",
+        )
+    written = moved.written[:: max(len(moved.written) // _ALIKE, 1)] if life and size == job.size else []
+    wrong = [*moved.corrupt, *(life.misfits(job, written) if life and written else [])]
+    ctx.metadata(blocks_checked=moved.checked + len(written), blocks_wrong=len(wrong))
+    if wrong:
+        ctx.invalid(
+            "wrong_content",
+            f"{len(wrong)} of {moved.checked + len(written)} blocks that were looked at hold something else than was "
+            f"written there, the first at offset {wrong[0]}",
+        )
+
+
+def _explain(number: int, folder: Path, job: FileJob, ctx: Context) -> None:
+    """Fail with what to do, for errors that have a plain meaning."""
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        ctx.fail(
+            "no_space",
+            f"{folder} has no room for a file of {show_bytes(job.size)} ({show_bytes(free_bytes(folder))} free): "
+            "choose a smaller file_size or another target.path",
+        )
+    if number == errno.EFBIG:
+        ctx.fail("too_large", f"no file of {show_bytes(job.size)} is allowed in {folder}: see `ulimit -f`")
+    if number in (errno.EROFS, errno.EACCES, errno.EPERM):
+        ctx.fail("not_writable", f"{folder} can't be written: {os.strerror(number)}. Choose another target.path")

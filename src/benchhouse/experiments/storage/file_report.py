@@ -1,0 +1,165 @@
+"""Numbers of `storage.file`, and what makes them doubtful: the page cache, memory, the client."""
+
+from collections.abc import Iterator
+
+from benchhouse.experiments.storage.device import Counters, Device
+from benchhouse.schema.experiment import Context, Metric
+from benchhouse.schema.fileio import FileJob, Moved
+from benchhouse.schema.histogram import Histogram
+
+CACHED_SHARE = 0.05  # of the bytes read: above it, they show the page cache more than the device
+MOST_IOPS = 150_000  # of one process: above it, Python's own time is a good part of every operation
+MOST_USER = 0.7  # of a core in Python itself, by one process
+NO_CORE_SHARE = 0.2  # of the workers' time
+_SECONDS = "seconds from the first operation to the end of the last thread, final fsync included"
+_ONE = "of one operation, without the fsync that may follow; of engine: fio, from its buckets"
+
+
+def _rates(prefix: str, which: str) -> tuple[Metric, ...]:
+    return (
+        Metric(name=f"{prefix}bandwidth", unit="MB/s", direction="higher", formula=f"as bandwidth, {which} alone"),
+        Metric(name=f"{prefix}iops", unit="1/s", direction="higher", formula=f"as iops, {which} alone"),
+        Metric(name=f"{prefix}latency", unit="ms", direction="lower", formula=f"as latency, {which} alone"),
+    )
+
+
+METRICS = (
+    Metric(
+        name="bandwidth",
+        unit="MB/s",
+        direction="higher",
+        role="throughput",
+        formula=f"bytes moved / 10^6 / {_SECONDS}",
+    ),
+    Metric(name="iops", unit="1/s", direction="higher", formula="operations that succeeded / the same seconds"),
+    Metric(name="latency", unit="ms", direction="lower", role="latency", formula=_ONE),
+    *_rates("read_", "rw and randrw: reads"),
+    *_rates("write_", "rw and randrw: writes"),
+    Metric(name="sync_latency", unit="ms", direction="lower", formula="of one fdatasync"),
+    Metric(
+        name="cached",
+        unit="1",
+        direction="lower",
+        formula="share of the bytes read that the kernel did not fetch from a device for these processes",
+    ),
+    Metric(
+        name="cpu_per_op",
+        unit="us",
+        direction="lower",
+        formula="CPU time of the processes that move the bytes, kernel included / operations",
+    ),
+    Metric(name="errors", unit="1", direction="lower", formula="operations that failed or were cut short"),
+    Metric(
+        name="error_rate",
+        unit="1",
+        direction="lower",
+        role="error_rate",
+        formula="errors / (errors + operations that succeeded)",
+    ),
+)
+
+
+def report(job: FileJob, moved: Moved, device: Device, by_device: Counters | None, engine: str, ctx: Context) -> None:
+    """Emit every metric. `by_device` is what the device moved in the same time, for everybody."""
+    failed = moved.errors.total()
+    seconds = max(moved.seconds, 1e-9)
+    whole = Histogram()
+    for prefix, latencies, size in (
+        ("read_", moved.reads, moved.read_bytes), ("write_", moved.writes, moved.written_bytes),
+    ):  # fmt: skip
+        whole.merge(latencies)
+        if job.reads and job.writes:
+            ctx.emit(f"{prefix}bandwidth", size / 1e6 / seconds)
+            ctx.emit(f"{prefix}iops", latencies.n / seconds)
+            ctx.distribution(f"{prefix}latency", latencies)
+    ctx.emit("bandwidth", moved.bytes / 1e6 / seconds)
+    ctx.emit("iops", moved.operations / seconds)
+    ctx.distribution("latency", whole)
+    ctx.distribution("sync_latency", moved.syncs)
+    ctx.emit("cpu_per_op", moved.cpu_s / moved.operations * 1e6)
+    ctx.emit("errors", failed)
+    ctx.emit("error_rate", failed / (failed + moved.operations))
+    cached = cached_share(moved)
+    if cached is not None:
+        ctx.emit("cached", round(cached, 4))
+    _tell(job, moved, device, by_device, engine, ctx)
+    for code, text, broken in _doubts(job, moved, device, by_device, engine, cached):
+        (ctx.invalid if broken else ctx.warn)(code, text)
+
+
+def cached_share(moved: Moved) -> float | None:
+    """Of the bytes read; read-ahead may fetch more than was read, which is no cache hit. None: can't be told."""
+    if not moved.read_bytes or moved.fetched_bytes is None:
+        return None
+    return max(0.0, 1 - moved.fetched_bytes / moved.read_bytes)
+
+
+def _tell(job: FileJob, moved: Moved, device: Device, by_device: Counters | None, engine: str, ctx: Context) -> None:
+    ctx.metadata(
+        filesystem=device.filesystem,
+        device=device.name,
+        direct=job.direct,
+        way="past the page cache (O_DIRECT)" if job.direct else "through the page cache",
+        engine=f"{moved.version} {job.ioengine}" if moved.version else engine,
+        in_flight=job.workers,
+        processes=1 if moved.version else job.processes,
+        bytes=moved.bytes,
+        operations=moved.operations,
+        seconds=moved.seconds,
+        client_user_cores=moved.user_s / max(moved.seconds, 1e-9),
+        no_core_share=round(moved.no_core_s / moved.worked_s, 4) if moved.worked_s else None,
+        device_bytes=None if by_device is None else {"read": by_device.read, "written": by_device.written},
+    )
+
+
+Doubt = tuple[str, str, bool]  # code, text, and whether the numbers don't hold
+
+
+def _doubts(
+    job: FileJob, moved: Moved, device: Device, by_device: Counters | None, engine: str, cached: float | None
+) -> Iterator[Doubt]:
+    if moved.errors:
+        kinds = ", ".join(f"{name} {count}" for name, count in moved.errors.most_common())
+        yield "errors", f"{moved.errors.total()} operations failed and are in no rate or latency: {kinds}", False
+    if device.is_memory:
+        yield "memory_filesystem", f"this folder is {device.filesystem}: this measures memory, not storage", False
+    else:
+        yield from _cache_doubts(job, moved, by_device, cached)
+    if engine == "fileio":
+        yield from _client_doubts(job, moved)
+
+
+def _cache_doubts(job: FileJob, moved: Moved, by_device: Counters | None, cached: float | None) -> Iterator[Doubt]:
+    if cached is not None and cached > CACHED_SHARE:
+        text = f"{cached:.0%} of the bytes read came from memory, not from the device: it is slower than these numbers"
+        if job.direct:
+            yield "not_direct", f"{text}, although the filesystem took O_DIRECT", True
+        else:
+            yield "page_cache", f"{text}; direct: true goes past the page cache", False
+    if moved.written_bytes and not job.direct:
+        reached = ""
+        if by_device:
+            share = min(by_device.written / moved.written_bytes, 1.0)
+            reached = f", and {share:.0%} of their bytes had reached the device at the end"
+        yield "write_cache", f"writes ended in the page cache: their latency is that of memory{reached}", False
+
+
+def _client_doubts(job: FileJob, moved: Moved) -> Iterator[Doubt]:
+    """Invalid where a device was to be measured; with the cache in between, the numbers are of the client anyway."""
+    if moved.no_core_s > NO_CORE_SHARE * moved.worked_s:
+        yield (
+            "client_starved",
+            (
+                f"the threads spent {moved.no_core_s / moved.worked_s:.0%} of the time ready to run, without a core: "
+                "latencies are longer by that, and the storage may be faster (something else used the cores, or there "
+                "are too few for this depth)"
+            ),
+            False,
+        )
+    user = moved.user_s / max(moved.seconds, 1e-9) / job.processes
+    if moved.busiest > MOST_IOPS or user > MOST_USER:
+        text = (
+            f"a process made {moved.busiest:,.0f} operations a second and spent {user:.0%} of a core in Python: the "
+            "storage may be faster than this"
+        )
+        yield "client_bound", f"{text} (engine: fio asks faster; processes help where cores are idle)", job.direct

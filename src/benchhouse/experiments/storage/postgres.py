@@ -1,0 +1,317 @@
+"""Experiment `storage.postgres`: PostgreSQL under a load of transactions, and whether it kept what it acknowledged."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic, sleep
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import Field, field_validator
+
+from benchhouse.experiments.load.book import Book
+from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.experiments.load.source import Planned, Pool
+from benchhouse.experiments.load.trial import judge, keep_book, offer, said
+from benchhouse.experiments.storage.postgres_server import ServerWatch, server_of
+from benchhouse.experiments.storage.postgres_tables import SchemaExists, Tables, discrepancies, lost, schema_name
+from benchhouse.experiments.storage.postgres_tally import PostgresTally
+from benchhouse.experiments.storage.postgres_workload import BUILT_IN, PostgresWorkload, Script
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.schema.histogram import Histogram
+from benchhouse.schema.load import CallFailed
+from benchhouse.schema.model import Model
+from benchhouse.schema.postgres import OLDEST, Administrator, Login, too_old
+
+_ACCOUNT = "by the server's own account, five looks a second"
+_BACK_S = 5.0  # within which a server that had a crash must be back, for the check
+_UNREACHED = ("dns", "refused", "reset", "timeout", "tls")
+METRICS = (
+    Metric(
+        name="transactions_per_s",
+        unit="1/s",
+        direction="higher",
+        role="throughput",
+        formula="as requests_per_s: transactions that went well",
+    ),
+    REQUESTS_PER_S,
+    GOODPUT,
+    Metric(
+        name="rows_per_s",
+        unit="rows/s",
+        direction="higher",
+        formula="requests_per_s x mean rows that a good transaction brought or changed",
+    ),
+    Metric(name="latency", unit="ms", direction="lower", role="latency", formula=f"of a whole transaction, {FROM_DUE}"),
+    Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
+    *(
+        Metric(name=f"latency_{kind}", unit="ms", direction="lower", formula=f"latency of `{kind}` alone")
+        for kind in BUILT_IN
+    ),
+    Metric(name="latency_sql", unit="ms", direction="lower", formula="latency of transactions from workload.sql"),
+    Metric(name="deadlocks", unit="1", direction="lower", formula="measured transactions that ended with 40P01"),
+    Metric(
+        name="serialization_errors", unit="1", direction="lower", formula="measured transactions that ended with 40001"
+    ),
+    Metric(
+        name="lost_writes",
+        unit="1",
+        direction="lower",
+        formula="acknowledged updates and rows that are not there after",
+    ),
+    Metric(
+        name="load_rows_per_s",
+        unit="rows/s",
+        direction="higher",
+        formula="rows of `accounts` / seconds of the COPY that filled it, before the load",
+    ),
+    Metric(
+        name="server_cpu",
+        unit="cores",
+        formula="CPU seconds a second of the server's processes, where they are on this machine",
+    ),
+    Metric(
+        name="server_io_wait",
+        unit="sessions",
+        direction="lower",
+        formula=f"mean number of sessions that wait for storage, {_ACCOUNT}",
+    ),
+    Metric(
+        name="server_lock_wait",
+        unit="sessions",
+        direction="lower",
+        formula=f"mean number of sessions that wait for a lock of another, {_ACCOUNT}",
+    ),
+    *FAILURES,
+)
+
+
+class PostgresTarget(Model):
+    """A database, and the way to it."""
+
+    endpoint: str = Field(
+        "", description="postgresql://user@host:port/database, without a password; empty: a server is started."
+    )
+    password: str | None = Field(None, repr=False, description="A secret, by the name of its variable: $NAME.")
+    driver: str = Field(
+        "postgres", description="postgres (psycopg2, a thread a connection) or postgres_pq (one thread for all)."
+    )
+    settings: dict[str, bool | int | float | str] = Field(
+        {}, description="Settings of each session of the load, such as {synchronous_commit: off}."
+    )
+    name: str = Field("", description="Name in reports.")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _has_no_password(cls, endpoint: str) -> str:
+        if not endpoint:
+            return endpoint
+        try:
+            parts = urlsplit(endpoint)
+            password, _ = parts.password, parts.port
+        except ValueError:
+            raise ValueError("it is not an address: write postgresql://user@host:port/database") from None
+        if parts.scheme not in ("postgresql", "postgres"):
+            raise ValueError("write postgresql://user@host:port/database")
+        if password is not None or "password" in parse_qs(parts.query):
+            raise ValueError("it holds a password: leave it out, and write password: $NAME, a variable that has it")
+        return endpoint
+
+    @field_validator("settings")
+    @classmethod
+    def _are_named(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        for name in settings:
+            if not name.replace("_", "").replace(".", "").isalnum() or not name.isascii():
+                raise ValueError(f"{name!r} is no setting")
+        return settings
+
+    def session(self, endpoint: str, schema: str, workload: PostgresWorkload) -> Login:
+        words = {
+            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in self.settings.items()
+        }
+        ours = {
+            "search_path": f"{schema},public",
+            "default_transaction_isolation": workload.isolation,
+            "statement_timeout": str(round(workload.timeout * 1000)),
+        }
+        return Login(endpoint, self.password, ours | words, name=schema)
+
+
+@experiment(
+    "storage.postgres", version="0.1", metrics=METRICS, component="storage", services=("postgres", "postgresql")
+)
+def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -> None:
+    """Put PostgreSQL under load: lookups, ranges, updates, transactions, inserts, COPY, or SQL of your own."""
+    service = None if target.endpoint else ctx.service("postgres")
+    endpoint = service.endpoint if service else target.endpoint
+    where = urlsplit(endpoint).hostname or endpoint
+    with _named(ctx, f"no session at {where}"):
+        session: Administrator = ctx.driver("postgres").administrator(Login(endpoint, target.password))
+    try:
+        if session.version < OLDEST:
+            ctx.fail("unsupported_version", said(too_old(session.version)))
+        pid = service.pid if service else server_of(session.pid)
+        ctx.metadata(server=f"PostgreSQL {session.version // 10000}.{session.version % 10000}", driver=target.driver)
+        with _tables(session, workload, ctx) as tables:
+            login = target.session(endpoint, tables.schema, workload)
+            book, seen = _load(target, workload, login, session, pid, where, ctx)
+            certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)
+            _check(session, tables, workload, book, ctx)
+            judge(book, certificate, ctx)
+            _report(workload, book, seen, ctx)
+    finally:
+        session.close()
+
+
+@contextmanager
+def _named(ctx: Context, what: str) -> Iterator[None]:
+    """Outside of the load, an error of the server ends the trial under its name."""
+    try:
+        yield
+    except CallFailed as failed:
+        code = "not_reached" if failed.kind in _UNREACHED else failed.kind
+        ctx.fail(code, f"{what}: {failed.kind}: {failed.detail}")
+    except BenchError as error:
+        ctx.fail("bad_load", said(error))
+
+
+@contextmanager
+def _tables(session: Administrator, workload: PostgresWorkload, ctx: Context) -> Iterator[Tables]:
+    """Tables in a schema of their own, and nothing of it left behind, whatever happens."""
+    tables = Tables(session, schema_name(ctx.trial_id))
+    try:
+        with _named(ctx, "the schema could not be made"):
+            tables.create()
+    except SchemaExists:
+        ctx.fail(
+            "schema_exists",
+            f"the database has a schema {tables.schema} already, which is left alone; if an attempt that was killed "
+            f'left it behind: DROP SCHEMA "{tables.schema}" CASCADE',
+        )
+    try:
+        with _named(ctx, "the tables could not be filled"):
+            taken = tables.load(workload.rows, ctx.seed)
+        ctx.emit("load_rows_per_s", workload.rows / taken)
+        yield tables
+    finally:
+        try:
+            tables.drop()
+        except CallFailed as failed:  # the trial may have failed for the same reason: that one is told
+            ctx.warn("left_behind", f"the schema {tables.schema} could not be dropped: {failed.kind}: {failed.detail}")
+
+
+def _load(
+    target: PostgresTarget,
+    workload: PostgresWorkload,
+    login: Login,
+    session: Administrator,
+    pid: int | None,
+    where: str,
+    ctx: Context,
+) -> tuple[Book, dict[str, float]]:
+    """The book of the load, and what the server's processes did meanwhile."""
+    script = Script(workload, ctx.seed)
+    if workload.prepared:
+        _try(script, login, session, ctx)
+
+    def make() -> Any:
+        return ctx.driver(target.driver)(
+            login, script.statements, prepared=workload.prepared, timeout_s=workload.timeout
+        )
+
+    with _named(ctx, "the load"):
+        driver = make()
+        planned = []
+        for work in script.works():
+            work.ready = work.ready or driver.request(work)
+            planned.append(Planned(work, work.ready))
+    writes = any(plan.item.effect for plan in planned)
+    with ServerWatch(pid, session, login.name) as watch:
+        book = offer(
+            make,
+            Pool(planned, ctx.seed),
+            workload,
+            lambda: PostgresTally(workload.objectives, writes=writes),
+            ctx,
+            where=where,
+        )
+    return book, watch.between(book.start_ns, min(book.end_ns, book.last_ended_ns))
+
+
+def _try(script: Script, login: Login, session: Administrator, ctx: Context) -> None:
+    """Whether the user's own statements can be prepared; else every connection would fail for that reason."""
+    for item in script.own:
+        if item.control:
+            continue
+        try:
+            session.query(f"SET search_path TO {login.settings['search_path']}")
+            session.query(f"PREPARE {item.name} AS {item.numbered}")
+            session.query(f"DEALLOCATE {item.name}")
+        except CallFailed as failed:
+            ctx.fail(
+                "bad_sql",
+                f"workload.sql: {failed.detail} in: {item.text} (what can't be prepared needs prepared: false)",
+            )
+
+
+def _check(session: Administrator, tables: Tables, workload: PostgresWorkload, book: Book, ctx: Context) -> None:
+    """Compare what was acknowledged with what is there."""
+    if book.stopped:
+        return  # `judge` tells that the server is gone
+    with _named(ctx, f"after {book.succeeded} good transactions, what was written could not be checked"):
+        _wait_until_back(session)
+        tables.wait_for_leaving(tables.schema)
+        found = tables.sums()
+    written, unchecked = book.tally.written, workload.unchecked
+    ctx.metadata(
+        check={
+            "acknowledged": written.acknowledged._asdict(),
+            "unsure": written.unsure._asdict(),
+            "found": vars(found),
+            "loaded": vars(tables.loaded),
+            "unchecked": list(unchecked),
+        }
+    )
+    if unchecked:
+        ctx.warn(
+            "writes_not_checked", f"workload.sql speaks of {' and '.join(unchecked)}: what it writes there is not known"
+        )
+    for code, messages in discrepancies(tables.loaded, found, written, unchecked).items():
+        ctx.invalid(code, "; ".join(messages))
+    ctx.emit("lost_writes", lost(tables.loaded, found, written, unchecked))
+
+
+def _wait_until_back(session: Administrator) -> None:
+    deadline = monotonic() + _BACK_S
+    while True:
+        try:
+            session.query("SELECT 1")
+            return
+        except CallFailed as failed:
+            if failed.kind not in _UNREACHED or monotonic() > deadline:
+                raise
+        sleep(0.1)
+
+
+def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx: Context) -> None:
+    tally: PostgresTally = book.tally
+    ctx.distribution("latency", tally.latency.histogram)
+    ctx.distribution("latency_sent", tally.latency_sent.histogram)
+    own = Histogram()
+    for kind, stream in tally.by_kind.items():
+        if kind in BUILT_IN:
+            ctx.distribution(f"latency_{kind}", stream.histogram)
+        else:
+            own.merge(stream.histogram)
+    ctx.distribution("latency_sql", own)
+    rate = emit_rates(book, workload, ctx)
+    ctx.emit("transactions_per_s", rate)
+    ctx.emit("rows_per_s", rate * tally.operations / max(tally.calls, 1))
+    ctx.emit("deadlocks", book.errors["deadlock"])
+    ctx.emit("serialization_errors", book.errors["serialization"])
+    for name in ("cpu", "io_wait", "lock_wait"):
+        if name in seen:
+            ctx.emit(f"server_{name}", seen[name])
+    ctx.metadata(
+        transactions={kind: stream.histogram.n for kind, stream in sorted(tally.by_kind.items())}, server_seen=seen
+    )

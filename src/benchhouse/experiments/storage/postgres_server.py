@@ -1,0 +1,117 @@
+"""What the server does meanwhile: CPU time of its processes on this machine, and what its sessions wait for."""
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from time import monotonic_ns
+
+from benchhouse.schema.load import CallFailed
+from benchhouse.schema.postgres import Administrator
+
+_LOOK_S = 0.2
+_WAITS = (
+    "SELECT count(*) FILTER (WHERE wait_event_type = 'IO'), "
+    "count(*) FILTER (WHERE wait_event_type IN ('Lock', 'LWLock')) "
+    "FROM pg_stat_activity WHERE application_name = %s AND state <> 'idle'"
+)
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Look:
+    """The server at one moment."""
+
+    at_ns: int
+    cpu_s: float  # of all its processes
+    sleeping: int  # of them, in uninterruptible sleep
+    io: int | None  # sessions that wait for storage, by the server's own account
+    lock: int | None  # and for each other
+
+
+class ServerWatch:
+    """Looks at a server in a thread of its own, from `with` to its end: at its processes, where `pid` is known, and at
+    its list of sessions of that name."""
+
+    def __init__(self, pid: int | None, session: Administrator, name: str) -> None:
+        self._pid, self._session, self._name = pid, session, name
+        self._over = threading.Event()
+        self._looks: list[Look] = []
+        self._cpu: dict[int, float] = {}  # of each process, also of one that has ended meanwhile
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "ServerWatch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def between(self, start_ns: int, end_ns: int) -> dict[str, float]:
+        """Means over that time; what nobody could see is left out."""
+        inside = [look for look in self._looks if start_ns <= look.at_ns <= end_ns]
+        if len(inside) < 2:
+            return {}
+        first, last = inside[0], inside[-1]
+        seen = {}
+        if self._cpu:
+            seen["cpu"] = (last.cpu_s - first.cpu_s) / (last.at_ns - first.at_ns) * 1e9
+            seen["sleeping"] = fmean(look.sleeping for look in inside)
+        if asked := [look for look in inside if look.io is not None]:
+            seen["io_wait"] = fmean(look.io or 0 for look in asked)
+            seen["lock_wait"] = fmean(look.lock or 0 for look in asked)
+        return seen
+
+    def _watch(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            sleeping = 0
+            for pid in tree(self._pid) if self._pid else ():
+                if found := _state(pid):
+                    sleeping += found[0] == "D"
+                    self._cpu[pid] = found[1]
+            self._looks.append(Look(monotonic_ns(), sum(self._cpu.values()), sleeping, *self._waits()))
+
+    def _waits(self) -> tuple[int | None, int | None]:
+        try:
+            ((io, lock),) = self._session.query(_WAITS, (self._name,))
+        except CallFailed:  # the load will tell
+            return None, None
+        return io, lock
+
+
+def tree(pid: int) -> Iterator[int]:
+    """A process and all below it."""
+    yield pid
+    try:
+        children = (_PROC / str(pid) / "task" / str(pid) / "children").read_text()
+    except OSError:
+        return
+    for child in children.split():
+        yield from tree(int(child))
+
+
+def _state(pid: int) -> tuple[str, float] | None:
+    """State and CPU seconds of a process; None when it is gone."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()  # the name before may hold anything
+    return fields[0].decode(), (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def server_of(backend: int) -> int | None:
+    """The server that a session's process belongs to, where both are on this machine and are what they seem to be."""
+    try:
+        words = (_PROC / str(backend) / "cmdline").read_bytes()
+        text = (_PROC / str(backend) / "stat").read_bytes()
+    except OSError:
+        return None
+    if not words.startswith(b"postgres:"):  # the number is of another machine, or of a container
+        return None
+    parent = int(text[text.rindex(b")") + 2 :].split()[1])
+    return parent if parent > 1 else None

@@ -1,0 +1,59 @@
+"""What is kept of the transactions: as of any call, and what they wrote, measured or not."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchhouse.experiments.load.book import Call
+from benchhouse.experiments.load.calls import CallTally
+from benchhouse.schema.load import Reply
+from benchhouse.schema.postgres import UNSURE, Effect
+from benchhouse.schema.slo import Slo
+
+_NOTHING = Effect()
+
+
+@dataclass
+class Written:
+    """What the server said it has written, and what may have been written by transactions without an answer."""
+
+    acknowledged: Effect = _NOTHING
+    unsure: Effect = _NOTHING
+
+
+class PostgresTally(CallTally):
+    """`writes` says whether there is anything to add up."""
+
+    def __init__(self, slo: Slo | None = None, *, writes: bool = True) -> None:
+        super().__init__(slo)
+        self._writes = writes
+        self.written = Written()
+
+    def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
+        missed = super().add(call, reply, start_ns, end_ns)
+        if self._writes and (reply.error is not None or not call.measured):  # else it went through `add_many`
+            self._wrote(call, reply)
+        return missed
+
+    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+        super().add_many(ended)
+        if self._writes:
+            effects = [call.item.effect for call, _ in ended if call.item.effect]
+            self.written.acknowledged = _sum([self.written.acknowledged, *effects])
+
+    def _wrote(self, call: Call, reply: Reply) -> None:
+        if not call.item.effect:
+            return
+        if reply.error is None:
+            self.written.acknowledged = _sum((self.written.acknowledged, call.item.effect))
+        elif reply.error in UNSURE:
+            self.written.unsure = _sum((self.written.unsure, call.item.effect))
+
+    def merge(self, other: CallTally) -> None:
+        super().merge(other)
+        if isinstance(other, PostgresTally):
+            self.written.acknowledged = _sum((self.written.acknowledged, other.written.acknowledged))
+            self.written.unsure = _sum((self.written.unsure, other.written.unsure))
+
+
+def _sum(effects: Iterable[Effect]) -> Effect:
+    return Effect(*map(sum, zip(*effects, strict=True)))

@@ -1,0 +1,241 @@
+"""What is asked of PostgreSQL: the transactions of a workload, made from a seed before any time is measured."""
+
+import re
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from benchhouse.experiments.load.shape import Shape
+from benchhouse.schema.model import Model
+from benchhouse.schema.postgres import Effect, Statement, Step, Value, Work
+
+BUILT_IN = ("lookup", "range", "update", "transfer", "oltp", "insert", "copy")
+_MOST_BATCHES = 32  # different ones of insert and copy: they are long
+_MOST_AMOUNT = 100
+_CONTROL = re.compile(r"\s*(begin|start|commit|end|rollback|abort|savepoint|release)\b", re.IGNORECASE)
+_COLUMNS = 3
+_MOST_PLACES = 65_535  # of one statement, by the protocol
+BEGIN, COMMIT = Statement("begin", "BEGIN", control=True), Statement("commit", "COMMIT", control=True)
+LOOKUP = Statement("lookup", "SELECT balance FROM accounts WHERE id = :id")
+RANGE = Statement("range", "SELECT id, balance FROM accounts WHERE id BETWEEN :first AND :last ORDER BY id")
+UPDATE = Statement("update", "UPDATE accounts SET balance = balance + :amount, hits = hits + 1 WHERE id = :id")
+RECORD = Statement("record", "INSERT INTO history (account, amount, note) VALUES (:id, :amount, :note)")
+COPY = Statement("copy", "COPY history (account, amount, note) FROM STDIN", control=True)
+
+
+class Between(Model):
+    """A whole number, each as likely as the other."""
+
+    low: int = Field(description="The lowest.")
+    high: int = Field(description="The highest.")
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> "Between":
+        if self.low > self.high:
+            raise ValueError(f"low is {self.low} and high is {self.high}")
+        return self
+
+
+class CustomSql(Model):
+    """A transaction of your own: one statement, or several in the order in which they are sent."""
+
+    text: str | tuple[str, ...] = Field(
+        description="SQL with :name for each value, as pgbench has it. Several statements: a list, with BEGIN and "
+        "COMMIT where they are one transaction."
+    )
+    params: dict[str, Value | tuple[Value, ...] | Between] = Field(
+        {}, description="Value of each :name: one, a list to choose from, or {low: 1, high: 1000}."
+    )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text,) if isinstance(self.text, str) else self.text
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> "CustomSql":
+        if not self.texts or not all(text.strip() for text in self.texts):
+            raise ValueError("text: there is a statement without words")
+        named = {name for text in self.texts for name in Statement("", text).names}
+        if missing := named - self.params.keys():
+            raise ValueError(f"params: no value for :{', :'.join(sorted(missing))}")
+        if unused := self.params.keys() - named:
+            raise ValueError(f"text: {', '.join(sorted(unused))} of params is not in it; write :{min(unused)}")
+        if any(value == () for value in self.params.values()):
+            raise ValueError("params: an empty list has nothing to choose from")
+        return self
+
+
+class PostgresWorkload(Shape):
+    """The load, and the transactions in it."""
+
+    operation: str | None = Field(
+        None,
+        description="What every transaction is: lookup (where nothing is said), range, update, transfer (two updates "
+        "in a transaction), oltp (update, lookup and insert in one), insert (many rows), copy, or a name from `sql`.",
+    )
+    mix: dict[str, float] | None = Field(None, description="Several by weight: {lookup: 80, update: 20}.")
+    sql: dict[str, CustomSql] = Field({}, description="Transactions of your own, by name.")
+    rows: int = Field(100_000, ge=2, le=10**9, description="Rows of the table `accounts`.")
+    span: int = Field(100, ge=1, description="range: rows that one reads.")
+    batch: int = Field(1000, ge=1, description="insert, copy: rows of one transaction.")
+    prepared: bool = Field(True, description="Whether statements are prepared in the server, once a connection.")
+    isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
+        "read committed", description="Isolation level of every transaction."
+    )
+    distinct: int = Field(
+        20_000, ge=1, le=10**6, description="Different transactions, made before the load and used in turn."
+    )
+
+    @field_validator("sql")
+    @classmethod
+    def _names_are_free(cls, sql: dict[str, CustomSql]) -> dict[str, CustomSql]:
+        for name in sql:
+            if not re.fullmatch(r"[a-z][a-z0-9_]{0,40}", name) or name in BUILT_IN:
+                raise ValueError(f"{name!r} can't be its name: small letters, digits and _, and none of {BUILT_IN}")
+        return sql
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "PostgresWorkload":
+        if self.operation and self.mix is not None:
+            raise ValueError("give operation or mix, not both")
+        if self.mix is not None and (not self.mix or any(weight <= 0 for weight in self.mix.values())):
+            raise ValueError("mix needs at least one transaction, and weights above 0")
+        known = (*BUILT_IN, *self.sql)
+        for kind in self.weights:
+            if kind not in known:
+                raise ValueError(f"{kind!r} is none of {', '.join(known)}; your own belong into `sql`")
+        if unused := self.sql.keys() - self.weights.keys():
+            raise ValueError(f"sql: {', '.join(sorted(unused))} is used by neither operation nor mix")
+        if "range" in self.weights and self.span > self.rows:
+            raise ValueError(f"a range of {self.span} rows does not fit into {self.rows}")
+        if "insert" in self.weights and self.batch * _COLUMNS > _MOST_PLACES:
+            raise ValueError(f"insert: PostgreSQL takes at most {_MOST_PLACES // _COLUMNS} rows in one; use copy")
+        return self
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return self.mix or {self.operation or "lookup": 1.0}
+
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """Tables that transactions of the user's own speak of: what they add to them, nobody knows."""
+        text = " ".join(text for item in self.sql.values() for text in item.texts)
+        return tuple(table for table in ("accounts", "history") if re.search(rf"\b{table}\b", text, re.IGNORECASE))
+
+
+class Script:
+    """The statements of a workload, and its transactions."""
+
+    def __init__(self, workload: PostgresWorkload, seed: int) -> None:
+        self._workload, self._random = workload, Random(seed)
+        self._insert = _many_rows(workload.batch)
+        self._own = {
+            name: [
+                Statement(f"{name}_{number}", text, control=bool(_CONTROL.match(text)))
+                for number, text in enumerate(item.texts)
+            ]
+            for name, item in workload.sql.items()
+        }
+        self._made: dict[str, list[Work]] = {"insert": [], "copy": []}
+        self._makers: dict[str, Callable[[], Work]] = {
+            "lookup": self._lookup, "range": self._range, "update": self._update, "transfer": self._transfer,
+            "oltp": self._oltp, "insert": self._insert_rows, "copy": self._copy_rows,
+        }  # fmt: skip
+
+    @property
+    def own(self) -> list[Statement]:
+        return [statement for statements in self._own.values() for statement in statements]
+
+    @property
+    def statements(self) -> list[Statement]:
+        """Those that the transactions need, BEGIN and the like left out."""
+        needed = {
+            "lookup": [LOOKUP], "range": [RANGE], "update": [UPDATE], "transfer": [UPDATE], "insert": [self._insert],
+            "oltp": [UPDATE, LOOKUP, RECORD], "copy": [],
+        }  # fmt: skip
+        found = [item for kind in self._workload.weights for item in (needed | self._own)[kind]]
+        return [item for item in dict.fromkeys(found) if not item.control]
+
+    def works(self) -> Iterator[Work]:
+        """So many as are distinct, by their weights; the first ones hold each kind, however rare it is."""
+        kinds, weights = list(self._workload.weights), list(self._workload.weights.values())
+        count = max(self._workload.distinct, len(kinds))
+        chosen = [*kinds, *self._random.choices(kinds, weights, k=count - len(kinds))]
+        for kind in chosen:
+            many = self._made.get(kind)
+            if many is not None and len(many) >= _MOST_BATCHES:
+                yield self._random.choice(many)
+                continue
+            work = self._makers[kind]() if kind in self._makers else self._of_own(kind)
+            if many is not None:
+                many.append(work)
+            yield work
+
+    def _id(self) -> int:
+        return self._random.randint(1, self._workload.rows)
+
+    def _amount(self) -> int:
+        """Above 0, so that a sum can only be right when all is there."""
+        return self._random.randint(1, _MOST_AMOUNT)
+
+    def _lookup(self) -> Work:
+        return Work("lookup", [Step(LOOKUP, (self._id(),), 1)])
+
+    def _range(self) -> Work:
+        span = self._workload.span
+        first = self._random.randint(1, self._workload.rows - span + 1)
+        return Work("range", [Step(RANGE, (first, first + span - 1), span)])
+
+    def _update(self) -> Work:
+        amount = self._amount()
+        return Work("update", [Step(UPDATE, (amount, self._id()), 1)], Effect(balance=amount, hits=1))
+
+    def _transfer(self) -> Work:
+        amount, (giver, taker) = self._amount(), self._random.sample(range(1, self._workload.rows + 1), 2)
+        steps = [Step(BEGIN), Step(UPDATE, (-amount, giver), 1), Step(UPDATE, (amount, taker), 1), Step(COMMIT)]
+        return Work("transfer", steps, Effect(hits=2))
+
+    def _oltp(self) -> Work:
+        amount, account = self._amount(), self._id()
+        steps = [
+            Step(BEGIN),
+            Step(UPDATE, (amount, account), 1),
+            Step(LOOKUP, (account,), 1),
+            Step(RECORD, (account, amount, "oltp"), 1),
+            Step(COMMIT),
+        ]
+        return Work("oltp", steps, Effect(balance=amount, hits=1, rows=1, amount=amount))
+
+    def _rows(self) -> list[tuple[int, int, str]]:
+        return [(self._id(), self._amount(), f"entry {number}") for number in range(self._workload.batch)]
+
+    def _insert_rows(self) -> Work:
+        rows = self._rows()
+        values = tuple(value for row in rows for value in row)
+        return Work("insert", [Step(self._insert, values, len(rows))], _added(rows))
+
+    def _copy_rows(self) -> Work:
+        rows = self._rows()
+        text = "".join(f"{account}\t{amount}\t{note}\n" for account, amount, note in rows)
+        return Work("copy", [Step(COPY, (), len(rows), text.encode())], _added(rows))
+
+    def _of_own(self, kind: str) -> Work:
+        chosen = {name: self._choose(value) for name, value in self._workload.sql[kind].params.items()}
+        return Work(kind, [Step(item, tuple(chosen[name] for name in item.names)) for item in self._own[kind]])
+
+    def _choose(self, value: Value | tuple[Value, ...] | Between) -> Value:
+        if isinstance(value, Between):
+            return self._random.randint(value.low, value.high)
+        return self._random.choice(value) if isinstance(value, tuple) else value
+
+
+def _added(rows: list[tuple[int, int, str]]) -> Effect:
+    return Effect(rows=len(rows), amount=sum(amount for _, amount, _ in rows))
+
+
+def _many_rows(count: int) -> Statement:
+    """One statement for all rows of a batch: what psycopg2's execute_values sends, and can be prepared."""
+    places = ", ".join(f"(:account{number}, :amount{number}, :note{number})" for number in range(count))
+    return Statement("insert_rows", f"INSERT INTO history (account, amount, note) VALUES {places}")  # noqa: S608 - of places

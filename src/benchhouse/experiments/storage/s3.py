@@ -1,0 +1,284 @@
+"""Experiment `storage.s3`: a bucket under a load of gets, puts, deletes, listings and uploads in parts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from benchhouse.experiments.load.book import Book
+from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.experiments.load.shape import Shape
+from benchhouse.experiments.load.trial import judge, keep_book, offer, said
+from benchhouse.experiments.storage.s3_content import Stretch, make_contents
+from benchhouse.experiments.storage.s3_objects import ends_in_order, lost_writes, prepare, read_back, remove
+from benchhouse.experiments.storage.s3_source import Operation, Places, Requests, S3Tally, cycle
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.schema.quantities import Bytes
+from benchhouse.schema.s3 import S3Bucket, S3Refused, S3Target
+
+_LEAST_PART = 5 << 20  # of S3 itself
+_MOST_PARTS = 10_000
+_PREPARED_BYTES = 256 << 20
+_BUCKET = "benchhouse"
+_FOLDER = "benchhouse/"  # in any bucket, ours lies below it
+_SINGLE = ("get", "put", "delete", "part")
+_WHOLE = ("list", "multipart")
+
+
+def _latency(name: str, what: str) -> Metric:
+    return Metric(name=f"latency_{name}", unit="ms", direction="lower", formula=f"{what}, {FROM_DUE}")
+
+
+METRICS = (
+    Metric(
+        name="operations_per_s",
+        unit="1/s",
+        direction="higher",
+        role="throughput",
+        formula="good operations / seconds of the window; an upload in parts and a listing of pages are one each, and "
+        "count with their last request",
+    ),
+    Metric(
+        name="bandwidth",
+        unit="MB/s",
+        direction="higher",
+        formula="bytes of object content that good requests moved, either way / 10^6 / seconds of the window",
+    ),
+    REQUESTS_PER_S,
+    GOODPUT,
+    Metric(name="latency", unit="ms", direction="lower", role="latency", formula=f"of any request, {FROM_DUE}"),
+    Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
+    Metric(name="ttfb", unit="ms", direction="lower", formula=f"of a get: to the first byte of its answer, {FROM_DUE}"),
+    _latency("get", "of a get, to its last byte"),
+    _latency("put", "of a put in one request"),
+    _latency("delete", "of a delete"),
+    _latency("list", "of a listing with all its pages"),
+    _latency("part", "of one part of an upload"),
+    _latency("multipart", "of an upload: create, all parts, complete"),
+    Metric(name="corrupt", unit="1", direction="lower", formula="answers and objects whose content is not as written"),
+    *FAILURES,
+)
+
+
+class S3Workload(Shape):
+    """The load, and the objects in it."""
+
+    operation: Operation | None = Field(None, description="What every operation is; get where nothing is said.")
+    mix: dict[Operation, float] | None = Field(None, description="Several by weight: {get: 70, put: 20, list: 10}.")
+    size: Bytes = Field(10**6, gt=0, le=5 * 10**12, description="Size of an object.")
+    objects: int | None = Field(
+        None, ge=1, le=10**7, description="Objects written before, for get and list; 4 to 1000 in 256 MiB by default."
+    )
+    part_size: Bytes = Field(8 << 20, ge=_LEAST_PART, le=5 << 30, description="multipart: size of a part.")
+    page_size: int = Field(1000, ge=1, le=1000, description="list: keys a page.")
+    verify: float = Field(
+        0.1, ge=0, le=1, description="Share of gets compared byte by byte, and of written objects read back after."
+    )
+
+    @model_validator(mode="after")
+    def _goes_together(self) -> "S3Workload":
+        if self.operation and self.mix is not None:
+            raise ValueError("give operation or mix, not both")
+        if self.mix is not None and (not self.mix or any(weight <= 0 for weight in self.mix.values())):
+            raise ValueError("mix needs at least one operation, and weights above 0")
+        weights = self.weights
+        if {"get", "put", "delete"} & weights.keys() and self.size > 5 * 10**9:
+            raise ValueError("S3 takes at most 5 GB with one put: use operation: multipart")
+        if "multipart" in weights and self.size > self.part_size * _MOST_PARTS:
+            raise ValueError(f"S3 takes at most {_MOST_PARTS} parts: use a larger part_size")
+        if self.runs_dry and (not self.requests or self.warmup or self.cooldown):
+            raise ValueError(
+                "a delete needs an object that is there: with more deletes than puts, give requests instead of "
+                "duration (so many are written before), and warmup: 0"
+            )
+        return self
+
+    @property
+    def weights(self) -> dict[str, float]:
+        return {str(kind): weight for kind, weight in (self.mix or {self.operation or "get": 1.0}).items()}
+
+    @property
+    def only_reads(self) -> bool:
+        return self.weights.keys() <= {"get", "list"}
+
+    @property
+    def runs_dry(self) -> bool:
+        """Whether more is deleted than written."""
+        return self.weights.get("delete", 0) > self.weights.get("put", 0)
+
+    @property
+    def readable(self) -> int:
+        """Objects to be written before, for get and list."""
+        if not {"get", "list"} & self.weights.keys():
+            return 0
+        return self.objects or min(max(_PREPARED_BYTES // self.size, 4), 1000)
+
+    def stock(self, seed: int) -> int:
+        """Objects to be written before, for delete."""
+        if "delete" not in self.weights:
+            return 0
+        if not self.runs_dry:
+            return 64 + 4 * min(self.most_in_flight, 256)
+        order, requests = cycle(self.weights, seed), (self.requests or 0) + self.processes
+        shares = [
+            sum(order[index % len(order)] == "delete" for index in range(shard, requests, self.processes))
+            for shard in range(self.processes)
+        ]
+        return max(shares) * self.processes
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """What is known before the load begins."""
+
+    target: S3Target
+    workload: S3Workload
+    driver: Any
+    bucket: S3Bucket
+    where: str  # for people
+    places: Places
+    contents: list[Stretch]
+
+
+@experiment("storage.s3", version="0.1", metrics=METRICS, component="storage", services=("s3",))
+def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
+    """Put a bucket under load: any S3-compatible server, objects of 1 KB to 1 GB, contents checked."""
+    with _trial(target, workload, ctx) as trial:
+        seed, readable, stock = ctx.seed, workload.readable, workload.stock(ctx.seed)
+        keys = [*map(trial.places.read, range(readable)), *map(trial.places.stock, range(stock))]
+        keys = keys or [trial.places.stock(0)]  # one at least shows how the server names what it stores
+        objects = [(key, trial.contents[int(key.rpartition("/")[2]) % len(trial.contents)]) for key in keys]
+        offered: dict[str, Any] = {"where": trial.where, "verify_tls": target.verify_tls}
+        etag_is_md5 = prepare(trial.driver, objects, workload.timeout, ctx, **offered)
+        source = Requests(
+            trial.driver,
+            trial.places,
+            trial.contents,
+            workload.weights,
+            objects=readable,
+            stock=len(keys) - readable,
+            part_size=workload.part_size,
+            page_size=workload.page_size,
+            verify=workload.verify,
+            etag_is_md5=etag_is_md5,
+            processes=workload.processes,
+            seed=seed,
+        )
+        source.make_ready(writes=not workload.only_reads, sha256=target.sign_payload)
+        book = offer(lambda: trial.driver, source, workload, lambda: S3Tally(workload.objectives), ctx, **offered)
+        certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)
+        _keep_evidence(trial, book, etag_is_md5, ctx)
+        judge(book, certificate, ctx)
+        corrupt = _look_at_what_was_written(trial, book, len(keys), ctx)
+        _report(workload, book, corrupt, ctx)
+
+
+@contextmanager
+def _trial(target: S3Target, workload: S3Workload, ctx: Context) -> Iterator[_Trial]:
+    """A bucket and a prefix of our own in it, removed afterwards."""
+    if target.endpoint and not target.bucket:
+        ctx.fail("no_bucket", "target.bucket says which bucket to work in; objects of others in it are left alone")
+    ours = not target.endpoint
+    endpoint = ctx.service("seaweedfs").endpoint if ours else target.endpoint
+    name = target.bucket or _BUCKET
+    try:
+        driver = ctx.driver(target.driver).for_target(target, endpoint, name)
+    except BenchError as error:
+        ctx.fail("no_credentials", said(error))
+    bucket: S3Bucket = driver.bucket(workload.timeout)
+    where = f"bucket {name!r} at {urlsplit(driver.url).netloc}"
+    with ends_in_order():
+        try:
+            made = bucket.make_sure(target.create_bucket or ours)
+        except S3Refused as refused:
+            hint = "; create_bucket: true creates it for the trial" if refused.kind == "http_404" else ""
+            ctx.fail(refused.kind, f"{where}: {refused.message}{hint}")
+        _tell_of_others(bucket, ctx)
+        places = Places(f"{_FOLDER}{ctx.trial_id}-{token_hex(4)}/")
+        many = workload.requests or 64
+        try:
+            contents = make_contents(ctx.seed, workload.size, max(workload.readable, many))
+            yield _Trial(target, workload, driver, bucket, where, places, contents)
+        finally:
+            if ours:  # it goes with the server
+                bucket.close()
+            else:
+                remove(bucket, places, made, ctx)
+
+
+def _tell_of_others(bucket: S3Bucket, ctx: Context) -> None:
+    """A trial that was killed could not remove its objects; they are nobody's but still not ours to remove."""
+    if others := bucket.folders(_FOLDER):
+        ctx.warn(
+            "others_objects",
+            f"{len(others)} folders below {_FOLDER} are of other trials, such as {others[0]}: they run now, or were "
+            "cut short (remove them by hand)",
+        )
+
+
+def _keep_evidence(trial: _Trial, book: Book, etag_is_md5: bool, ctx: Context) -> None:
+    tally: S3Tally = book.tally
+    ctx.metadata(
+        bucket=trial.where,
+        deployment="server" if trial.target.endpoint else "embedded",
+        addressing=trial.target.style,
+        payload="signed" if trial.target.sign_payload else "unsigned",
+        etag_is_md5=etag_is_md5,
+        objects_prepared=trial.workload.readable,
+        distinct_contents=len(trial.contents),
+        requests={kind: stream.histogram.n for kind, stream in sorted(tally.by_kind.items())},
+        bytes={kind: size for kind, size in sorted(tally.bytes_by_kind.items()) if size},
+        compared=tally.verified,
+    )
+
+
+def _look_at_what_was_written(trial: _Trial, book: Book, prepared: int, ctx: Context) -> int:
+    """Count what is there, read some of it; how many answers and objects were not as written."""
+    tally: S3Tally = book.tally
+    corrupt: int = book.errors["corrupt"]
+    if tally.stored or tally.removed:
+        try:
+            keys = list(trial.bucket.keys(trial.places.prefix))
+        except S3Refused as refused:
+            ctx.invalid("not_listed", f"what was written could not be looked at: {refused.kind}: {refused.message}")
+            return corrupt
+        if lost := lost_writes(keys, prepared, tally.stored, tally.removed, tally.unsure):
+            ctx.invalid("writes_lost", lost)
+        written = [key for key in keys if key.startswith(trial.places.prefix + "written/")]
+        count, problems = read_back(trial.bucket, written, trial.contents, trial.workload.verify)
+        ctx.metadata(read_back=count)
+        if problems:
+            ctx.invalid("writes_corrupt", f"{len(problems)} of {count} objects read back: {problems[0]}")
+        corrupt += len(problems)
+    return corrupt
+
+
+def _report(workload: S3Workload, book: Book, corrupt: int, ctx: Context) -> None:
+    tally: S3Tally = book.tally
+    requests_per_s = emit_rates(book, workload, ctx)
+    if len(tally.by_kind) == 1 and tally.operations == tally.calls:  # each request is like the others
+        operations_per_s, bytes_per_s = requests_per_s, requests_per_s * tally.bytes / tally.calls
+    else:
+        operations_per_s, bytes_per_s = tally.done / book.window_s, tally.moved / book.window_s
+    ctx.emit("operations_per_s", operations_per_s)
+    ctx.emit("bandwidth", bytes_per_s / 1e6)
+    ctx.emit("corrupt", corrupt)
+    ctx.distribution("latency", tally.latency.histogram)
+    ctx.distribution("latency_sent", tally.latency_sent.histogram)
+    ctx.distribution("ttfb", tally.first_byte.histogram)
+    for kind in _SINGLE:
+        if kind in tally.by_kind:
+            ctx.distribution(f"latency_{kind}", tally.by_kind[kind].histogram)
+    for kind in _WHOLE:
+        ctx.distribution(f"latency_{kind}", tally.whole[kind].histogram)
+    if book.failed:
+        kind, count = book.errors.most_common(1)[0]
+        total = book.failed + book.succeeded
+        ctx.warn("failures", f"{book.failed} of {total} requests failed, {kind} {count} times: {book.details[kind]}")
+    if "put" in tally.by_kind and "put" not in workload.weights:
+        ctx.warn("deletes_replaced", f"{tally.by_kind['put'].histogram.n} puts stand in for deletes without an object")

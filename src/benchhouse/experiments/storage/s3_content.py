@@ -1,0 +1,104 @@
+"""What objects hold: made from a seed, never kept as a whole, and known byte by byte when it comes back.
+
+Every content is a stretch of one random block that is repeated; contents differ in where they begin. So an object of a
+gigabyte needs no gigabyte of memory, and comparing costs less than any digest would.
+"""
+
+import hashlib
+import random
+from collections.abc import Iterable
+from functools import cached_property
+
+PIECE_BYTES = 1 << 20
+_LARGEST_BLOCK = 16 << 20
+_DIGESTED_BYTES = 256 << 20  # of contents: their digests are made before the measured time
+_MOST_CONTENTS = 64
+
+
+class Block:
+    """Random bytes, repeated without end."""
+
+    def __init__(self, seed: int, size: int) -> None:
+        self.size = min(max(size, PIECE_BYTES), _LARGEST_BLOCK)
+        once = random.Random(seed).randbytes(self.size)
+        self.data = once + once[:PIECE_BYTES]  # a piece may begin anywhere
+
+    def pieces(self, start: int, size: int) -> list[memoryview]:
+        view, at = memoryview(self.data), start % self.size
+        found = []
+        while size > 0:
+            length = min(size, PIECE_BYTES)
+            found.append(view[at : at + length])
+            at, size = (at + length) % self.size, size - length
+        return found
+
+
+class Stretch:
+    """The content of an object, or of a part of one."""
+
+    def __init__(self, block: Block, start: int, size: int) -> None:
+        self.block, self.start, self.size = block, start, size
+
+    def pieces(self) -> list[memoryview]:
+        return self.block.pieces(self.start, self.size)
+
+    @cached_property
+    def whole(self) -> bytes:
+        """Only for small ones."""
+        return b"".join(self.pieces())
+
+    @cached_property
+    def md5(self) -> str:
+        return _digest(hashlib.md5(usedforsecurity=False), self.pieces())
+
+    @cached_property
+    def sha256(self) -> str:
+        return _digest(hashlib.sha256(), self.pieces())
+
+    def parts(self, size: int) -> "list[Stretch]":
+        return [Stretch(self.block, self.start + at, min(size, self.size - at)) for at in range(0, self.size, size)]
+
+    def problem(self, pieces: Iterable[bytes]) -> str:
+        """What is wrong with a content that should be this one; empty where nothing is."""
+        compared = Compared(self)
+        for piece in pieces:
+            compared(piece)
+        return compared.problem()
+
+
+class Compared:
+    """A sink that compares what comes with what was written."""
+
+    __slots__ = ("_at", "_content", "_wrong")
+
+    def __init__(self, content: Stretch) -> None:
+        self._content = content
+        self._at = 0
+        self._wrong = -1  # where the first piece begins that differs
+
+    def __call__(self, piece: bytes | memoryview) -> None:
+        block, content = self._content.block, self._content
+        for begin in range(0, len(piece), PIECE_BYTES):
+            part = piece[begin : begin + PIECE_BYTES] if len(piece) > PIECE_BYTES else piece
+            if self._wrong < 0 and not block.data.startswith(part, (content.start + self._at) % block.size):
+                self._wrong = self._at
+            self._at += len(part)
+
+    def problem(self) -> str:
+        if self._at != self._content.size:
+            return f"{self._at} bytes came, {self._content.size} were written"
+        return f"what came differs from what was written, after byte {self._wrong}" if self._wrong >= 0 else ""
+
+
+def make_contents(seed: int, size: int, most: int) -> list[Stretch]:
+    """Different contents of one size: as many as there are objects, within what can be digested in moments."""
+    block = Block(seed, size)
+    count = max(min(most, _MOST_CONTENTS, _DIGESTED_BYTES // size), 2)
+    places = random.Random(seed + 1).sample(range(block.size), count)
+    return [Stretch(block, place, size) for place in places]
+
+
+def _digest(digest: "hashlib._Hash", pieces: Iterable[memoryview]) -> str:
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()

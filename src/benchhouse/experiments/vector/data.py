@@ -1,0 +1,160 @@
+"""Where vectors and queries come from: made up, the GloVe words, or a file; each kind loads itself."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
+
+from benchhouse.experiments.vector import files, glove
+from benchhouse.schema.digests import digest, file_digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Cache
+from benchhouse.schema.model import Model
+
+if TYPE_CHECKING:
+    from numpy import float32, int64
+    from numpy.typing import NDArray
+
+_GENERATOR = 2  # of synthetic data, part of its digest: raise it whenever the data change
+_SPREAD = 0.5  # of cluster centres, in standard deviations of a cluster: they overlap
+_DECAY = 0.5  # variance falls as 1/rank, as in learned embeddings
+_HELD_OUT = 0.1  # of the rows become queries, at most, where nothing says how many vectors there are to be
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Vectors for the index and queries that are not among them."""
+
+    digest: str  # of all that decides both
+    vectors: "NDArray[float32]"  # may be mapped from a file
+    queries: "NDArray[float32]"
+    truth: "NDArray[int64] | None" = None  # the nearest of each query, best first, where the data bring them
+
+
+class Synthetic(Model):
+    """Overlapping clusters with a decaying spectrum, rotated. Hard on purpose: far-apart clusters would let every
+    index reach recall 1.0."""
+
+    standard: ClassVar[int | None] = 20_000  # vectors, where nothing is said
+    kind: Literal["synthetic"] = Field("synthetic", description="Made up, by a seed.")
+    dimensions: int = Field(64, ge=1, le=65_536, description="Numbers a vector.")
+    clusters: int = Field(200, ge=1, description="Overlapping clusters that vectors and queries are drawn from.")
+    seed: int = Field(0, ge=0, description="The same for all trials, so that the truth is computed once.")
+
+    def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
+        import numpy
+
+        vectors = vectors or 20_000
+        rng = numpy.random.default_rng(self.seed)
+        count = vectors + queries
+        scale = numpy.arange(1, self.dimensions + 1, dtype=numpy.float32) ** -_DECAY
+        centres = rng.standard_normal((self.clusters, self.dimensions), dtype=numpy.float32) * _SPREAD
+        points = rng.standard_normal((count, self.dimensions), dtype=numpy.float32)
+        points += centres[rng.integers(0, self.clusters, count)]
+        points *= scale
+        rotation = numpy.linalg.qr(rng.standard_normal((self.dimensions, self.dimensions)))[0]
+        points = numpy.ascontiguousarray(points @ rotation.astype(numpy.float32))
+        made = digest({"generator": _GENERATOR, **self.model_dump(), "vectors": vectors, "queries": queries})
+        return Dataset(made, points[:vectors], points[vectors:])
+
+
+class Glove(Model):
+    """341,479 words of GloVe, 100 numbers each, in an order that was shuffled once."""
+
+    standard: ClassVar[int | None] = None
+    kind: Literal["glove"] = Field("glove", description="Real word vectors; `bench fetch glove` brings them.")
+
+    def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
+        rows = glove.load(cache)
+        return _held_out(rows, vectors, queries, glove.DATA.sha256)
+
+
+class VectorFile(Model):
+    """Own vectors: .npy, .npz, .parquet, .hdf5, .fvecs, .bvecs; queries and their neighbours from it or beside it."""
+
+    standard: ClassVar[int | None] = None
+    kind: Literal["file"] = Field("file", description="Own vectors.")
+    path: str = Field(description="Absolute path of a .npy, .npz, .parquet, .hdf5, .fvecs or .bvecs file.")
+    array: str = Field("", description="Array, dataset or column with the vectors, where the file has several.")
+    queries: str = Field(
+        "",
+        description="Absolute path of a file with queries; else what is called queries or test in `path`, else its "
+        "last rows, which then are not in the index.",
+    )
+    truth: str = Field(
+        "",
+        description="Absolute path of a file with the ids of each query's nearest (.npy, .ivecs); else what is called "
+        "neighbors or truth in `path`, else they are computed.",
+    )
+    sha256: str = Field("", pattern="^([0-9a-f]{64})?$", description="Of `path`; another file is then refused.")
+
+    @model_validator(mode="after")
+    def _files_are_there(self) -> "VectorFile":
+        for name in filter(None, (self.path, self.queries, self.truth)):
+            if not Path(name).is_absolute():
+                raise ValueError(f"{name!r} is a relative path; $PWD/{name} starts in the folder you plan in")
+            if not Path(name).is_file():
+                raise ValueError(f"there is no file {name}")
+            files.check_name(Path(name))
+        if self.truth and not self.queries:
+            raise ValueError("truth is of queries of your own: name their file too")
+        return self
+
+    def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
+        path = Path(self.path)
+        identity = {name: file_digest(Path(name)) for name in filter(None, (self.path, self.queries, self.truth))}
+        if self.sha256 and identity[self.path] != self.sha256:
+            raise BenchError(f"{path} has sha256 {identity[self.path]}, and workload.data.sha256 is {self.sha256}")
+        rows = files.vectors(path, self.array)
+        mark = digest({"files": list(identity.values()), "array": self.array})
+        asked = files.vectors(Path(self.queries)) if self.queries else files.queries(path)
+        if asked is None:
+            return _held_out(rows, vectors, queries, mark)
+        if asked.shape[1] != rows.shape[1]:
+            raise BenchError(f"the queries have {asked.shape[1]} dimensions and the vectors {rows.shape[1]}")
+        truth = files.neighbours(Path(self.truth)) if self.truth else None if self.queries else files.own_truth(path)
+        if truth is not None and len(truth) != len(asked):
+            raise BenchError(f"there are neighbours of {len(truth)} queries, and {len(asked)} queries")
+        if truth is not None and not (-1 <= truth.min(initial=0) <= truth.max(initial=0) < len(rows)):
+            raise BenchError(f"the neighbours name a vector {truth.max()}, and there are {len(rows)}")
+        if vectors and vectors < len(rows):
+            rows, truth = rows[:vectors], None
+        _check_count(vectors, len(rows), self.path)
+        asked = asked[:queries]
+        made = digest({"file": mark, "vectors": len(rows), "queries": len(asked)})
+        return Dataset(made, rows, asked, truth[: len(asked)] if truth is not None else None)
+
+
+def _held_out(rows: "NDArray[float32]", vectors: int | None, queries: int, mark: str) -> Dataset:
+    """The last rows are the queries."""
+    count = min(queries, max(1, int(len(rows) * _HELD_OUT)) if vectors is None else max(1, len(rows) - vectors))
+    _check_count(vectors, len(rows) - count, "the data, one query held out,")
+    kept = vectors or len(rows) - count
+    made = digest({"data": mark, "vectors": kept, "queries": count})
+    return Dataset(made, rows[:kept], rows[len(rows) - count :])
+
+
+def _check_count(vectors: int | None, there: int, what: str) -> None:
+    if there < max(vectors or 1, 1):
+        raise BenchError(f"{what} has {there} vectors and the workload asks for {vectors or 'at least one'}")
+
+
+class _Shorthand:
+    """Lets a kind be one word (`data: glove`), and a mapping without a kind be of synthetic data."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def spell_out(given: Any) -> Any:
+            if isinstance(given, str):
+                return {"kind": given}
+            return {"kind": "synthetic"} | given if isinstance(given, dict) else given
+
+        return core_schema.no_info_before_validator_function(spell_out, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"enum": ["synthetic", "glove"]}, handler(schema)]}
+
+
+Kind = Synthetic | Glove | VectorFile
+Source = Annotated[Annotated[Kind, Field(discriminator="kind")], _Shorthand()]

@@ -1,0 +1,116 @@
+"""The life of a collection in a trial: made, filled, built, measured by its size, and always removed."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.experiments.vector import footprint
+from benchhouse.experiments.vector.data import Dataset
+from benchhouse.experiments.vector.recall import labels
+from benchhouse.experiments.vector.target import VectorTarget
+from benchhouse.experiments.vector.workload import VectorWorkload
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context
+from benchhouse.schema.load import CallFailed
+from benchhouse.schema.vector import Collection, VectorDriver
+
+if TYPE_CHECKING:
+    from numpy import int64
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the collection will be, and how its memory is known."""
+
+    make: Callable[[], VectorDriver]
+    endpoint: str
+    memory: Callable[[], int] | None  # None where the server is somebody else's
+    embedded: bool  # inside this process
+
+
+def find_place(target: VectorTarget, workload: VectorWorkload, data: Dataset, ctx: Context) -> Place:
+    """Start the server if one is needed, and check that the driver can do what is asked."""
+    driver = ctx.driver(target.driver)
+    _check(driver, target, workload, ctx)
+    collection = Collection(
+        name=f"bench_{digest([ctx.trial_id, ctx.repetition, ctx.seed])[:16]}",
+        dimensions=data.vectors.shape[1],
+        distance=workload.distance,
+        index=target.index,
+        options=target.options,
+        labels=workload.selectivity is not None,
+        threads=target.threads,
+    )
+
+    def place(endpoint: str, memory: Callable[[], int] | None, *, embedded: bool = False) -> Place:
+        return Place(lambda: driver(endpoint, collection), endpoint, memory, embedded)
+
+    if not target.endpoint and driver.recipe:
+        service = ctx.service(driver.recipe)
+        return place(service.endpoint, lambda: footprint.tree_bytes(service.pid))
+    if target.endpoint in ("", "embedded"):
+        return place(str(ctx.workdir / "collection"), footprint.own_bytes, embedded=True)
+    return place(target.endpoint, None)
+
+
+def _check(driver: Any, target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None:
+    for what, asked, known in (
+        ("index", target.index, driver.indexes),
+        ("distance", workload.distance, driver.distances),
+    ):
+        if asked not in known:
+            ctx.fail("not_supported", f"{target.driver} has no {what} {asked}; it has {', '.join(known)}")
+    if workload.selectivity is not None and not driver.filters:
+        ctx.fail("not_supported", f"the driver {target.driver} can't filter")
+    if driver.shared and workload.processes > 1:
+        ctx.fail("one_process", f"all threads share one {target.driver}: there can't be {workload.processes} processes")
+
+
+@dataclass(frozen=True)
+class Made:
+    """What it took to fill and build the collection."""
+
+    vectors: int
+    ingest_s: float
+    build_s: float
+    memory: int | None  # growth in bytes
+
+
+@contextlib.contextmanager
+def alive(place: Place) -> Iterator[VectorDriver]:
+    """A driver that is open; what it creates is deleted, whatever happens. What went wrong first is what is told."""
+    driver = place.make()
+    driver.open()
+    with contextlib.closing(driver):
+        try:
+            yield driver
+        except BaseException:
+            with contextlib.suppress(CallFailed, BenchError):
+                driver.delete()
+            raise
+        driver.delete()
+
+
+def fill(driver: VectorDriver, place: Place, data: Dataset, workload: VectorWorkload) -> Made:
+    """Create, ingest, build; the share for later is left out."""
+    count = len(data.vectors) - int(len(data.vectors) * workload.ingest_during)
+    marks = labels(len(data.vectors)) if workload.selectivity is not None else None
+    before = place.memory() if place.memory else 0
+    driver.create()
+    began = perf_counter()
+    put(driver, data, marks, 0, count, workload.ingest_batch)
+    ingested = perf_counter()
+    driver.build()
+    built = perf_counter()
+    grown = place.memory() - before if place.memory else None
+    return Made(count, ingested - began, built - ingested, grown)
+
+
+def put(driver: VectorDriver, data: Dataset, marks: "NDArray[int64] | None", first: int, last: int, batch: int) -> None:
+    for start in range(first, last, batch):
+        stop = min(start + batch, last)
+        driver.ingest(start, data.vectors[start:stop], None if marks is None else marks[start:stop])

@@ -1,0 +1,160 @@
+"""The truth of a workload, from the cache, and the share of it that was found."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from benchhouse.experiments.vector.data import Dataset
+from benchhouse.experiments.vector.truth import costs, nearest
+from benchhouse.experiments.vector.workload import VectorWorkload
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Cache
+from benchhouse.schema.vector import LABELS, Distance
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy import bool_, float64, int64
+    from numpy.typing import NDArray
+
+_VERSION = 3  # part of the cache key: raise it whenever the truth changes
+_DEPTH = 100  # at least so many neighbours are computed, so that all k up to it share one file
+_SAMPLE = 20  # queries whose given neighbours are checked
+_TIE = 1e-5
+_ALIKE = 0.99
+
+
+def labels(vectors: int) -> "NDArray[int64]":
+    """A label for each vector, evenly spread and at random."""
+    import numpy
+
+    return numpy.random.default_rng(LABELS).integers(0, LABELS, vectors)
+
+
+def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> "NDArray[int64]":
+    """Ids of at least the k nearest of each query, best first, -1 where there are fewer; computed once, then cached."""
+    import numpy
+
+    if data.truth is not None and workload.below is None and data.truth.shape[1] >= workload.k:
+        check_given(data, workload)
+        return data.truth
+    depth = min(max(workload.k, _DEPTH), len(data.vectors))
+    key = digest(
+        {"version": _VERSION, "data": data.digest, "distance": workload.distance, "k": depth, "below": workload.below}
+    )
+    among = None if workload.below is None else numpy.flatnonzero(labels(len(data.vectors)) < workload.below)
+
+    def make(path: "Path") -> None:
+        with path.open("wb") as file:
+            numpy.save(file, nearest(data.vectors, data.queries, depth, workload.distance, among).astype(numpy.int32))
+
+    path = cache.build(f"vector-truth-{key[:32]}.npy", make)
+    with path.open("rb") as file:
+        truth: NDArray[int64] = numpy.load(file, allow_pickle=False).astype(numpy.int64)
+    return truth
+
+
+def check_given(data: Dataset, workload: VectorWorkload) -> None:
+    """Neighbours that came with the data are those of another distance, or of other vectors, surprisingly often."""
+    assert data.truth is not None
+    queries = data.queries[:_SAMPLE]
+    exact = nearest(data.vectors, queries, workload.k, workload.distance)
+    marks = limits(exact, data, workload)[0][: len(queries)]
+    found = score(data.truth[:_SAMPLE, : workload.k], slice(0, _SAMPLE), marks, data, workload.distance)
+    if found.mean() < _ALIKE * workload.k:
+        raise BenchError(
+            f"the neighbours that come with the data are not the nearest by {workload.distance}: of the first "
+            f"{len(queries)} queries' {workload.k} nearest they have {found.mean() / workload.k:.0%}",
+            "is workload.distance that of the data? or leave them out, and they are computed",
+        )
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Share of the true neighbours that was found, of each query that was asked."""
+
+    shares: "NDArray[float64]"
+    strangers: int  # answers that are no id of the index, or that the filter forbids
+
+    @property
+    def mean(self) -> float:
+        return float(self.shares.mean())
+
+    @property
+    def standard_error(self) -> float:
+        return float(self.shares.std(ddof=1) / len(self.shares) ** 0.5) if len(self.shares) > 1 else 0.0
+
+
+def recall(
+    answers: "NDArray[int64]",
+    asked: "NDArray[int64]",
+    truth: "NDArray[int64]",
+    data: Dataset,
+    workload: VectorWorkload,
+    known: "NDArray[int64] | None" = None,
+) -> Recall:
+    """Of the answers to the queries with the numbers `asked`. Equally near vectors are equally right; a repeated id
+    counts once. `known`: how many vectors, from the first, had been acknowledged when each one was asked.
+    """
+    import numpy
+
+    best = truth[asked, : workload.k] if known is None else _of_the_known(asked, truth, known, data, workload)
+    marks, there = limits(best, data, workload, asked)
+    allowed = None if workload.below is None else labels(len(data.vectors)) < workload.below
+    outside = (answers >= len(data.vectors)) | (answers < -1)
+    if allowed is not None:
+        outside |= (answers >= 0) & ~allowed[numpy.where(outside, 0, answers)]
+    right = score(numpy.where(outside, -1, answers), asked, marks, data, workload.distance)
+    some = there > 0
+    return Recall(numpy.minimum(right[some], there[some]) / there[some], int(outside.sum()))
+
+
+def limits(
+    best: "NDArray[int64]", data: Dataset, workload: VectorWorkload, asked: "NDArray[int64] | None" = None
+) -> "tuple[NDArray[float64], NDArray[int64]]":
+    """How far the furthest true neighbour of each query is, and how many there are."""
+    import numpy
+
+    queries = data.queries[: len(best)] if asked is None else data.queries[asked]
+    there = (best >= 0).sum(axis=1)
+    last = numpy.take_along_axis(best, numpy.maximum(there - 1, 0)[:, None], axis=1)
+    return costs(last, data.vectors, queries, workload.distance)[:, 0], there
+
+
+def score(
+    answers: "NDArray[int64]",
+    asked: "NDArray[int64] | slice",
+    marks: "NDArray[float64]",
+    data: Dataset,
+    distance: Distance,
+) -> "NDArray[int64]":
+    """How many different answers of each query are as near as its mark; nearly so counts, for engines use float32."""
+    import numpy
+
+    ordered = numpy.sort(answers, axis=1)
+    fresh: NDArray[bool_] = numpy.ones(ordered.shape, dtype=bool)
+    fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    far = costs(ordered, data.vectors, data.queries[asked], distance)
+    near = far <= (marks + _TIE * numpy.maximum(numpy.abs(marks), 1e-12))[:, None]
+    counts: NDArray[int64] = (fresh & (ordered >= 0) & near).sum(axis=1)
+    return counts
+
+
+def _of_the_known(
+    asked: "NDArray[int64]",
+    truth: "NDArray[int64]",
+    known: "NDArray[int64]",
+    data: Dataset,
+    workload: VectorWorkload,
+) -> "NDArray[int64]":
+    """The k nearest among the first `known` vectors: those of the whole truth, and exactly where these are too few."""
+    import numpy
+
+    best = numpy.full((len(asked), workload.k), -1, dtype=numpy.int64)
+    for row, (query, count) in enumerate(zip(asked.tolist(), known.tolist(), strict=True)):
+        ids = truth[query]
+        ids = ids[(ids >= 0) & (ids < count)][: workload.k]
+        if len(ids) < min(workload.k, count):
+            ids = nearest(data.vectors[:count], data.queries[query : query + 1], workload.k, workload.distance)[0]
+        best[row, : len(ids)] = ids
+    return best

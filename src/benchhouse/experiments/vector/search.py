@@ -1,0 +1,291 @@
+"""Experiment `vector.search`: how fast a vector index answers under load, and how right it is."""
+
+import contextlib
+from collections.abc import Iterator
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.experiments.load.book import Book
+from benchhouse.experiments.load.calls import CallTally
+from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.experiments.load.source import Planned, Pool
+from benchhouse.experiments.load.trial import judge, keep_book, offer, said
+from benchhouse.experiments.vector import glove
+from benchhouse.experiments.vector.data import Dataset
+from benchhouse.experiments.vector.life import Made, Place, alive, fill, find_place, put
+from benchhouse.experiments.vector.recall import Recall, load_truth, recall
+from benchhouse.experiments.vector.searching import AnswerTally, SampleTally, Searcher, Tide
+from benchhouse.experiments.vector.target import VectorTarget
+from benchhouse.experiments.vector.workload import VectorWorkload
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.schema.load import CallFailed
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.vector import VectorDriver, VectorStats
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+    Calls = list[NDArray[float32]]
+
+ENOUGH_QUERIES = 1000  # so many different ones, at least, make recall
+GONE_AFTER = 3  # searches that fail one after the other
+METRICS = (
+    Metric(
+        name="qps",
+        unit="1/s",
+        direction="higher",
+        role="throughput",
+        formula="requests_per_s x queries a call",
+    ),
+    Metric(
+        name="latency",
+        unit="ms",
+        direction="lower",
+        role="latency",
+        formula=f"of one search call, which every query of its batch waits for, {FROM_DUE}",
+    ),
+    Metric(
+        name="latency_sent",
+        unit="ms",
+        direction="lower",
+        formula="open loop: as latency, but from when it was really sent",
+    ),
+    Metric(
+        name="recall",
+        unit="1",
+        direction="higher",
+        formula="share of the k nearest that was found: answers as near as the k-th true neighbour (brute force, "
+        "float64; a relative difference of 1e-5 counts as a tie), mean over the different queries of the window, and "
+        f"further ones asked after it where these are fewer than {ENOUGH_QUERIES}. With selectivity, among the vectors "
+        "that the filter lets through; with ingest_during, of a sample of all searches, among those vectors that had "
+        "been acknowledged when each was sent",
+    ),
+    Metric(
+        name="ingest_rate",
+        unit="vectors/s",
+        direction="higher",
+        formula="vectors / seconds from the first one handed over until all are searchable",
+    ),
+    Metric(
+        name="ingest_during_rate",
+        unit="vectors/s",
+        direction="higher",
+        formula="ingest_during: vectors acknowledged / seconds, while the load was on",
+    ),
+    Metric(name="build_s", unit="s", direction="lower", formula="the part of ingest after the last was handed over"),
+    Metric(name="index_mb", unit="MB", direction="lower", formula="size of the index as the database stores it"),
+    Metric(
+        name="memory_mb",
+        unit="MB",
+        direction="lower",
+        formula="growth of memory, mapped files left out, from before the collection is created until it is built: of "
+        "this process for an embedded engine, of the server's process tree where it was started for the trial",
+    ),
+    REQUESTS_PER_S,
+    GOODPUT,
+    *FAILURES,
+)
+
+
+@experiment(
+    "vector.search",
+    version="0.2",
+    metrics=METRICS,
+    resources=Resources(cpus=1),
+    data=(glove.DATA,),
+    component="vectordb",
+    services=("faiss", "chroma", "milvus", "qdrant", "weaviate", "lancedb", "pgvector"),
+)
+def search(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None:
+    """Build a vector index and search it under load: queries a second and latency, against recall and memory."""
+    data = _load(target, workload, ctx)
+    with _named_failures("bad_data", ctx):
+        truth = load_truth(data, workload, ctx.cache)
+    calls = [data.queries[start : start + workload.batch] for start in range(0, len(data.queries), workload.batch)]
+    with _named_failures("driver_failed", ctx):
+        place = find_place(target, workload, data, ctx)
+    with _named_failures("driver_failed", ctx), alive(place) as driver:
+        made = fill(driver, place, data, workload)
+        _probe(driver, calls[0], workload, ctx)
+        _describe(driver, target, data, calls, ctx)
+        book, tide = _measure(driver, place, data, calls, workload, ctx)
+        certificate = keep_book(book, workload, book.tally.latency.histogram, ctx, embedded=place.embedded)
+        judge(book, certificate, ctx)
+        found = _answers(driver, calls, book, workload)
+        stats = driver.stats()
+    _check_count(stats, made, tide, ctx)
+    _report(book, made, stats, tide, workload, ctx)
+    _report_recall(found, book, truth, data, workload, ctx)
+
+
+def _describe(driver: VectorDriver, target: VectorTarget, data: Dataset, calls: "Calls", ctx: Context) -> None:
+    ctx.metadata(
+        engine=f"{target.driver} {driver.version}",
+        index={"kind": target.index, **target.options},
+        data={"digest": data.digest, "vectors": len(data.vectors), "dimensions": data.vectors.shape[1]},
+        queries={"different": len(data.queries), "calls": len(calls)},
+    )
+
+
+def _load(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> Dataset:
+    with _named_failures("bad_data", ctx):
+        data = workload.source.load(workload.vectors, workload.queries, ctx.cache)
+        if workload.k > len(data.vectors):
+            raise BenchError(f"k {workload.k} is more than the {len(data.vectors)} vectors")
+        if workload.distance == "cosine":
+            _check_lengths(data)
+    if misfit := target.misfit(len(data.vectors), data.vectors.shape[1]):
+        ctx.fail("index_does_not_fit", misfit)
+    return data
+
+
+def _check_lengths(data: Dataset) -> None:
+    for what, rows in (("vector", data.vectors), ("query", data.queries)):
+        empty = ~rows.any(axis=1)
+        if empty.any():
+            raise BenchError(f"{what} {int(empty.argmax())} is all zeros: it has no direction", "use l2 or ip")
+
+
+@contextlib.contextmanager
+def _named_failures(code: str, ctx: Context) -> Iterator[None]:
+    """What a driver or the data say is wrong fails the trial, in their words."""
+    try:
+        yield
+    except CallFailed as failed:
+        ctx.fail(failed.kind, failed.detail)
+    except BenchError as error:
+        ctx.fail(code, said(error))
+
+
+def _probe(driver: VectorDriver, call: "NDArray[float32]", workload: VectorWorkload, ctx: Context) -> None:
+    """One search before the load: an answer of the wrong form must not look like a fast one."""
+    ids = driver.search(call, workload.k, workload.below)
+    shape, kind = getattr(ids, "shape", None), getattr(getattr(ids, "dtype", None), "kind", "")
+    if shape != (len(call), workload.k) or kind != "i":
+        ctx.fail("bad_answer", f"a search must give {(len(call), workload.k)} ids; the driver gave {shape} of {kind!r}")
+
+
+def _measure(
+    driver: VectorDriver, place: Place, data: Dataset, calls: "Calls", workload: VectorWorkload, ctx: Context
+) -> tuple[Book, Tide | None]:
+    """Offer the load; meanwhile, if asked, the rest of the vectors comes in."""
+    first = len(data.vectors) - int(len(data.vectors) * workload.ingest_during)
+    with contextlib.ExitStack() as stack:
+        tide = None
+        if workload.ingest_during:
+            giver = driver if driver.shared else place.make()
+            if giver is not driver:
+                giver.open()
+                stack.callback(giver.close)
+            tide = Tide(
+                lambda start, stop: put(giver, data, None, start, stop, workload.ingest_batch),
+                first,
+                len(data.vectors),
+                workload.ingest_batch,
+                workload.warmup,
+                workload.window_s or 0.0,
+            )
+            stack.callback(tide.stop)
+            tide.start()
+
+        def make() -> Searcher:
+            return Searcher(driver if driver.shared else place.make(), calls, workload.k, workload.below, tide)
+
+        book = offer(
+            make,
+            Pool([Planned(number) for number in range(len(calls))], ctx.seed),
+            workload,
+            lambda: (SampleTally if workload.ingest_during else AnswerTally)(workload.objectives),
+            ctx,
+            where=place.endpoint,
+        )
+    if tide and tide.problem:
+        raise tide.problem
+    return book, tide
+
+
+def _answers(driver: VectorDriver, calls: "Calls", book: Book, workload: VectorWorkload) -> "list[tuple[int, Any]]":
+    """Calls and their answers. Where the window was too short for enough different queries, more are asked: in no
+    latency, and no longer than the window was."""
+    kept: list[tuple[int, Any]] = book.tally.kept()
+    if workload.ingest_during:
+        return kept
+    deadline = monotonic() + min(workload.window_s or 10.0, 10.0)
+    asked = {number for number, _ in kept}
+    queries, failures = sum(len(calls[number]) for number in asked), 0
+    for number, call in enumerate(calls):
+        if queries >= ENOUGH_QUERIES or monotonic() > deadline:
+            break
+        if number in asked:
+            continue
+        try:
+            kept.append((number, driver.search(call, workload.k, workload.below)))
+        except CallFailed as failed:  # some may, as in the window; a server that is gone fails the trial
+            failures += 1
+            if failures == GONE_AFTER or failed.kind == "timeout":
+                raise
+            continue
+        queries, failures = queries + len(call), 0
+    return kept
+
+
+def _check_count(stats: VectorStats, made: Made, tide: Tide | None, ctx: Context) -> None:
+    given = made.vectors + (tide.ingested if tide else 0)
+    if stats.vectors != given:
+        ctx.fail("vectors_missing", f"the index holds {stats.vectors} of {given} vectors that it had taken")
+
+
+def _report(
+    book: Book, made: Made, stats: VectorStats, tide: Tide | None, workload: VectorWorkload, ctx: Context
+) -> None:
+    tally: CallTally = book.tally
+    ctx.distribution("latency", tally.latency.histogram)
+    if workload.open_loop:
+        ctx.distribution("latency_sent", tally.latency_sent.histogram)
+    ctx.emit("qps", emit_rates(book, workload, ctx) * tally.operations / tally.calls)
+    ctx.emit("ingest_rate", made.vectors / (made.ingest_s + made.build_s))
+    ctx.emit("build_s", made.build_s)
+    if stats.bytes is not None:
+        ctx.emit("index_mb", stats.bytes / 1e6)
+    if made.memory is not None:
+        ctx.emit("memory_mb", made.memory / 1e6)
+    if tide and tide.seconds:
+        ctx.emit("ingest_during_rate", tide.ingested / tide.seconds)
+
+
+def _report_recall(
+    found: "list[tuple[int, Any]]", book: Book, truth: Any, data: Dataset, workload: VectorWorkload, ctx: Context
+) -> None:
+    import numpy
+
+    batch, count = workload.batch, len(data.queries)
+    asked = numpy.concatenate([numpy.arange(each * batch, min((each + 1) * batch, count)) for each, _ in found])
+    known, answers = None, [ids for _, ids in found]
+    if workload.ingest_during:
+        known = numpy.concatenate([numpy.full(len(ids), there) for ids, there in answers])
+        answers = [ids for ids, _ in answers]
+    result: Recall = recall(numpy.concatenate(answers), asked, truth, data, workload, known)
+    if not len(result.shares):
+        ctx.fail("nothing_to_find", "no vector has a label that the filter lets through")
+    ctx.emit("recall", result.mean)
+    ctx.metadata(
+        recall={
+            "queries": len(asked),
+            "calls_after_the_window": len(found) - len(book.tally.kept()),
+            "standard_error": result.standard_error,
+        }
+    )
+    if result.strangers:
+        ctx.invalid(
+            "wrong_vectors",
+            f"{result.strangers} of {len(asked) * workload.k} answers are vectors that don't exist or that the filter "
+            "forbids: the search does not do what was asked",
+        )
+    if len(asked) < min(ENOUGH_QUERIES, len(data.queries)):
+        ctx.warn(
+            "recall_of_few",
+            f"recall is of {len(asked)} different queries: lengthen the window for a sharper one "
+            f"(standard error {result.standard_error:.3g})",
+        )

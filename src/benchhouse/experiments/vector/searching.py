@@ -1,0 +1,164 @@
+"""The searches of a load: a caller in each thread, the answers that are kept, and what is ingested meanwhile."""
+
+import threading
+from collections.abc import Callable, Sequence
+from random import Random
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from benchhouse.experiments.load.book import Call
+from benchhouse.experiments.load.calls import CallTally
+from benchhouse.schema.load import Reply
+from benchhouse.schema.slo import Slo
+from benchhouse.schema.vector import VectorDriver
+
+if TYPE_CHECKING:
+    from numpy import float32
+    from numpy.typing import NDArray
+
+
+_SAMPLE = 10_000  # answers
+
+
+class Searcher:
+    """One thread's way to the driver. The item of a call is its number; its answer is what `search` returned."""
+
+    transport: ClassVar[Literal["call"]] = "call"
+
+    def __init__(
+        self,
+        driver: VectorDriver,
+        calls: "Sequence[NDArray[float32]]",
+        k: int,
+        below: int | None,
+        tide: "Tide | None" = None,
+    ) -> None:
+        self._driver, self._calls, self._k, self._below, self._tide = driver, calls, k, below, tide
+        self._search = driver.search
+
+    def open(self) -> None:
+        if not self._driver.shared:
+            self._driver.open()
+
+    def ask(self, item: int) -> Any:
+        if self._tide is None:
+            return self._search(self._calls[item], self._k, self._below)
+        known = self._tide.acknowledged()
+        return self._search(self._calls[item], self._k, self._below), known
+
+    def reply(self, item: int, answer: Any) -> Reply:
+        return Reply(count=len(self._calls[item]), value=answer)
+
+    def call(self, item: int) -> Reply:
+        return self.reply(item, self.ask(item))
+
+    def close(self) -> None:
+        if not self._driver.shared:
+            self._driver.close()
+
+
+class AnswerTally(CallTally):
+    """Also keeps answers for recall: the first measured one of each call of the pool."""
+
+    def __init__(self, slo: Slo | None = None) -> None:
+        super().__init__(slo)
+        self.answers: dict[int, Any] = {}
+
+    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+        super().add_many(ended)
+        answers = self.answers
+        for call, reply in ended:
+            if call.item not in answers:
+                answers[call.item] = reply.value
+
+    def kept(self) -> list[tuple[int, Any]]:
+        """Numbers of calls, and what was answered."""
+        return sorted(self.answers.items())
+
+    def merge(self, other: "CallTally") -> None:
+        super().merge(other)
+        assert isinstance(other, AnswerTally)
+        self.answers = other.answers | self.answers
+
+
+class SampleTally(CallTally):
+    """Keeps a fair sample of all measured answers: where data come in, the same query later has another answer."""
+
+    def __init__(self, slo: Slo | None = None) -> None:
+        super().__init__(slo)
+        self._sample: list[tuple[int, Any]] = []
+        self._seen = 0
+        self._random = Random(0)
+
+    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+        super().add_many(ended)
+        for call, reply in ended:
+            self._seen += 1
+            if len(self._sample) < _SAMPLE:
+                self._sample.append((call.item, reply.value))
+            elif (place := self._random.randrange(self._seen)) < _SAMPLE:
+                self._sample[place] = (call.item, reply.value)
+
+    def kept(self) -> list[tuple[int, Any]]:
+        return self._sample
+
+
+class Tide:
+    """Vectors that come in while others search: batches at even steps, from the end of the warm-up, in one thread.
+
+    It is begun by the first search. A batch that takes longer than its step delays the next ones.
+    """
+
+    def __init__(
+        self,
+        ingest: Callable[[int, int], None],
+        first: int,
+        last: int,
+        batch: int,
+        warmup_s: float,
+        window_s: float,
+    ) -> None:
+        """`ingest(a, b)` puts in the vectors from a to b; those before `first` are in already."""
+        self._ingest, self._first, self._last = ingest, first, last
+        self._warmup_s, self._window_s = warmup_s, window_s
+        self._edges = [*range(first + batch, last, batch), last] if last > first else []
+        self._known = first
+        self._begun, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.problem: Exception | None = None
+        self.seconds = 0.0  # from the first batch until the last was acknowledged
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._begun.set()
+        if self._thread.ident:
+            self._thread.join()
+
+    def acknowledged(self) -> int:
+        """Vectors, from the first, that the database has taken."""
+        self._begun.set()
+        return self._known
+
+    @property
+    def ingested(self) -> int:
+        return self._known - self._first
+
+    def _run(self) -> None:
+        self._begun.wait()
+        opened = monotonic() + self._warmup_s
+        for number, edge in enumerate(self._edges):
+            due = opened + number * self._window_s / len(self._edges)
+            while not self._over.is_set() and (left := due - monotonic()) > 0:
+                sleep(min(left, 0.05))
+            if self._over.is_set():
+                return
+            try:
+                self._ingest(self._known, edge)
+            except Exception as problem:  # noqa: BLE001 - told by whoever started it
+                self.problem = problem
+                return
+            self._known = edge
+            self.seconds = monotonic() - opened

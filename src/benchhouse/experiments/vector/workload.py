@@ -1,0 +1,76 @@
+"""The frozen problem of a vector search: data, what is asked of them, and the load."""
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from benchhouse.experiments.load.shape import Shape
+from benchhouse.experiments.vector.data import Kind, Source, Synthetic
+from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.vector import LABELS, Distance
+
+_DURATION_S = 2.0
+
+
+class VectorWorkload(Shape):
+    """Data, queries, and how they are put: one call at a time for 2 s where nothing is said."""
+
+    data: Source = Field(default_factory=Synthetic, description="synthetic, glove, or a file of your own.")
+    vectors: int | None = Field(
+        None, ge=1, le=100_000_000, description="Vectors in the index; 20,000 synthetic ones, else all of the data."
+    )
+    queries: int = Field(
+        10_000, ge=1, description="Different queries, none of them in the index; fewer where the data have no more."
+    )
+    distance: Distance = Field("l2", description="l2, ip (inner product of the vectors as they are) or cosine.")
+    k: int = Field(10, ge=1, description="Neighbours a query asks for.")
+    batch: int = Field(1, ge=1, description="Queries a call.")
+    selectivity: float | None = Field(
+        None, ge=1 / LABELS, le=1, description="Filtered search: share of the vectors that a search may find."
+    )
+    ingest_batch: int = Field(1000, ge=1, description="Vectors that are handed over at a time.")
+    ingest_during: float = Field(
+        0.0, ge=0, le=0.9, description="Share of the vectors that is ingested evenly while the window is open."
+    )
+    concurrency: int | None = Field(
+        None, ge=1, le=100_000, description="Closed loop: calls in flight at any time; 1 where no load is given."
+    )
+    duration: Seconds | None = Field(
+        None, gt=0, description="Length of the measured window; 2 s where nothing is said."
+    )
+    warmup: Seconds = Field(0.2, description="Load before the measured window.")
+    slo: str | None = Field(None, description="Objective such as `latency.p99<20ms,error<0.1%`; gives goodput.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_call_at_a_time(cls, given: Any) -> Any:
+        loops = ("concurrency", "rps", "arrivals")
+        if isinstance(given, dict) and all(given.get(name) is None for name in loops):
+            return given | {"concurrency": 1}
+        return given
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "VectorWorkload":
+        standard = self.vectors or self.data.standard
+        if standard is not None and self.k > standard:
+            raise ValueError(f"k {self.k} is more than the {standard} vectors")
+        if self.ingest_during and self.requests:
+            raise ValueError("ingest_during is spread over the window: give duration instead of requests")
+        if self.ingest_during and self.processes > 1:
+            raise ValueError("ingest_during needs one process: it must know what was ingested before each search")
+        if self.ingest_during and self.selectivity is not None:
+            raise ValueError("give ingest_during or selectivity, not both")
+        return self
+
+    @property
+    def window_s(self) -> float | None:
+        return None if self.requests else self.duration or _DURATION_S
+
+    @property
+    def below(self) -> int | None:
+        """Labels below this number are searched; None where all are."""
+        return None if self.selectivity is None else round(self.selectivity * LABELS)
+
+    @property
+    def source(self) -> Kind:
+        return self.data

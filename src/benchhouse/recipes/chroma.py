@@ -1,0 +1,15 @@
+"""Chroma as a server: `chroma run`, on a folder of the trial's own."""
+
+from benchhouse.schema.recipe import Ready, Recipe
+
+RECIPE = Recipe(
+    name="chroma",
+    description="Chroma's own server, one node, with its default settings.",
+    licence="Apache-2.0",
+    program=("chroma",),
+    install="pip install 'benchhouse[chroma]'",
+    command=("{program}", "run", "--path", "{folder}/data", "--host", "127.0.0.1", "--port", "{port}"),
+    environment={"ANONYMIZED_TELEMETRY": "False"},
+    endpoint="http://127.0.0.1:{port}",
+    ready=Ready(kind="http", url="http://127.0.0.1:{port}/api/v2/heartbeat"),
+)

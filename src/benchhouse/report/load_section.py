@@ -1,0 +1,111 @@
+"""The part of the page about the load itself: certificates, and charts of the seconds, drawn as SVG."""
+
+from collections.abc import Sequence
+
+from benchhouse.report.loads import LoadFacts, by_point
+from benchhouse.report.numbers import number, percent, plural
+from benchhouse.report.tags import Markup, join, tag
+
+HEADS = (
+    "point", "repetition", "certificate", "loop", "asked", "offered", "delivered", "lag p99 (ms)",
+    "wakes late p99 (ms)", "CPU", "in flight",
+)  # fmt: skip
+RIGHT = range(4, len(HEADS))  # numbers
+_HOW = (
+    "A certificate holds when the load was offered as asked. Lag: from due to sent. Wakes late: how late the load "
+    "process woke up. CPU: of one core, by the busiest load process."
+)
+_CHART = "Answers that ended in each second of the window, a line a trial; red: failures, where there were any."
+_MOST_ROWS = 60
+_MOST_CHARTS = 12
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 620, 190, 56, 12, 10, 36
+
+
+def load_section(loads: Sequence[LoadFacts]) -> Markup:
+    groups = {key: [load for load in group if len(load.rates) > 1] for key, group in by_point(loads).items()}
+    drawn = [(point, group) for (_, point), group in groups.items() if group]
+    more = len(drawn) - _MOST_CHARTS
+    figures = [
+        tag("figure", tag("figcaption", point), tag("div", seconds_chart(group), class_="plot seconds"))
+        for point, group in drawn[:_MOST_CHARTS]
+    ]
+    rows = [
+        tag("tr", *(tag("td", cell, class_="n" if at in RIGHT else None) for at, cell in enumerate(row)))
+        for row in load_rows(loads)
+    ]
+    heads = [tag("th", head, scope="col", class_="n" if at in RIGHT else None) for at, head in enumerate(HEADS)]
+    head = tag("thead", tag("tr", *heads))
+    left_out = len(loads) - len(rows)
+    return join(
+        tag("p", _HOW, class_="small soft"),
+        tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll"),
+        tag("p", f"{plural(left_out, 'trial')} more in report.json.", class_="note") if left_out > 0 else None,
+        tag("p", _CHART, class_="small soft") if figures else None,
+        tag("div", *figures, class_="charts") if figures else None,
+        tag("p", f"{plural(more, 'more point')} not drawn; see artifacts/intervals.csv.", class_="note")
+        if more > 0
+        else None,
+    )
+
+
+def load_rows(loads: Sequence[LoadFacts]) -> list[list[str]]:
+    """The cells of the table under HEADS, as text; invalid ones first, as these need a look."""
+    ordered = sorted(loads, key=lambda load: not load.problems)
+    return [
+        [
+            load.point,
+            str(load.repetition),
+            load.verdict,
+            load.loop,
+            f"{number(load.asked)}{'/s' if load.loop == 'open' else ' in flight'}" if load.asked else "by its arrivals",
+            f"{load.offered:,}",
+            f"{load.delivered:,}",
+            number(load.lag_ms),
+            number(load.wake_ms),
+            percent(load.cpu_share, signed=False),
+            f"{load.in_flight:,}",
+        ]
+        for load in ordered[:_MOST_ROWS]
+    ]
+
+
+def seconds_chart(loads: Sequence[LoadFacts]) -> Markup:
+    """Answers and failures a second of the trials of one point, on a common scale from zero."""
+    longest = max(len(load.rates) for load in loads)
+    most = max(max(*load.rates, *load.errors) for load in loads) or 1.0
+    step = next(size for size in _nice_steps() if most / size <= 4)
+    top = step * -(-most // step)
+
+    def x(second: float) -> float:
+        return _LEFT + (second + 0.5) / longest * (_WIDTH - _LEFT - _RIGHT)
+
+    def y(value: float) -> float:
+        return _HEIGHT - _BOTTOM - value / top * (_HEIGHT - _BOTTOM - _TOP)
+
+    def line(values: Sequence[float], colour: str) -> Markup:
+        places = "L".join(f"{x(at):.1f} {y(value):.1f}" for at, value in enumerate(values))
+        return tag("path", d=f"M{places}", fill="none", stroke=colour, stroke_width="1.6", opacity="0.85")
+
+    grid = []
+    for at in range(round(top / step) + 1):
+        level = f"{y(at * step):.1f}"
+        grid += [
+            tag("line", class_="grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=level, y2=level),
+            tag("text", number(at * step), x=_LEFT - 7, y=f"{y(at * step) + 4:.1f}", text_anchor="end"),
+        ]
+    every = next(size for size in _nice_steps() if longest / size <= 10 and size >= 1)
+    for second in range(0, longest, round(every)):
+        grid.append(tag("text", str(second), x=f"{x(second):.1f}", y=_HEIGHT - _BOTTOM + 17, text_anchor="middle"))
+    middle = (_LEFT + _WIDTH - _RIGHT) // 2
+    words = [
+        tag("text", "second of the window", x=middle, y=_HEIGHT - 4, text_anchor="middle"),
+        tag("text", "answers/s", x=0, y=0, transform=f"translate(10 {_HEIGHT // 2}) rotate(-90)", text_anchor="middle"),
+    ]
+    lines = [line(load.rates, f"var(--c{at % 8})") for at, load in enumerate(loads)]
+    lines += [line(load.errors, "var(--bad)") for load in loads if any(load.errors)]
+    label = f"Answers a second, {plural(len(loads), 'trial')}, {longest} seconds"
+    return tag("svg", *grid, *words, *lines, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label)
+
+
+def _nice_steps() -> list[float]:
+    return [base * 10.0**power for power in range(-3, 10) for base in (1, 2, 5)]

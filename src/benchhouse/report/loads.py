@@ -1,0 +1,93 @@
+"""What load trials say of themselves: the load certificate, and their seconds."""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from benchhouse.evidence.folder import read_meta
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.model import Model
+
+MOST = 200
+"""Trials that are read: what else there is stays in their folders."""
+
+
+class LoadFacts(Model):
+    """One load trial: was its load offered as asked, and what came back, second by second."""
+
+    point: str
+    run_id: str
+    trial_id: str
+    repetition: int
+    outcome: str
+    problems: list[str] = Field(description="Codes of what the certificate found wrong; none: it holds.")
+    loop: str
+    asked: float = Field(description="Requests in flight (closed) or a second (open).")
+    offered: int
+    delivered: int
+    in_flight: int
+    lag_ms: float = Field(description="p99 of the time from due to sent.")
+    wake_ms: float = Field(description="p99 of how late the load process woke.")
+    cpu_share: float = Field(description="Of one core, by the busiest load process.")
+    rates: list[float] = Field(default_factory=list, description="Answers a second, one a second of the window.")
+    errors: list[float] = Field(default_factory=list, description="Failures a second.")
+
+    @property
+    def verdict(self) -> str:
+        return f"INVALID: {', '.join(self.problems)}" if self.problems else "holds"
+
+
+def gather_loads(
+    root: Path, rows: Sequence[Mapping[str, Any]], label: Callable[[Mapping[str, Any]], str]
+) -> list[LoadFacts]:
+    """The load trials among `rows`, in their order. Evidence that is gone or is of another kind is left out."""
+    found: list[LoadFacts] = []
+    silent: dict[str, bool] = {}  # runs whose first trial has no certificate: none of theirs has
+    for row in rows:
+        if silent.get(row["run_id"]) or len(found) == MOST:
+            continue
+        facts = _facts(TrialFolder(root / row["folder"]), row, label(row))
+        silent.setdefault(row["run_id"], facts is None and row["outcome"] in ("succeeded", "invalid"))
+        if facts:
+            found.append(facts)
+    return found
+
+
+def _facts(folder: TrialFolder, row: Mapping[str, Any], point: str) -> LoadFacts | None:
+    try:
+        told = read_meta(folder).custom
+        certificate = told["certificate"]
+        rates, errors = _seconds(folder.artifacts / "intervals.csv", float(told.get("window_s") or 0))
+        return LoadFacts(
+            point=point,
+            **{name: row[name] for name in ("run_id", "trial_id", "repetition", "outcome")},
+            problems=[problem["code"] for problem in certificate["problems"]],
+            **{name: certificate[name] for name in ("loop", "asked", "offered", "delivered", "in_flight", "cpu_share")},
+            lag_ms=certificate["lag"]["p99_ms"],
+            wake_ms=certificate["loop_lag"]["p99_ms"],
+            rates=rates,
+            errors=errors,
+        )
+    except (OSError, ValidationError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _seconds(path: Path, window_s: float) -> tuple[list[float], list[float]]:
+    """Answers and failures a second; the last one may be a part of a second, and counts by its length."""
+    if not path.is_file():
+        return [], []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [(int(row["second"]), float(row["completed"]), float(row["errors"])) for row in csv.DictReader(file)]
+    lengths = [min(max(window_s - second, 1e-3), 1.0) if window_s else 1.0 for second, _, _ in rows]
+    return tuple([row[at] / length for row, length in zip(rows, lengths, strict=True)] for at in (1, 2))  # type: ignore[return-value]
+
+
+def by_point(loads: Iterable[LoadFacts]) -> dict[tuple[str, str], list[LoadFacts]]:
+    """Trials of one point together, by run and label."""
+    found: dict[tuple[str, str], list[LoadFacts]] = {}
+    for load in loads:
+        found.setdefault((load.run_id, load.point), []).append(load)
+    return found

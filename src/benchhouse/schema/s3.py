@@ -1,0 +1,138 @@
+"""What the S3 experiment and its driver say to each other: where the bucket is, one request, what came back."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.model import Model
+
+Kind = Literal["get", "put", "delete", "list", "create", "part", "complete", "abort"]
+
+
+class S3Target(Model):
+    """The bucket under test, how it is addressed and who asks."""
+
+    endpoint: str = Field(
+        "", description="http(s)://host:port of any S3-compatible server; empty: SeaweedFS is started for the trial."
+    )
+    bucket: str = Field("", description="Bucket to work in, below a prefix of the trial's own.")
+    create_bucket: bool = Field(False, description="Create the bucket if it is not there, and remove it afterwards.")
+    region: str = Field("", description="Region to sign for; AWS_REGION, else us-east-1, where empty.")
+    style: Literal["path", "virtual"] = Field(
+        "path", description="Whether the bucket stands in the path, or before the host's name."
+    )
+    sign_payload: bool = Field(False, description="Sign the content too, for servers that refuse UNSIGNED-PAYLOAD.")
+    access_key: str | None = Field(
+        None, description="Reference to a variable; AWS_ACCESS_KEY_ID where nothing is said."
+    )
+    secret_access_key: str | None = Field(
+        None, description="Reference to a variable; AWS_SECRET_ACCESS_KEY where nothing is said."
+    )
+    session_token: str | None = Field(None, description="Reference to a variable; AWS_SESSION_TOKEN by default.")
+    credentials_file: str = Field("", description="Absolute path of a file as ~/.aws/credentials is one, instead.")
+    profile: str = Field("default", description="Section of that file.")
+    verify_tls: bool = Field(True, description="Whether the server's certificate is checked.")
+    driver: str = Field("s3", description="Driver that makes the requests.")
+    name: str = Field("", description="Name in reports.")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_an_address(cls, endpoint: str) -> str:
+        if not endpoint:
+            return endpoint
+        try:
+            parts = urlsplit(endpoint)
+            _ = parts.port
+        except ValueError as error:
+            raise ValueError(f"not an address: {error}") from error
+        if "@" in parts.netloc:
+            raise ValueError(
+                "credentials don't belong into an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
+                "environment, or name other variables in access_key and secret_access_key"
+            )
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("write http://host:port or https://host")
+        if parts.path.strip("/") or parts.query:
+            raise ValueError("an endpoint has no path: the bucket goes into `bucket`")
+        return endpoint
+
+    @field_validator("credentials_file")
+    @classmethod
+    def _is_absolute(cls, path: str) -> str:
+        if path and not Path(path).is_absolute():
+            raise ValueError(f"{path!r} is a relative path; $PWD/{path} starts in the folder you plan in")
+        return path
+
+
+class Content(Protocol):
+    """Bytes of an object or of a part."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def sha256(self) -> str: ...
+
+    def pieces(self) -> Sequence[memoryview]: ...
+
+
+@dataclass(slots=True, eq=False)
+class S3Item:
+    """One request of a load."""
+
+    kind: Kind
+    key: str  # of an object; of a listing, the prefix
+    content: Content | None = None  # what is sent, or what is to come back
+    upload_id: str = ""
+    part: int = 0
+    etags: Sequence[str] = ()  # of all parts, to complete an upload
+    after: str = ""  # of a listing: the token of its next page
+    page_size: int = 1000
+    operation: object = None  # what it is a part of, for whoever counts
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing."""
+
+    keys: tuple[str, ...]
+    after: str  # token of the next page; empty on the last one
+
+
+class S3Refused(BenchError):  # noqa: N818 - what the server did
+    """The server refused something outside of the load; `kind` is `http_<status>`, or one of `schema.load.ERRORS`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class S3Bucket(Protocol):
+    """Housekeeping outside of the measured time, one request after the other. All of it raises S3Refused."""
+
+    def make_sure(self, create: bool) -> bool:
+        """See that the bucket is there and may be read; whether it was created."""
+        ...
+
+    def keys(self, prefix: str) -> Iterator[str]: ...
+
+    def folders(self, prefix: str) -> list[str]:
+        """What lies below `prefix`, up to the next slash; the first thousand."""
+        ...
+
+    def read(self, key: str) -> Iterator[bytes]: ...
+
+    def remove(self, keys: Sequence[str]) -> list[str]:
+        """Remove objects; what could not be, and why."""
+        ...
+
+    def abort_uploads(self, prefix: str) -> int: ...
+
+    def remove_bucket(self) -> None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,63 @@
+import math
+import random
+
+import pytest
+
+from benchhouse.analysis.compare import compare
+from benchhouse.analysis.contrast import Estimate, estimate, interval, p_value
+
+
+def noisy(mean, spread, n, seed):
+    source = random.Random(seed)
+    return [source.gauss(mean, spread) for _ in range(n)]
+
+
+def of_one(values):
+    return estimate(lambda means: means[0], [(values,)])
+
+
+def test_a_mean_has_the_value_the_error_and_the_freedom_of_a_mean():
+    values = [9.0, 10.0, 11.0, 14.0]
+    found = of_one(values)
+    assert found.value == 11.0
+    assert found.error == pytest.approx(math.sqrt(14.0 / 3.0 / 4.0))
+    assert found.df == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("n", [3, 6])
+def test_a_difference_of_two_means_is_what_compare_says(n):
+    a, b = noisy(100.0, 3.0, n, 1), noisy(104.0, 5.0, n, 2)
+    known = compare(a, b, direction=None, seed=3)
+    found, method = interval(of_one(b).minus(of_one(a)), confidence=0.95, seed=3)
+    assert method.split(",")[0] == known.method.split(",")[0]
+    # Not the same resamples: an end moves by a few hundredths of the half width.
+    assert found.lo == pytest.approx(known.difference_interval.lo, abs=0.6 if n > 5 else 1e-6)
+    assert found.hi == pytest.approx(known.difference_interval.hi, abs=0.6 if n > 5 else 1e-6)
+
+
+def test_what_the_number_does_not_depend_on_is_left_out():
+    found = estimate(lambda means: means[1] ** 2, [([1.0, 9.0],), ([3.0, 3.2, 2.8],)])
+    assert [len(group) for group in found.groups] == [3]
+    assert found.groups[0][1] == pytest.approx(2 * 3.0 * 0.2, rel=1e-4)
+
+
+def test_quantities_of_one_trial_move_the_number_together():
+    # x and y rise and fall together, so that their difference has no spread at all.
+    found = estimate(lambda means: means[1] - means[0], [([1.0, 2.0, 3.0], [11.0, 12.0, 13.0])])
+    assert found.error == pytest.approx(0.0, abs=1e-9)
+
+
+def test_one_trial_has_no_interval_and_says_why():
+    assert interval(of_one([5.0]), confidence=0.95, seed=1) == (None, "none, too few repetitions")
+    assert p_value(of_one([5.0])) is None
+
+
+def test_values_without_spread_are_exact_from_three_on():
+    assert interval(of_one([5.0] * 2), confidence=0.95, seed=1)[0] is None
+    assert interval(of_one([5.0] * 3), confidence=0.95, seed=1) == ((5.0, 5.0), "exact values, no spread")
+    assert p_value(Estimate(0.0, ((0.0, 0.0),))) == 1.0
+
+
+def test_the_same_seed_gives_the_same_ends():
+    found = of_one(noisy(10.0, 1.0, 8, 4))
+    assert interval(found, confidence=0.95, seed=7) == interval(found, confidence=0.95, seed=7)

@@ -1,0 +1,156 @@
+"""Both drivers of PostgreSQL on the real server: what goes in, what comes back, and what a silent server does."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from itertools import pairwise
+
+import pytest
+from services.postgres import ask, postgres_server  # noqa: F401 - fixtures
+
+from benchhouse.drivers.postgres import Postgres
+from benchhouse.drivers.postgres_pq import PostgresPq
+from benchhouse.experiments.load.calls import CallTally
+from benchhouse.experiments.load.engine import NotReached, run_load
+from benchhouse.experiments.load.shape import Shape
+from benchhouse.experiments.load.source import Planned, Pool
+from benchhouse.schema.load import CallFailed
+from benchhouse.schema.postgres import Login, Statement, Step, Work
+
+DRIVERS = (Postgres, PostgresPq)
+BEGIN, COMMIT = Statement("b", "BEGIN", control=True), Statement("c", "COMMIT", control=True)
+
+
+def run(
+    driver: type, endpoint: str, steps: list[Step], *, prepared=True, timeout: float = 10, name: str = "test", **shape
+):
+    """The book of a short load of one transaction."""
+    work = Work("it", steps)
+    statements = [step.statement for step in steps]
+    login = Login(endpoint, settings={"statement_timeout": "30000"}, name=name)
+
+    def make():
+        return driver(login, statements, prepared=prepared, timeout_s=timeout)
+
+    work.ready = make().request(work)
+    given = Shape(**{"concurrency": 1, "requests": 3, "warmup": 0, "timeout": timeout} | shape)
+    return run_load(make, Pool([Planned(work, work.ready)], 0), given, CallTally)
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_values_of_every_type_arrive_as_they_are(postgres_server, driver, prepared):  # noqa: F811
+    endpoint = postgres_server.endpoint
+    ask(endpoint, "DROP TABLE IF EXISTS typed", "CREATE TABLE typed (a integer, b float8, c text, d boolean, e text)")
+    insert = Statement("i", "INSERT INTO typed VALUES (:a, :b, :c, :d, :e)")
+    book = run(driver, endpoint, [Step(insert, (-7, 0.25, "it's \\ 50% é", True, None), 1)], prepared=prepared)
+    assert book.succeeded == 3, book.details
+    assert ask(endpoint, "SELECT DISTINCT * FROM typed") == [(-7, 0.25, "it's \\ 50% é", True, None)]
+    ask(endpoint, "DROP TABLE typed")
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_large_answer_and_a_large_request_are_whole(postgres_server, driver):  # noqa: F811
+    many = Statement("m", "SELECT repeat('x', 200) FROM generate_series(1, :n)")
+    book = run(driver, postgres_server.endpoint, [Step(many, (5000,), 5000)])
+    assert (book.succeeded, book.tally.operations) == (3, 15_000), book.details
+    long = Statement("l", "SELECT length(:word::text)")
+    book = run(driver, postgres_server.endpoint, [Step(long, ("y" * 5_000_000,), 1)])
+    assert book.succeeded == 3, book.details
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_an_error_has_its_sqlstate_and_the_transaction_is_rolled_back(postgres_server, driver):  # noqa: F811
+    endpoint = postgres_server.endpoint
+    ask(endpoint, "DROP TABLE IF EXISTS once", "CREATE TABLE once (n integer)")
+    insert = Statement("i", "INSERT INTO once VALUES (:n)")
+    divide = Statement("d", "SELECT 1 / (:n - 7)")
+    book = run(driver, endpoint, [Step(BEGIN), Step(insert, (7,), 1), Step(divide, (7,)), Step(COMMIT)])
+    assert dict(book.errors) == {"sqlstate_22012": 3}
+    assert "division by zero" in book.details["sqlstate_22012"]
+    assert ask(endpoint, "SELECT count(*) FROM once") == [(0,)]
+    ask(endpoint, "DROP TABLE once")
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_rows_that_are_not_as_many_as_they_must_be_are_an_error(postgres_server, driver):  # noqa: F811
+    book = run(driver, postgres_server.endpoint, [Step(Statement("s", "SELECT 1"), (), 2)])
+    assert dict(book.errors) == {"wrong_rows": 3}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_refused_copy_is_an_error_and_the_connection_goes_on(postgres_server, driver):  # noqa: F811
+    copy = Statement("c", "COPY no_such_table FROM STDIN", control=True)
+    book = run(driver, postgres_server.endpoint, [Step(copy, (), 1, b"1\n")])
+    assert dict(book.errors) == {"sqlstate_42P01": 3}
+    assert book.connections == 1
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_statement_that_can_not_be_prepared_is_told_when_connecting(postgres_server, driver):  # noqa: F811
+    with pytest.raises(NotReached, match=r"sqlstate_42P01.*no_such_table"):
+        run(driver, postgres_server.endpoint, [Step(Statement("s", "SELECT * FROM no_such_table"))])
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_session_that_hangs_ends_as_a_timeout(postgres_server, driver):  # noqa: F811
+    endpoint = postgres_server.endpoint
+    frozen: list[int] = []
+
+    def freeze() -> None:
+        asked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'to_freeze' AND wait_event = 'PgSleep'"
+        while not (found := ask(endpoint, asked)):
+            time.sleep(0.01)
+        frozen.append(found[0][0])
+        os.kill(frozen[0], signal.SIGSTOP)
+
+    freezer = threading.Thread(target=freeze)
+    freezer.start()
+    try:
+        nap = Statement("n", "SELECT pg_sleep(:s)")
+        book = run(driver, endpoint, [Step(nap, (0.1,), 1)], timeout=0.5, name="to_freeze", requests=None, duration=1.0)
+    finally:
+        freezer.join()
+        os.kill(frozen[0], signal.SIGCONT)
+    assert book.errors["timeout"] == 1, book.details
+    assert book.errors.keys() <= {"timeout", "reset"}
+
+
+def test_an_administrator_whose_session_was_ended_gets_another(postgres_server):  # noqa: F811
+    session = Postgres.administrator(Login(postgres_server.endpoint))
+    ask(postgres_server.endpoint, f"SELECT pg_terminate_backend({session.pid})")
+    with pytest.raises(CallFailed, match="reset"):
+        session.query("SELECT 1")
+    assert session.query("SELECT %s", (5,)) == [(5,)]
+    session.close()
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_while_one_connects_or_copies_the_others_run(postgres_server, driver):  # noqa: F811
+    endpoint = postgres_server.endpoint
+    slow = "CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(0.3); RETURN NEW; END$$"
+    ask(endpoint, "CREATE TABLE slow (n integer)", slow)
+    ask(endpoint, "CREATE TRIGGER t BEFORE INSERT ON slow FOR EACH ROW EXECUTE FUNCTION nap()")
+    beats: list[float] = []
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(0.005):
+            beats.append(time.monotonic())
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    try:
+        copy = Statement("c", "COPY slow FROM STDIN", control=True)
+        assert run(driver, endpoint, [Step(copy, (), 1, b"1\n")], requests=1).succeeded == 1
+        with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(CallFailed, match="timeout"):
+            mute = Login(f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/db", timeout_s=2)
+            driver(mute, [], prepared=True, timeout_s=1).open()
+    finally:
+        over.set()
+        beating.join()
+        ask(endpoint, "DROP TABLE slow", "DROP FUNCTION nap")
+    assert max(later - earlier for earlier, later in pairwise(beats)) < 0.2

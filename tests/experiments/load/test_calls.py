@@ -1,0 +1,107 @@
+"""What is kept of calls, one by one and many at once."""
+
+import dataclasses
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from benchhouse.experiments.load.book import Book, Call
+from benchhouse.experiments.load.calls import CallTally
+from benchhouse.schema.load import Reply
+from benchhouse.schema.slo import parse_slo
+
+MS = 1_000_000
+START, END = 1_000 * MS, 4_000 * MS
+
+
+def calls(count, seed=1, first_ms=0, open_loop=False):
+    """Calls of two kinds, of 1 to 40 ms, all in the window."""
+    rng = random.Random(seed)
+    made = []
+    for number in range(count):
+        due = START + first_ms * MS + rng.randrange(2_900 * MS)
+        call = Call(number, due, True, SimpleNamespace(kind=rng.choice(("get", "put"))))
+        call.sent_ns = due + (rng.randrange(5 * MS) if open_loop else 0)
+        call.ended_ns = call.sent_ns + rng.randrange(1, 40) * MS
+        first_byte = (call.sent_ns + MS // 2,) if rng.random() < 0.5 else ()
+        made.append((call, Reply(size=rng.randrange(1000), count=rng.randrange(1, 4), token_ns=first_byte)))
+    return made
+
+
+def book(slo=None):
+    return Book(CallTally(slo), objectives=len(slo.clauses) if slo else 0, start_ns=START, end_ns=END)
+
+
+def content(one):
+    """All that a book and its tally hold, as comparable values."""
+    tally = one.tally
+    streams = {name: getattr(tally, name).histogram.to_json() for name in ("latency", "latency_sent", "first_byte")}
+    kinds = {kind: stream.histogram.to_json() for kind, stream in tally.by_kind.items()}
+    sums = (tally.calls, tally.bytes, tally.operations, dict(tally.bytes_by_kind))
+    counts = (one.sent, one.succeeded, one.unmeasured, one.failed, one.completed_in_window, dict(one.errors))
+    ends = (one.first_ended_ns, one.last_ended_ns)
+    seconds = {number: dataclasses.asdict(second) for number, second in sorted(one.seconds.items())}
+    return streams, kinds, sums, counts, ends, seconds, one.lag.histogram.to_json()
+
+
+def odd_ones():
+    """Outside of the window, not measured, failed: whatever keeps a row of calls from being plain."""
+    made = calls(20, seed=3)
+    made[3][0].measured = False
+    made[5][0].ended_ns = END + 5
+    made[7] = (made[7][0], Reply(error="timeout", detail="too long"))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rows", "slo"),
+    [
+        (calls(300), None),
+        (calls(300, open_loop=True), None),
+        (odd_ones(), None),
+        (calls(50), parse_slo("latency.p90<10ms")),
+    ],
+)
+def test_many_at_once_come_to_the_same_as_one_by_one(rows, slo):
+    one_by_one, at_once = book(slo), book(slo)
+    for call, reply in rows:
+        one_by_one.wrote(call)
+        one_by_one.settle(call, reply)
+    for start in range(0, len(rows), 7):
+        at_once.wrote_many([call for call, _ in rows[start : start + 7]])
+        at_once.settle_many(rows[start : start + 7])
+    assert content(at_once) == content(one_by_one)
+    assert at_once.answered == pytest.approx(one_by_one.answered)
+
+
+def test_tallies_of_two_processes_merge_exactly():
+    whole, first, second = CallTally(), CallTally(), CallTally()
+    rows = calls(100)
+    whole.add_many(rows)
+    first.add_many(rows[:40])
+    second.add_many(rows[40:])
+    first.merge(second)
+    merged, alone = book(), book()
+    merged.tally, alone.tally = first, whole
+    assert content(merged) == content(alone)
+
+
+def test_a_failed_call_is_in_no_latency_and_over_every_objective():
+    tally = CallTally(parse_slo("latency.p99<1s,error<1%"))
+    ((call, _),) = calls(1)
+    assert tally.add(call, Reply(error="reset"), START, END) == 0b11
+    assert (tally.calls, tally.latency.histogram.n) == (0, 0)
+    assert tally.add(call, Reply(), START, END) == 0
+    call.ended_ns = call.due_ns + 2_000 * MS
+    assert tally.add(call, Reply(), START, END) == 0b01
+
+
+def test_latency_by_kind_adds_up_to_the_whole():
+    tally = CallTally()
+    rows = calls(200)
+    tally.add_many(rows)
+    assert sum(stream.histogram.n for stream in tally.by_kind.values()) == 200
+    for kind in ("get", "put"):
+        truth = [call.ended_ns - call.due_ns for call, _ in rows if call.item.kind == kind]
+        assert tally.by_kind[kind].histogram.mean == pytest.approx(sum(truth) / len(truth))

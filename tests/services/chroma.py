@@ -1,0 +1,18 @@
+"""A real Chroma server, from the recipe.
+
+from services.chroma import chroma     # the fixture, one server a test process
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from services.started import running
+
+from benchhouse.recipes.chroma import RECIPE
+from benchhouse.schema.recipe import Service
+
+
+@pytest.fixture(scope="session")
+def chroma() -> Iterator[Service]:
+    with running(RECIPE) as service:
+        yield service

@@ -1,0 +1,19 @@
+"""The fake of Weaviate's protocol, as a server that tests start like any other."""
+
+from pathlib import Path
+
+from benchhouse.schema.recipe import Ready, Recipe
+
+FAKE = Recipe(
+    name="fake_weaviate",
+    program=("python",),
+    command=(
+        "{python}",
+        str(Path(__file__).parent.parent / "mocks" / "fake_weaviate.py"),
+        "{port}",
+        "{grpc}",
+    ),
+    ports=("port", "grpc"),
+    endpoint="http://127.0.0.1:{port}?grpc={grpc}",
+    ready=Ready(kind="http", url="http://127.0.0.1:{port}/v1/meta"),
+)

@@ -1,0 +1,81 @@
+"""A real S3 server for tests, from the recipe that trials use.
+
+from services.seaweedfs import seaweedfs     # the fixture, one server a test session
+"""
+
+import contextlib
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from benchhouse.drivers.s3 import S3
+from benchhouse.drivers.s3_bucket import Bucket
+from benchhouse.recipes.seaweedfs import RECIPE
+from benchhouse.schema.s3 import S3Target
+from benchhouse.worker.services import Services
+
+
+@dataclass
+class SeaweedFS:
+    """A running server: where it is, and who may ask."""
+
+    endpoint: str  # with credentials
+    pid: int
+
+    @property
+    def url(self) -> str:
+        parts = urlsplit(self.endpoint)
+        return f"http://{parts.hostname}:{parts.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        parts = urlsplit(self.endpoint)
+        assert parts.username and parts.password
+        return {"AWS_ACCESS_KEY_ID": parts.username, "AWS_SECRET_ACCESS_KEY": parts.password}
+
+    def bucket(self, name: str) -> Bucket:
+        """A second way to look at it; created where it is not there."""
+        found = S3.for_target(S3Target(), self.endpoint, name).bucket()
+        found.make_sure(create=True)
+        return found
+
+    def kill(self) -> None:
+        """The server itself, not the shell that tidies up after it."""
+        for child in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
+            os.kill(int(child), signal.SIGKILL)
+
+    def kill_after(self, name: str, objects: int) -> None:
+        """Kill it as soon as so many objects are in a bucket, from a thread."""
+        bucket = self.bucket(name)
+
+        def wait() -> None:
+            while sum(1 for _ in bucket.keys("")) < objects:
+                time.sleep(0.05)
+            self.kill()
+
+        threading.Thread(target=wait, daemon=True).start()
+
+
+@contextlib.contextmanager
+def running() -> Iterator[SeaweedFS]:
+    with tempfile.TemporaryDirectory(prefix="seaweedfs-") as folder:
+        services = Services(Path(folder) / "server", Path(folder))
+        try:
+            started = services.start(RECIPE)
+            yield SeaweedFS(started.endpoint, started.pid)
+        finally:
+            services.close()
+
+
+@pytest.fixture(scope="session")
+def seaweedfs() -> Iterator[SeaweedFS]:
+    with running() as server:
+        yield server

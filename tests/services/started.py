@@ -1,0 +1,24 @@
+"""Servers of recipes, for tests: started as a trial starts them, in a folder in memory, and ended after."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchhouse.schema.recipe import Recipe, Service
+from benchhouse.worker.services import Services
+
+
+@contextmanager
+def running(recipe: Recipe) -> Iterator[Service]:
+    folder = Path(
+        tempfile.mkdtemp(prefix=f"{recipe.name}-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    )
+    services = Services(folder / "services", folder)
+    try:
+        yield services.start(recipe)
+    finally:
+        services.close()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,62 @@
+"""Arrow columns without pandas."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+
+from benchhouse.warehouse import columns
+from benchhouse.warehouse.columns import column
+
+NOW = datetime(2026, 11, 15, 10, 30, 1, 234_567)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.string(), ["a", "", None, "grüße", "b" * 300]),
+        (pa.string(), []),
+        (pa.int64(), [1, None, -(2**63), 2**63 - 1]),
+        (pa.float64(), [0.1, None, -1e300, 3]),
+        (pa.bool_(), [True, False, None] * 7),
+        (pa.timestamp("ms"), [datetime(1969, 12, 31, 23, 59), None, NOW.replace(microsecond=234_000)]),
+        (pa.list_(pa.string()), [["a", "b"], [], None, ["c"]]),
+        (pa.list_(pa.string()), [None, None]),
+    ],
+)
+def test_a_column_is_the_one_that_pyarrow_makes(kind, values):
+    made = column(values, kind)
+    made.validate(full=True)
+    assert made.equals(pa.array(values, type=kind))
+
+
+def test_a_time_is_cut_to_milliseconds_and_turned_to_utc():
+    east = NOW.replace(tzinfo=timezone(timedelta(hours=2)))
+    (told,) = column([east], pa.timestamp("ms")).to_pylist()
+    assert told == east.astimezone(UTC).replace(tzinfo=None, microsecond=234_000)
+
+
+@pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 2**63), (pa.int64(), "1"), (pa.string(), 5)])
+def test_a_value_of_another_kind_is_refused(kind, value):
+    with pytest.raises((TypeError, OverflowError, AttributeError)):
+        column([value], kind)
+
+
+def test_long_columns_come_out_the_same(monkeypatch):
+    short = column(["x", None] * 10, pa.string())
+    monkeypatch.setattr(columns, "_LONG", 5)
+    assert column(["x", None] * 10, pa.string()).equals(short)
+
+
+def test_writing_a_small_table_does_not_import_pandas():
+    code = (
+        "import sys\n"
+        "from benchhouse.warehouse.lake import encode\n"
+        "from benchhouse.warehouse.tables import TRIAL_FACT\n"
+        "row = dict.fromkeys(field.name for field in TRIAL_FACT.schema())\n"
+        "assert encode(TRIAL_FACT, [row]).startswith(b'PAR1')\n"
+        "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
