@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from laboratory import Lab
 
 CODE = '''
 import random
@@ -38,11 +39,13 @@ def planted(lab):
     return lab
 
 
-@pytest.fixture
-def swept(planted):
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    lab = Lab(tmp_path_factory.mktemp("swept"))
+    lab.install("planted", "1.0", CODE, "[benchhouse.experiments]\nplanted = planted:planted\n")
     targets = [{"name": f"{kind}{ef}", "kind": kind, "ef": ef} for kind in "abc" for ef in (8, 16, 32)]
-    planted.run("planted", targets=targets, repetitions=5)
-    return planted
+    lab.run("planted", targets=targets, repetitions=5)
+    return lab
 
 
 def test_targets_are_compared_at_equal_recall(swept, monkeypatch):
@@ -136,8 +139,6 @@ def test_what_can_not_be_is_refused_with_the_reason(swept_once, words, why):
 
 @pytest.fixture(scope="module")
 def swept_once(tmp_path_factory):
-    from laboratory import Lab
-
     lab = Lab(tmp_path_factory.mktemp("lab"))
     lab.install("planted", "1.0", CODE, "[benchhouse.experiments]\nplanted = planted:planted\n")
     lab.run("planted", targets=[{"name": f"a{ef}", "ef": ef} for ef in (8, 32)])

@@ -11,14 +11,8 @@ METRICS = (
         role="throughput",
         formula="output tokens that arrived in the window / its seconds, counted by the server or target.tokenizer",
     ),
-    REQUESTS_PER_S,
-    Metric(name="prompts_per_s", unit="1/s", direction="higher", formula="requests_per_s x workload.batch, of a batch"),
-    Metric(
-        name="input_tokens_per_s", unit="tokens/s", direction="higher", formula="mean input tokens x requests_per_s"
-    ),
     GOODPUT,
     Metric(name="ttft", unit="ms", direction="lower", formula=f"to the first event with output, {FROM_DUE}"),
-    Metric(name="itl", unit="ms", direction="lower", formula="gaps between events with output, of all requests"),
     Metric(
         name="tpot",
         unit="ms",
@@ -26,6 +20,12 @@ METRICS = (
         formula="of a request: (last - first event with output) / (output tokens - 1)",
     ),
     Metric(name="e2e", unit="ms", direction="lower", role="latency", formula=f"to the end of the answer, {FROM_DUE}"),
+    Metric(name="itl", unit="ms", direction="lower", formula="gaps between events with output, of all requests"),
+    REQUESTS_PER_S,
+    Metric(name="prompts_per_s", unit="1/s", direction="higher", formula="requests_per_s x workload.batch, of a batch"),
+    Metric(
+        name="input_tokens_per_s", unit="tokens/s", direction="higher", formula="mean input tokens x requests_per_s"
+    ),
     Metric(
         name="jitter",
         unit="ms",
