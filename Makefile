@@ -25,7 +25,8 @@ test-deps:
 	@scripts/install-test-deps.sh
 
 test: venv test-deps ## the whole test suite
-	$(BIN)/pytest -n $(WORKERS) -m 'not serial' $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) -m 'not serial and not clients' $(TESTS)
+	$(BIN)/pytest -n $(WORKERS) -m 'clients and not serial' $(TESTS) || test $$? -eq 5  # 5: none is marked
 	$(BIN)/pytest -m serial $(TESTS) || test $$? -eq 5  # 5: none is marked
 
 check: venv ## style, types, who may import whom

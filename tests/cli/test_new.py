@@ -70,7 +70,7 @@ def test_what_must_be_filled_in_is_found_by_validate(bench):
     assert bench("new", "scenario", "mine", "--experiment", "storage.file").code == 0
     done = bench("validate", "mine.yaml")
     assert done.code == 2
-    assert "'read', 'write', 'randread' or 'randwrite', found the text 'FILL_IN'" in done.err
+    assert "'randread', 'randwrite' or 'randrw', found the text 'FILL_IN'" in done.err
 
 
 @pytest.mark.parametrize("name", ["../x", "a b", "", "x/y"])

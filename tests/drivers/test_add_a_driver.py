@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.clients
+
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "add-a-driver.md").read_text(encoding="utf-8")
 
 

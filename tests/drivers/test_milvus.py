@@ -9,6 +9,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import CallFailed
 from benchhouse.schema.vector import Collection
 
+pytestmark = pytest.mark.clients
+
 
 @pytest.fixture
 def lite(folder):

@@ -12,6 +12,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import CallFailed
 from benchhouse.schema.vector import Collection
 
+pytestmark = pytest.mark.clients
+
 
 @pytest.fixture(scope="module")
 def endpoint():

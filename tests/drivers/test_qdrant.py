@@ -12,6 +12,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import CallFailed
 from benchhouse.schema.vector import Collection
 
+pytestmark = pytest.mark.clients
+
 HNSW = Collection("own", DIMENSIONS, "l2", "hnsw", OPTIONS["hnsw"])
 
 

@@ -23,6 +23,8 @@ from benchhouse.recipes import chroma as chroma_recipe
 from benchhouse.recipes import milvus_lite as milvus_recipe
 from benchhouse.recipes import postgres as postgres_recipe
 
+pytestmark = pytest.mark.clients
+
 
 class OnFolder(VectorConformance):
     """A database inside this process, whose endpoint is a folder."""

@@ -16,6 +16,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import CallFailed
 from benchhouse.schema.vector import Collection
 
+pytestmark = pytest.mark.clients
+
 
 @pytest.fixture(scope="module")
 def fake_weaviate():

@@ -11,6 +11,8 @@ from benchhouse.experiments.vector.search import search
 from benchhouse.recipes.postgres import RECIPE
 from benchhouse.schema.experiment import ExperimentFailed
 
+pytestmark = pytest.mark.clients
+
 FLAT = {"driver": "pgvector", "index": "flat"}
 SMALL = {"vectors": 500, "data": {"dimensions": 8}, "queries": 60, "warmup": 0}
 
