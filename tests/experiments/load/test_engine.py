@@ -414,10 +414,11 @@ def test_a_load_process_that_is_killed_is_named_and_its_records_are_kept(tmp_pat
         before = set(children(os.getpid()))
 
         def kill_the_second():
+            wait_until(lambda: server.stats()["requests"] > 50, "the load to begin", 30)
             os.kill(max(set(children(os.getpid())) - before), signal.SIGKILL)
 
-        threading.Timer(0.6, kill_the_second).start()
-        shape = {"concurrency": 4, "duration": 1.2, "warmup": 0, "processes": 2}
+        threading.Thread(target=kill_the_second, daemon=True).start()
+        shape = {"concurrency": 4, "duration": 2, "warmup": 0, "processes": 2}
         book = load(server.url, tmp_path / "requests.parquet", **shape)
     assert book.lost == ["load process 1 ended by signal 9"]
     assert "shard_lost" in [problem.code for problem in certify(book, Shape(**shape), 5.0).problems]
