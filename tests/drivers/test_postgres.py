@@ -153,4 +153,4 @@ def test_while_one_connects_or_copies_the_others_run(postgres_server, driver):  
         over.set()
         beating.join()
         ask(endpoint, "DROP TABLE slow", "DROP FUNCTION nap")
-    assert max(later - earlier for earlier, later in pairwise(beats)) < 0.2
+    assert max(later - earlier for earlier, later in pairwise(beats)) < 0.28  # the nap is 0.3 s, the silence 1 s
