@@ -13,6 +13,7 @@ from benchhouse.evidence.folder import read_meta, read_spec, sealed_outcome, wri
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
+from benchhouse.runs.interrupts import Interrupts
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -73,18 +74,20 @@ class Orchestrator:
         self.recorded: set[str] = set()  # manifests of which the ledger knows
         self.history: dict[str, dict[int, Attempt]] = {}  # attempts of trials that have not succeeded
         self.stopped = ""
+        self.interrupts = Interrupts()
 
     def run(self) -> dict[str, int]:
         """Run what is missing; returns how many trials ended in which outcome. Ctrl-C keeps what is done."""
         self._recall()
         todo = self._missing()
-        try:
-            while self._feed(todo) or self.active or self.waiting:
-                self._follow()
-        except BaseException as error:
-            interrupted = isinstance(error, KeyboardInterrupt)
-            self._abandon("interrupted" if interrupted else f"{type(error).__name__}: {error}")
-            raise
+        with self.interrupts:
+            try:
+                while self._feed(todo) or self.active or self.waiting:
+                    self._follow()
+            except BaseException as error:
+                interrupted = isinstance(error, KeyboardInterrupt)
+                self._abandon("interrupted" if interrupted else f"{type(error).__name__}: {error}")
+                raise
         if self.stopped:
             self.ledger.tell("budget", reason=self.stopped)
         elif lost := self.outcomes.get("lost"):
@@ -125,6 +128,7 @@ class Orchestrator:
     def _missing(self) -> Iterator[Active]:
         """Planned trials that have no sealed folder yet; what is sealed is counted, not run."""
         for planned in self.plan.trials():
+            self.interrupts.check()
             name = trial_id(self.ledger.folder.run_id, planned.instance_digest, planned.repetition, planned.warmup)
             folder = self._folder(name)
             outcome = sealed_outcome(folder)
@@ -229,6 +233,7 @@ class Orchestrator:
         if self.waiting:
             wait_s = max(0.01, min(_POLL_S, min(item.not_before for item in self.waiting) - time.monotonic()))
         states = self.executor.poll(list(self.active), wait_s)
+        self.interrupts.check()
         for name, state in states.items():
             if state.phase == "done":
                 self._ended(self.active.pop(name), state.reason)

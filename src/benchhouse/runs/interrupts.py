@@ -1,0 +1,34 @@
+"""Ctrl-C that waits for a good moment: no folder half made, no job half handed over."""
+
+import signal
+import threading
+from types import FrameType
+from typing import Self
+
+
+class Interrupts:
+    """While it is entered, a first SIGINT is raised only by `check`; a second one at once, for those in a hurry."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._installed = False
+
+    def __enter__(self) -> Self:
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if usual and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._hear)
+            self._installed = True
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def check(self) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+
+    def _hear(self, signum: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
