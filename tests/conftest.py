@@ -74,9 +74,9 @@ class FakePackages:
 
     def forget(self) -> None:
         """Look again at what is installed, as a new process would."""
-        from benchhouse.catalog.entries import entries
+        from benchhouse.catalog.entries import installed
 
-        entries.cache_clear()
+        installed.cache_clear()
         for name, module in list(sys.modules.items()):
             if str(getattr(module, "__file__", None) or "").startswith(str(self.folder)):
                 del sys.modules[name]

@@ -240,6 +240,9 @@ SECRETS = {
     "in a target": "targets:\n  - {name: a, token: hunter2hunter2}\n",
     "in the environment": "environment: {HF_TOKEN: hunter2hunter2}\n",
     "a number": "environment: {PASSWORD: 4711471147114711}\n",
+    "in an address": "workload: {endpoint: 'postgresql://me:hunter2hunter2@localhost/db'}\n",
+    "in the words of a connection": "workload: {dsn: host=a password=hunter2hunter2}\n",
+    "a key by its shape": "workload: {argv: [curl, -H, 'Bearer sk-hunter2hunter2hunter2hunter2']}\n",
 }
 
 
@@ -249,7 +252,7 @@ def test_a_secret_in_plain_text_is_refused_and_not_printed(name, how, bench, tmp
     (tmp_path / "bad.yaml").write_text("scenario: bad\nexperiment: command\n" + SECRETS[name])
     done = bench("validate", "bad.yaml", *how)
     assert done.code == 2
-    assert "is a secret in plain text" in done.out + done.err
+    assert "a secret in plain text" in done.out + done.err
     assert "hunter2" not in done.out + done.err
     assert "4711" not in done.out + done.err
 

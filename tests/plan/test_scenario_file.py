@@ -44,3 +44,11 @@ def test_a_secret_whose_variable_is_unset_is_an_error():
 def test_an_anchor_may_hold_what_several_places_use():
     text = "scenario: s\nworkload: &w {a: 1}\ntarget: {<<: *w, b: 2}\n"
     assert parse_scenario(text, "s", {}).scenario.target == {"a": 1, "b": 2}
+
+
+def test_a_variable_inside_an_address_must_be_named_as_a_secret():
+    text = "scenario: s\ntarget: {url: 'http://me:$%s@host'}\n"
+    kept = parse_scenario(text % "DB_PASSWORD", "s", {"DB_PASSWORD": "hidden"})
+    assert kept.scenario.target == {"url": "http://me:$DB_PASSWORD@host"}
+    with pytest.raises(ProblemsError, match=r"s:2:15: 'url' has the variable DB where a secret is"):
+        parse_scenario(text % "DB", "s", {"DB": "hidden"})

@@ -3,7 +3,7 @@ import json
 import pytest
 from trial_maker import make_trial
 
-from benchhouse.report.comparison import Selector, compare_runs, compare_selected, parse_selector, select
+from benchhouse.report.comparison import Selector, caveats, compare_runs, compare_selected, parse_selector, select
 from benchhouse.report.markdown import comparison_markdown
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.ingest import collect
@@ -281,7 +281,8 @@ def test_invalid_trials_are_refused_and_counted_with_their_reason(collected):
     with Warehouse.open(collected) as warehouse:
         table = compare_selected(warehouse, "run-a:ef=16", "run-a:ef=64")
     assert table.rows == before.rows
-    failed, invalid = (note for note in table.notes if note not in before.notes)
+    failed, invalid, warned = (note for note in table.notes if note not in before.notes)
+    assert "of 13 trials of run-a:ef=16 carry warnings: " in warned
     assert failed == "1 of 13 trials of run-a:ef=16 did not succeed and are not in these numbers."
     why = "late: requests were 41 ms late; ask for fewer (2 trials)"
     assert invalid == f"2 of 13 trials of run-a:ef=16 are INVALID and refused: {why}"
@@ -296,3 +297,18 @@ def test_a_side_of_none_but_invalid_trials_is_refused_with_the_reason(collected)
         assert "1 of 1 trials of run-a:ef=99 are INVALID and refused: late: requests were 41 ms" in refused.value.hint
         with pytest.raises(BenchError, match="it has 16, 64, 99"):
             compare_selected(warehouse, "run-a:ef=17", "run-a:ef=64")
+
+
+DOUBTED = ["drift: the second half is 9% slower", "drift: twice in one trial", "few_samples: p99 of 40"]
+
+
+def test_warnings_of_the_trials_are_told_beside_the_numbers():
+    tried = [{"outcome": "succeeded", "warnings": lines} for lines in (DOUBTED, DOUBTED[:1], [])]
+    assert caveats(
+        "run-a",
+        [*tried, {"outcome": "invalid", "warnings": DOUBTED, "failure_code": "late", "failure_message": "by far"}],
+    ) == [
+        "1 of 4 trials of run-a are INVALID and refused: late: by far",
+        "2 of 4 trials of run-a carry warnings: drift: twice in one trial (2 trials); few_samples: p99 of 40",
+    ]
+    assert caveats("run-a", tried[2:]) == []

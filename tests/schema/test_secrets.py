@@ -4,6 +4,7 @@ import pytest
 
 from benchhouse.schema.secrets import (
     REDACTED,
+    exposed,
     is_secret_key,
     is_secret_variable,
     redactor,
@@ -90,3 +91,34 @@ def test_a_secret_variable_is_put_in_late_wherever_it_stands():
         "environment": {"MYVAR": "hf-123456"},
     }
     assert secret_values(parameters, environ) == ["hf-123456"]
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("postgresql://me:hunter2@host:5432/db", "hunter2"),
+        ("http://:hunter2@host", "hunter2"),
+        ("host=a password='hun ter' dbname=b", "hun ter"),
+        ("postgresql://host/db?password=hunter2&sslmode=require", "hunter2"),
+        ("postgresql://me:$PW@host/db", "$PW"),
+        ("Bearer sk-0123456789abcdefghij", "sk-0123456789abcdefghij"),
+    ],
+)
+def test_a_secret_inside_a_text_is_seen(text, secret):
+    assert exposed(text) == secret
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me@host:5432/db",
+        "postgresql://me:$DB_PASSWORD@host/db",
+        "postgresql://me:${DB_PASSWORD}@host/db",
+        "http://127.0.0.1:8000/a@b",
+        "host=a password=$PGPASSWORD",
+        "a password is needed",
+        "",
+    ],
+)
+def test_an_address_without_a_secret_or_with_its_variable_is_nothing(text):
+    assert exposed(text) is None

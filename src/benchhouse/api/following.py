@@ -213,7 +213,7 @@ def warnings(workspace: Workspace, run_id: str) -> list[tuple[str, str, int]]:
 
     found: dict[tuple[str, str], tuple[str, int]] = {}
     with Warehouse.open(workspace) as warehouse:
-        sql = "SELECT warnings FROM trial_fact WHERE outcome = 'succeeded' ORDER BY started, trial_id"
+        sql = "SELECT warnings FROM trial_fact WHERE outcome IN ('succeeded', 'invalid') ORDER BY started, trial_id"
         rows = warehouse.query(sql, runs=[run_id]).rows
     for row in rows:
         told: dict[tuple[str, str], str] = {}  # once a trial, however often it says so

@@ -20,22 +20,28 @@ class Entry:
     distribution_version: str
 
 
-@cache
 def entries(group: str) -> tuple[Entry, ...]:
     """All lines of `benchhouse.<group>`, sorted; a distribution that is on the path twice counts once."""
+    return tuple(sorted(installed().get(f"benchhouse.{group}", {}).values()))
+
+
+@cache
+def installed() -> dict[str, dict[tuple[str, str, str], Entry]]:
+    """The lines of all our groups, from one look at every installed distribution: there may be hundreds."""
     from importlib.metadata import distributions
 
-    found: dict[tuple[str, str, str], Entry] = {}
+    found: dict[str, dict[tuple[str, str, str], Entry]] = {}
     for distribution in distributions():
         text = distribution.read_text("entry_points.txt")
-        if not text or f"benchhouse.{group}" not in text:
+        if not text or "[benchhouse." not in text:
             continue
         name, version = _name_and_version(distribution)
         for point in distribution.entry_points:
-            if point.group == f"benchhouse.{group}":
+            if point.group.startswith("benchhouse."):
                 entry = Entry(point.name, point.value, name, version)
-                found.setdefault((name.lower().replace("_", "-"), point.name, point.value), entry)
-    return tuple(sorted(found.values()))
+                key = name.lower().replace("_", "-"), point.name, point.value
+                found.setdefault(point.group, {}).setdefault(key, entry)
+    return found
 
 
 def _name_and_version(distribution: "Distribution") -> tuple[str, str]:

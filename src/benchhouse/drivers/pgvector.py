@@ -215,6 +215,8 @@ class PgVector:
         return CallFailed(_kind(state), f"{state} {result.error_message.decode(errors='replace').strip()}"[:500])
 
     def stats(self) -> VectorStats:
+        if self._connection is None:  # it was dropped
+            self.open()
         name = self._sql("{table}").as_string(self._connection)
         size = self._fetch("SELECT pg_total_relation_size(%s::regclass)", [name])
         return VectorStats(self._fetch(self._sql("SELECT count(*) FROM {table}")), size)

@@ -12,7 +12,7 @@ from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.misfits import from_pydantic
 from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.schema.scenario import Benchmark, Scenario
-from benchhouse.schema.secrets import REDACTED, is_secret_key, is_secret_variable, reference
+from benchhouse.schema.secrets import REDACTED, exposed, is_secret_key, is_secret_variable, reference
 from benchhouse.schema.yamltext import load_yaml, parse_yaml
 
 if TYPE_CHECKING:
@@ -127,7 +127,11 @@ class _Expansion:
             return [self.expand(item, (*loc, index)) for index, item in enumerate(value)]
         if value is not None and loc and loc[0] in _PARAMETERS and is_secret_key(_last_key(loc).rpartition(".")[2]):
             return self._secret(value, loc)
-        if not isinstance(value, str) or "$" not in value:
+        if not isinstance(value, str):
+            return value
+        if loc and loc[0] in _PARAMETERS and (secret := exposed(value)) is not None:
+            return self._exposed(secret, loc)
+        if "$" not in value:
             return value
         return _VARIABLE.sub(lambda match: self._variable(match, loc), value)
 
@@ -167,6 +171,18 @@ class _Expansion:
         if name not in self.environ:
             self._unset(name, loc)
         return value
+
+    def _exposed(self, secret: str, loc: Loc) -> str:
+        """A secret inside a longer text, such as the address of a server."""
+        key, name = _last_key(loc), reference(secret)
+        wrong = f"'{key}' holds a secret in plain text"
+        expected = "a variable in its place: put the secret into the environment and write $NAME_PASSWORD there"
+        if name is not None:
+            wrong = f"'{key}' has the variable {name} where a secret is, and its name does not say so"
+            expected = f"a variable whose name ends in PASSWORD, SECRET, TOKEN or KEY, such as ${name}_PASSWORD"
+        self.secrets.append(loc)
+        self.problems.append(self.document.problem(loc, wrong, expected))
+        return REDACTED
 
     def _unset(self, name: str, loc: Loc) -> None:
         self.unset.append(loc)

@@ -420,7 +420,7 @@ def compare_selected(
         rows = [row for row in every_row if row["instance_digest"] in chosen]
         used = {trial for row in rows for trial in row["trials"]}
         trials = [row for row in every_trial if row["trial_id"] in used]
-        refused = survivors(str(selector), tried)
+        refused = caveats(str(selector), tried)
         if not rows:
             why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
             raise BenchError(f"{selector} has no successful trial to compare", hint=why)
@@ -445,8 +445,8 @@ def compare_selected(
     return replace(table, notes=[*notes, *table.notes])
 
 
-def survivors(name: str, tried: Sequence[Row]) -> list[str]:
-    """A mean over those that survived flatters: say how many did not, and how many were refused for which reason."""
+def caveats(name: str, tried: Sequence[Row]) -> list[str]:
+    """A mean over those that survived flatters: say how many did not, were refused, or carry doubts, and which."""
     invalid = invalid_rows(tried)
     failed = sum(row["outcome"] != "succeeded" for row in tried) - len(invalid)
     notes = []
@@ -455,4 +455,14 @@ def survivors(name: str, tried: Sequence[Row]) -> list[str]:
     if invalid:
         why = reasons((row["failure_code"] or "", row["failure_message"] or "") for row in invalid)
         notes.append(f"{len(invalid)} of {len(tried)} trials of {name} are INVALID and refused: {why}")
+    warned = [row["warnings"] for row in tried if row["outcome"] == "succeeded" and row["warnings"]]
+    if warned:
+        why = reasons(told for lines in warned for told in _by_code(lines))
+        notes.append(f"{len(warned)} of {len(tried)} trials of {name} carry warnings: {why}")
     return notes
+
+
+def _by_code(warnings: Iterable[str]) -> list[tuple[str, str]]:
+    """Code and text of `code: text` lines, each code once."""
+    told = (line.partition(": ") for line in warnings)
+    return list({code: (code, text) for code, _, text in told}.values())

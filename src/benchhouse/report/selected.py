@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchhouse.report.comparison import Selector, circumstances, parse_selector, select, survivors
+from benchhouse.report.comparison import Selector, caveats, circumstances, parse_selector, select
 from benchhouse.report.content import CaseRanking
 from benchhouse.report.curves import Scaling, Tradeoff
 from benchhouse.report.data import leading_columns
@@ -49,7 +49,7 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
         tried = select([row for row in every_trial if not row["warmup"]], selector)
         chosen = {row["instance_digest"] for row in tried}
         found = [row for row in queries.points(warehouse, [selector.run]).dicts() if row["instance_digest"] in chosen]
-        refused = survivors(str(selector), tried)
+        refused = caveats(str(selector), tried)
         if not found:
             why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
             raise BenchError(f"{selector} has no successful trial to compare", hint=why)

@@ -127,8 +127,8 @@ def _sentence(
     extreme = "highest" if best.direction == "higher" else "lowest"
     if len(untested) == len(others):
         return (
-            f"{leader} has the {extreme} {metric}: {worth}, of {len(ranked):,} points. With one trial a point, "
-            "how sure that is cannot be said."
+            f"{leader} has the {extreme} {metric}: {worth}, of {len(ranked):,} points. There is one trial of "
+            "each, so how sure that is cannot be said; repetitions would tell."
         )
     equal = [points[int(row.name)].label for row in ranked if row.place == 1]
     if 1 < len(equal) < len(ranked):

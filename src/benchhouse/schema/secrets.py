@@ -12,7 +12,8 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 _SECRET_VARIABLE = re.compile(
-    r"(^|_)(PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)$|_(PWD|KEY)$", re.IGNORECASE
+    r"(^|_|^PG)(PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)$|_(PWD|KEY)$",
+    re.IGNORECASE,
 )
 _MENTION = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _REFERENCE = re.compile(r"^\$(?:\{(\w+)\}|(\w+))$")
@@ -20,6 +21,7 @@ _KEY_SHAPES = re.compile(
     r"(AKIA[0-9A-Z]{16}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}"
     r"|xox[abpr]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----)"
 )
+_IN_TEXT = re.compile(r"://[^\s/@:]*:([^\s/@]+)@|(?:^|[\s;&?])password\s*=\s*('[^']*'|[^\s;&]+)", re.IGNORECASE)
 REDACTED = "[redacted]"
 _SHORTEST = 4  # a shorter secret would blank half of every text
 
@@ -40,6 +42,20 @@ def reference(value: Any) -> str | None:
     """The variable that `$NAME` or `${NAME}` refers to, or None when `value` is anything else."""
     match = _REFERENCE.match(value) if isinstance(value, str) else None
     return (match[1] or match[2]) if match else None
+
+
+def exposed(text: str) -> str | None:
+    """What in a text is a secret that anybody can read: a password in an address, a key of a well-known shape.
+
+    A variable in its place is kept as a reference only if its name says that it is a secret.
+    """
+    for match in _IN_TEXT.finditer(text):
+        part: str = (match[1] or match[2]).strip("'")
+        name = reference(part)
+        if part and (name is None or not is_secret_variable(name)):
+            return part
+    shape = _KEY_SHAPES.search(text)
+    return shape[0] if shape else None
 
 
 def resolve(parameters: Any, environ: Mapping[str, str], key: str = "") -> Any:
