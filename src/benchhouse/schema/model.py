@@ -5,5 +5,10 @@ from pydantic import BaseModel, ConfigDict
 
 class Model(BaseModel):
     model_config = ConfigDict(
-        frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False, protected_namespaces=()
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        defer_build=True,  # a command uses few of the models: the others need no validator
     )

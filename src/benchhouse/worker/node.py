@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchhouse.catalog.entries import UNNAMED, name_and_version
 from benchhouse.schema.digests import digest
 
 
@@ -45,9 +46,9 @@ def packages() -> dict[str, str]:
 
     found: dict[str, str] = {}
     for item in distributions():
-        name = item.metadata["Name"]
-        if name:
-            found.setdefault(name, item.version)
+        name, version = name_and_version(item)
+        if name != UNNAMED:
+            found.setdefault(name, version)
     return dict(sorted(found.items()))
 
 
