@@ -57,6 +57,6 @@ def test_the_interval_of_a_share_covers_it_although_requests_clump():
 
 
 def test_a_share_of_zero_has_an_upper_limit_above_zero():
-    share = share_interval(Seen(0.0, 100, 0, 10, 1.0, 1.0, 0), 0.95)
+    share = share_interval(Seen(0.0, 100, 0, 10, 1.0, 0), 0.95)
     assert (share.observed, share.low) == (0.0, 0.0)
     assert 0.03 < share.high < 0.04

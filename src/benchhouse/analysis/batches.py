@@ -11,6 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix = NDArray[np.float64]
 
 Counts = Sequence[tuple[int, int]]
 """(requests, over) of each batch of one trial for one clause, in the order of time."""
@@ -19,9 +26,12 @@ _BLOCKS = 12  # a trial is cut into: more would be shorter than the clumps, fewe
 CLUMP = 3.0
 """Batches that the first guess takes for one single clump."""
 
-_PRIOR_DF = 3.0  # how much that guess is worth
-_CAUTION = 0.75  # standard errors
-_STEEPEST = 15.0  # clumps grow with the load, by about this power of it at most
+_GUESS_SD = 1.0  # of the logarithm of that guess
+_TRIAL_SD = 0.85  # of the logarithm of one trial's own dispersion
+_LOW = 0.25  # by so much a trial's own logarithm is too small on average: most trials see fewer clumps than there are
+_FEW = 2.0  # and one that sees about so many clumps, by half as much again
+_NODES, _SPAN = 5, 2.2  # strengths that stand for all, and how many standard deviations they reach
+_FAR = 1e-3  # a trial that counts less than this does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,57 +52,62 @@ class Seen:
     over: int
     batches: int
     dispersion: float
-    within: float  # the dispersion inside single batches, as if they were independent of each other
     df: int
 
 
 @dataclass(frozen=True, slots=True)
-class Dispersion:
-    """By how much the variance of a share is larger than binomial, at any log load; as well as `df` squares tell it."""
+class Clumping:
+    """How strongly requests over the limit clump: for each floor (a row), strengths and the logarithms of their odds.
 
-    centre: float
-    level: float
-    slope: float
-    df: float
-    memory: float  # batches after which a trial has forgotten what was: a clump lasts about so long
-
-    def at(self, x: float) -> float:
-        """A little above the estimate: clumps are rare, so most samples show fewer than there are on average."""
-        log = self.level + self.slope * (x - self.centre) + _CAUTION * math.sqrt(2.0 / self.df)
-        return max(1.0, math.exp(min(log, 50.0)))
-
-
-def fit_dispersion(seen: Sequence[Seen], weights: Sequence[float], centre: float, clump: float = CLUMP) -> Dispersion:
-    """A smooth curve through the dispersions of the trials; `clump` batches are one clump until they show otherwise.
-
-    One trial's own dispersion would not do: a trial that is lucky in its share is lucky in its spread too, and the
-    lucky ones would count most.
+    A share `c` of all requests that comes in clumps, where `a` is allowed, has 1 + strength * sqrt(c / a) times the
+    variance of independent requests: the higher the load, the longer a queue stays.
     """
-    longest = max(1.0, max(weight * trial.n for trial, weight in zip(seen, weights, strict=True)))
-    # Half the degrees of freedom are lost by taking a difference of two noisy numbers. Short trials hide clumps.
-    rows = [
-        (trial.x - centre, max(trial.dispersion, 0.1), weight * trial.df / 2.0 * min(1.0, trial.n / longest))
-        for trial, weight in zip(seen, weights, strict=True)
-        if trial.df
-    ]
-    batch = math.log(max(1.0, clump * sum(trial.n for trial in seen) / sum(trial.batches for trial in seen)))
-    level, slope = batch, 0.0
-    # A gamma regression with log link: weighted least squares on working values until they settle.
-    for _ in range(25):
-        s0, s1, s2, t0, t1 = _PRIOR_DF, 0.0, 1.0 / _STEEPEST**2, _PRIOR_DF * batch, 0.0
-        for u, factor, weight in rows:
-            fitted = level + slope * u
-            z = fitted + factor / math.exp(fitted) - 1.0
-            s0, s1, s2, t0, t1 = s0 + weight, s1 + weight * u, s2 + weight * u * u, t0 + weight * z, t1 + weight * u * z
-        best_slope = (s0 * t1 - s1 * t0) / (s0 * s2 - s1 * s1)
-        best_level = (t0 - best_slope * s1) / s0
-        # In small steps: the working values of a fit that is far off are far off themselves.
-        slope += max(-5.0, min(5.0, best_slope - slope))
-        level += max(-0.7, min(0.7, best_level - level))
-    lasting = [(weight * trial.n, trial) for trial, weight in zip(seen, weights, strict=True) if trial.df]
-    within = sum(weight * trial.within for weight, trial in lasting)
-    memory = sum(weight * trial.dispersion for weight, trial in lasting) / within if within else 1.0
-    return Dispersion(centre, level, slope, _PRIOR_DF + sum(weight for _, _, weight in rows), max(1.0, memory))
+
+    strengths: Matrix
+    logs: Matrix
+
+
+def fit_clumping(
+    seen: Sequence[Seen], weights: Sequence[float], allowed: float, floors: Sequence[float], clump: float = CLUMP
+) -> Clumping:
+    """One strength for all trials, for each floor; `clump` batches are one clump until they show otherwise.
+
+    A trial's own dispersion would not do: one that is lucky in its share is lucky in its spread too, and the lucky ones
+    would count most. A floor (a part of the allowed share) does not clump.
+    """
+    import numpy as np
+
+    guess = math.log(max(1.0, clump * sum(trial.n for trial in seen) / sum(trial.batches for trial in seen)))
+    rows = [(trial, weight) for trial, weight in zip(seen, weights, strict=True) if trial.df and weight > _FAR]
+    part = np.array(floors)[:, None]
+    wide = guess + np.linspace(-8.0, 4.0, 25)[None, :] + 0.0 * part
+    chances = _log_odds(rows, allowed, part, wide, guess)
+    chances = np.exp(chances - chances.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    mean = (chances * wide).sum(axis=1, keepdims=True)
+    sd = np.maximum(0.1, np.sqrt((chances * (wide - mean) ** 2).sum(axis=1, keepdims=True)))
+    nodes = mean + _SPAN * sd * np.linspace(-1.0, 1.0, _NODES)
+    return Clumping(np.exp(nodes), _log_odds(rows, allowed, part, nodes, guess) + np.log(sd))
+
+
+def _log_odds(
+    rows: Sequence[tuple[Seen, float]], allowed: float, floors: Matrix, nodes: Matrix, guess: float
+) -> Matrix:
+    """Of these logarithms of the strength, by the first guess and the trials, each with its weight."""
+    import numpy as np
+
+    strengths = np.exp(nodes)
+    logs: Matrix = -0.5 * ((nodes - guess) / _GUESS_SD) ** 2
+    for trial, weight in rows:
+        share = trial.over / trial.n
+        clumped = np.maximum(share - floors * allowed, 0.01 * share)
+        growth = np.sqrt(clumped / allowed)
+        excess = strengths * clumped / share * growth
+        clumps = trial.n * clumped / growth / strengths  # that a trial of this length sees
+        expected = np.log1p(excess) - _LOW - np.log1p(_FEW / clumps) * excess / (1.0 + excess)
+        logs -= 0.5 * weight * ((math.log(max(trial.dispersion, 0.3)) - expected) / _TRIAL_SD) ** 2
+        logs -= 0.5 * weight * np.log1p(excess)
+    return logs
 
 
 def see(x: float, trial: Counts) -> Seen:
@@ -104,11 +119,10 @@ def see(x: float, trial: Counts) -> Seen:
     """
     n, over = sum(n for n, _ in trial), sum(over for _, over in trial)
     if len(trial) < 2 or not 0 < over < n:
-        return Seen(x, n, over, len(trial), 1.0, 1.0, 0)  # nothing in it tells how requests over the limit clump
+        return Seen(x, n, over, len(trial), 1.0, 0)  # nothing in it tells how requests over the limit clump
     long, blocks = _between_blocks(trial, over / n, _BLOCKS)
     short, _ = _between_blocks(trial, over / n, 3 * _BLOCKS)
-    within, _ = _between_blocks(trial, over / n, len(trial))
-    return Seen(x, n, over, len(trial), 2.0 * long - short, within, blocks - 1)
+    return Seen(x, n, over, len(trial), 2.0 * long - short, blocks - 1)
 
 
 def _between_blocks(trial: Counts, share: float, most: int) -> tuple[float, int]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from benchhouse.analysis.batches import CLUMP, Dispersion, Seen, fit_dispersion
+from benchhouse.analysis.batches import CLUMP, Seen, fit_clumping
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-_PLACES = 81
-_SLOPES = (1.0, 1000.0, 21)  # from a gentle slope to a cliff, in equal ratios
+_PLACES = 41
+_SLOPES = (1.5, 500.0, 13)  # from a gentle slope to a cliff, in equal ratios
+_USUAL_SLOPE, _SLOPE_SD = 20.0, 0.5  # most services break within 3% to 10% of load
+_ANY_SLOPE = 0.01  # as likely, beside that, is any slope: a cliff too
 _FLOORS = (0.0, 0.2, 0.4, 0.6, 0.8)  # of the allowed odds
 _REACH = 1.2  # the model is believed as far above the knee as the odds grow by about this power of e
 _NARROWEST = 0.04  # log load: but at least so far
-_BELOW = 4.0  # and so many times further below it, where little but the floor is left
+_BELOW = 8.0  # and so many times further below it, where little but the floor is left
+_BEND, _MOST_BEND = 90.0, 0.35  # the steeper the curve, the more it bends up towards saturation
+_MOST = 12.0  # times the allowed odds: above it there is no steady share
 _FAR = 1e-3
-_MOST = 4.0  # times the allowed odds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,8 @@ class Place:
     share: float  # that the clause allows
     slope: float  # of the part of the odds that grows
     steepness: float  # of all the odds, at the knee: less than the slope where there is a floor
+    floor: float  # of the allowed odds, that no load explains
     dispersion: float  # at the knee
-    memory: float  # batches that a clump lasts
     near: tuple[float, ...]  # for each trial, from 0 to 1: how much it was believed to follow the model
 
     def at(self, probability: float) -> float:
@@ -56,19 +59,14 @@ class Place:
 
 
 def locate(seen: Sequence[Seen], share: float, low: float, high: float, clump: float = CLUMP) -> Place:
-    """The knee of one clause, somewhere from `low` to `high`; `clump` as in `fit_dispersion`."""
-    everywhere = [1.0] * len(seen)
-    place = _posterior(seen, everywhere, share, [share] * len(seen), low, high, (low + high) / 2.0, clump)
+    """The knee of one clause, somewhere from `low` to `high`; `clump` as in `fit_clumping`."""
+    place = _posterior(seen, [1.0] * len(seen), share, low, high, clump)
     for _ in range(2):
         lowest, highest = place.at(1e-4), place.at(1.0 - 1e-4)
         spare = 0.25 * (highest - lowest) + 1e-6
         centre, reach = place.at(0.5), max(_NARROWEST, _REACH / place.slope, place.half_width(0.9))
         near = [_nearness(trial.x - centre, reach) for trial in seen]
-        grown = [math.exp(max(-3.0, min(3.0, place.steepness * (trial.x - centre)))) for trial in seen]
-        typical = [share * growth / (1.0 - share + share * growth) for growth in grown]
-        place = _posterior(
-            seen, near, share, typical, max(low, lowest - spare), min(high, highest + spare), centre, clump
-        )
+        place = _posterior(seen, near, share, max(low, lowest - spare), min(high, highest + spare), clump)
     return place
 
 
@@ -90,38 +88,33 @@ def _posterior(
     seen: Sequence[Seen],
     near: Sequence[float],
     share: float,
-    typical: Sequence[float],
     low: float,
     high: float,
-    centre: float,
     clump: float,
 ) -> Place:
     import numpy as np
 
-    spread = fit_dispersion(seen, near, centre, clump)
-    xs, slopes = np.linspace(low, high, _PLACES), np.geomspace(*_SLOPES)
-    deviance = _deviance(seen, near, spread, share, typical, xs, slopes)
-    least = float(deviance.min())
-    # What the best of all curves leaves unexplained between the trials is spread too, if it is more than within them.
-    free = max(0.0, sum(near) - 3.0)
-    df = spread.df + free
-    excess = max(1.0, (spread.df + least) / df) if free else 1.0
-    # Student's form: the spread itself is only known as well as its degrees of freedom allow.
-    logs = -0.5 * (df + 1.0) * np.log1p((deviance - least) / (excess * df))
-    weights = np.exp(logs) * _slope_prior(slopes)[None, :, None]
-    mass = weights.sum(axis=(1, 2))
+    spread = fit_clumping(seen, near, share, _FLOORS, clump)
+    strengths = spread.strengths
+    xs, slopes, floors = np.linspace(low, high, _PLACES), np.geomspace(*_SLOPES), np.array(_FLOORS)
+    logs = spread.logs - 0.5 * _deviance(seen, near, strengths, share, xs, slopes)
+    weights = np.exp(logs - logs.max()) * _slope_prior(slopes)[None, :, None, None]
+    mass = weights.sum(axis=(1, 2, 3))
     steps = np.concatenate([[0.0], (mass[1:] + mass[:-1]) / 2.0])
-    log_slopes = np.log(slopes)[:, None] + np.zeros(len(_FLOORS))
     chances = weights.sum(axis=0) / weights.sum()
-    log_steepness = log_slopes + np.log1p(-np.array(_FLOORS))
+    by_slope, by_floor, by_strength = chances.sum(axis=(1, 2)), chances.sum(axis=(0, 2)), chances.sum(axis=0)
+    floor = float((by_floor * floors).sum())
+    slope = math.exp(float((by_slope * np.log(slopes)).sum()))
+    steepness = math.exp(float((chances.sum(axis=2) * (np.log(slopes)[:, None] + np.log1p(-floors)[None, :])).sum()))
+    dispersion = 1.0 + math.exp(float((by_strength * (np.log(strengths) + 1.5 * np.log1p(-floors)[:, None])).sum()))
     return Place(
         xs=xs,
         below=np.cumsum(steps) / steps.sum(),
         share=share,
-        slope=math.exp(float((chances * log_slopes).sum())),
-        steepness=math.exp(float((chances * log_steepness).sum())),
-        dispersion=spread.at(centre),
-        memory=spread.memory,
+        slope=slope,
+        steepness=steepness,
+        floor=floor,
+        dispersion=dispersion,
         near=tuple(near),
     )
 
@@ -129,48 +122,54 @@ def _posterior(
 def _deviance(
     seen: Sequence[Seen],
     near: Sequence[float],
-    spread: Dispersion,
+    strengths: Vector,
     share: float,
-    typical: Sequence[float],
     xs: Vector,
     slopes: Vector,
 ) -> NDArray[np.float64]:
-    """Of every place, slope and floor."""
+    """Of every place, slope, floor and strength of the clumps."""
     import numpy as np
 
     floors, allowed = np.array(_FLOORS), share / (1.0 - share)
     most = _MOST * allowed / (1.0 + _MOST * allowed)
-    deviance = np.zeros((len(xs), len(slopes), len(floors)))
-    for trial, weight, usual in zip(seen, near, typical, strict=True):
-        n = trial.n / spread.at(trial.x)
-        doubt = n * _clumped(trial, np.array(share), share, 1.0)
+    deviance = np.zeros((len(xs), len(slopes), *strengths.shape))
+    for trial, weight in zip(seen, near, strict=True):
+        doubt = _clumped(trial, share + 0.0 * floors, share * (1.0 - floors), share, strengths, 1.0)
         wrong = (trial.x > xs) if trial.over < share * trial.n else (trial.x < xs)
         aside = 1.0 if trial.over > most * trial.n else 1.0 - weight
-        deviance += (aside * doubt * wrong)[:, None, None]
+        deviance += (aside * wrong)[:, None, None, None] * doubt
         if weight > _FAR:
-            growth = np.exp(np.clip(np.outer(trial.x - xs, slopes), -50.0, 50.0))
-            odds = allowed * (floors + (1.0 - floors) * growth[:, :, None])
-            deviance += weight * n * _clumped(trial, odds / (1.0 + odds), usual, most)
+            bends = np.minimum(_MOST_BEND, slopes / _BEND)
+            steps = np.clip(np.outer(trial.x - xs, slopes), -50.0, 1.0 / bends)
+            growth = np.exp(steps / (1.0 - 0.5 * bends * steps))[:, :, None]
+            odds = allowed * (floors + (1.0 - floors) * growth)
+            clumps = allowed * (1.0 - floors) * growth / (1.0 + odds)
+            deviance += weight * _clumped(trial, odds / (1.0 + odds), clumps, share, strengths, most)
     return deviance
 
 
-def _clumped(trial: Seen, share: Vector, usual: float, most: float) -> Vector:
-    """Deviance per effective request of what the trial showed, if `share` were true.
+def _clumped(trial: Seen, share: Vector, clumps: Vector, allowed: float, strengths: Vector, most: float) -> Vector:
+    """Deviance of what the trial showed, if `share` were true and `clumps` of it came in clumps of these strengths.
 
-    Requests over a limit come as a random number of clumps of random size (a compound Poisson law with exponential
-    clumps, Tweedie's with power 1.5). It is more lopsided than a binomial: a trial with few over has often just missed
-    a clump.
-    `usual` is the share for which the dispersion was taken. More than `most` only says "more than that": so near to
+    Clumps are a random number of random size (a compound Poisson law with exponential clumps, Tweedie's with power
+    1.5); the rest is binomial. The law of both together is taken as Tweedie's with a shifted origin, which has
+    the right variance with the clumps and without. More than `most` only says "more than that": so near to
     saturation there is no steady share, and one clump can fill a trial.
     """
     import numpy as np
 
     observed = trial.over / trial.n
     if observed > most:
-        observed, share = most, np.minimum(share, most)
-    gap = math.asin(math.sqrt(observed)) - np.arcsin(np.sqrt(share))
-    deviance: Vector = 4.0 * gap * gap * np.sqrt(usual / np.maximum(share, 1e-12))
-    return deviance
+        observed, share, clumps = most, np.minimum(share, most), np.minimum(clumps, most)
+    share, clumps = np.minimum(share, 0.999), np.maximum(clumps, 1e-9)
+    binomial = share * (1.0 - share)
+    more = 1.0 + (clumps / share * np.sqrt(clumps / allowed))[..., None] * strengths
+    ratio = np.maximum(np.exp(np.log(more) * (2.0 / 3.0)), 1.0 + 1e-5)
+    origin = clumps[..., None] * ratio / (ratio - 1.0)  # how far below the share
+    z = 1.0 + (observed - share)[..., None] / origin
+    deviance: Vector = 4.0 * origin**2 / (binomial[..., None] * more) * (np.sqrt(np.maximum(z, 0.0)) - 1.0) ** 2
+    deviance += (np.minimum(z, 0.0) * origin) ** 2 / binomial[..., None]
+    return trial.n * deviance
 
 
 def _nearness(distance: float, reach: float) -> float:
@@ -179,8 +178,7 @@ def _nearness(distance: float, reach: float) -> float:
 
 
 def _slope_prior(slopes: Vector) -> Vector:
-    """Most services break within 5% to 30% of load (slope 3 to 30); the tails leave room for a cliff."""
     import numpy as np
 
-    prior: Vector = (1.0 + (np.log(slopes / 12.0) / 0.6) ** 2 / 3.0) ** -2.0
+    prior: Vector = np.exp(-0.5 * (np.log(slopes / _USUAL_SLOPE) / _SLOPE_SD) ** 2) + _ANY_SLOPE
     return prior

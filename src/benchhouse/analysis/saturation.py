@@ -59,7 +59,7 @@ def point(
 def share_interval(seen: Seen, confidence: float) -> Share:
     """With as many requests as the trial is worth: clumps make them fewer than were sent."""
     n, observed = seen.n / max(1.0, seen.dispersion), seen.over / seen.n
-    # As in `fit_dispersion`: a difference of two noisy numbers has about half of their degrees of freedom.
+    # The dispersion is a difference of two noisy numbers, and has about half of their degrees of freedom.
     z = critical_t(confidence, seen.df / 2.0 if seen.df else 1e6)
     middle = (observed + z * z / (2.0 * n)) / (1.0 + z * z / n)
     half = z / (1.0 + z * z / n) * math.sqrt(observed * (1.0 - observed) / n + z * z / (4.0 * n * n))

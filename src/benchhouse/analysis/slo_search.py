@@ -18,17 +18,20 @@ from benchhouse.analysis.student import critical_t
 
 Status = Literal["found", "all_pass", "none_pass", "budget"]
 
-_FEWEST = 200
+_FEWEST = 200  # requests of a probe
 _FIRST_OVER = 5.0  # requests over the limit that a first probe would see at the knee
-_SHORTEST_S = 24.0  # a shorter trial has no blocks to judge its clumps by
-_LATER_LONGER = 1.5  # than a first probe
+_STAGE_OVER = 90.0  # and a probe of a stage: in a shorter one clumps look like luck
+_BRACKET_S = 8.0  # that a probe lasts which only asks on which side the knee lies
+_LOCATING_S = 24.0  # one that looks for it: a shorter trial has no blocks to judge its clumps by
+_STAGE_S = 42.0  # one of a stage
 _GROWTH = 2.0  # from one probe to the next: a long one must not be spent on a place that is hardly known
 _ROOM = 0.4  # log load beyond the outermost probes in which the knee is looked for
-_LOCATED = 3.0  # half widths of the wanted interval within which the knee must lie before the first stage
+_LOCATED, _ROUGHLY = 2.5, 0.8  # half widths of the wanted interval, and how surely the knee lies there before a stage
 _STEP = 0.6  # change of the log odds from the knee to a probe of a stage
-_STAGE = 5  # probes of a stage
-_MORE = 1.4  # requests of a stage than would be needed if all that is known were exact
-_MEMORIES = 25.0  # lengths of a clump that a probe of a stage must last: in a shorter one clumps look like luck
+_WIDEST = 2.0  # half widths of the wanted interval: but no further
+_STAGE = 2  # probes of a stage: one below the knee and one above it
+_MORE = 1.4  # requests than would be needed if all that is known were exact
+_FIRST_STAGE, _NEXT_STAGE = 0.6, 0.25  # of all requests so far, that a stage may cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +112,12 @@ class Search:
             return None
         if self._place is None:
             load = self._bracketing_load()
-            requests = self._fewest(load)
+            requests = self._fewest(load, _BRACKET_S)
         else:
             load = self._best_load(self._place)
-            requests = max(_LATER_LONGER * self._fewest(load), self._stage or self._locating(self._place))
+            requests = max(self._fewest(load, _LOCATING_S), self._locating(self._place))
+            if self._stage:
+                requests = max(self._fewest(load, _STAGE_S), _STAGE_OVER / min(self.shares), self._stage)
         return Probe(load, min(math.ceil(requests), self.budget - self.used))
 
     def tell(self, load: float, batches: Sequence[Batch], latency_s: float | None = None) -> None:
@@ -179,7 +184,7 @@ class Search:
         """
         self._left = max(0, self._left - 1)
         width = place.half_width(self.confidence)
-        if self._left or width > _LOCATED * self.precision:
+        if self._left or (not self._stage and place.half_width(_ROUGHLY) > _LOCATED * self.precision):
             return
         _, low, high = self._interval()
         if self._stage and (width <= self.precision or (self.whole and high - low <= 1)):
@@ -189,8 +194,7 @@ class Search:
         if self._stage:
             near = sum(told.n * weight for told, weight in zip(self._told, place.near, strict=True))
             needed = min(needed, max(0.3 * needed, near * ((width / self.precision) ** 2 - 1.0)))
-        a_batch = self.used / sum(told.seen[0].batches for told in self._told)
-        self._stage = max(needed / _STAGE, _MEMORIES * place.memory * a_batch)
+        self._stage = min(needed, (_NEXT_STAGE if self._stage else _FIRST_STAGE) * self.used) / _STAGE
         self._left = _STAGE
 
     def _bracketing_load(self) -> float:
@@ -202,21 +206,21 @@ class Search:
 
     def _best_load(self, place: Place) -> float:
         """Beside the likeliest knee, by turns below and above: the middle alone would leave the slope unknown."""
-        step = max(self.precision, min(_STEP / place.slope, 0.5 * place.half_width(0.9)))
-        if self._left:
-            step = max(self.precision, _STEP / place.slope)
+        step = min(_STEP / place.slope, _WIDEST * self.precision)
+        if not self._left:
+            step = min(max(step, place.half_width(0.5)), max(_STEP / place.slope, self.precision))
         return self._allowed(math.exp(place.at(0.5) + (step if len(self._told) % 2 else -step)))
 
     def _allowed(self, load: float) -> float:
         load = min(max(load, self.lowest), self.highest)
         return float(round(load)) if self.whole else load
 
-    def _fewest(self, load: float) -> float:
+    def _fewest(self, load: float, seconds: float) -> float:
         """Requests below which a probe is not worth its start; the load stands for the rate where none is known yet."""
         rate = load
         if self.whole and self._told:
             rate = self._told[-1].point.delivered
-        return max(_FEWEST, _FIRST_OVER / min(self.shares), min(_SHORTEST_S * rate, self.budget / 20.0))
+        return max(_FEWEST, _FIRST_OVER / min(self.shares), min(seconds * rate, self.budget / 20.0))
 
     def _locating(self, place: Place) -> float:
         """As long as the place is hardly known, a probe is not to be better than a fraction of what is known."""
