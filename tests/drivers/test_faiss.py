@@ -69,6 +69,25 @@ def test_cosine_does_not_care_for_length():
     assert built("flat", vectors, "cosine").search(numpy.float32([[2, 2]]), 3)[0].tolist()[0] == 2
 
 
+@pytest.mark.parametrize("bad", [numpy.nan, numpy.inf, -numpy.inf])
+@pytest.mark.parametrize("distance", ["l2", "ip", "cosine"])
+@pytest.mark.parametrize("index", OPTIONS)
+def test_a_single_query_that_is_no_number_is_refused_by_every_index(index, distance, bad, vectors):
+    vectors[5] = 0 if distance != "cosine" else 1  # infinity times nothing is no number
+    engine = built(index, vectors, distance)
+    for place in range(vectors.shape[1]):
+        query = vectors[:1].copy()
+        query[0, place] = bad
+        for k in (1, 10):
+            with pytest.raises(BenchError, match="NaN"):
+                engine.search(query, k)
+
+
+def test_a_query_of_huge_numbers_is_a_good_one(vectors):
+    query = numpy.full((1, 16), 3e38, dtype=numpy.float32)  # its distances are infinite
+    assert built("flat", vectors).search(query, 1).shape == (1, 1)
+
+
 def test_the_stored_size_of_a_flat_index_is_that_of_its_vectors(vectors):
     assert built("flat", vectors).stats().bytes == pytest.approx(vectors.nbytes, abs=200)
 

@@ -1,7 +1,7 @@
 """Driver `faiss`: an index of the FAISS library, inside this process."""
 
-import math
 import threading
+from math import isfinite
 from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -33,7 +33,7 @@ class Faiss:
 
         vector_shared.refuse_what_it_lacks(self, "faiss", collection)
         self._faiss = vector_shared.library("faiss", "faiss")
-        self._collection, self._shape = collection, (collection.dimensions,)
+        self._collection, self._one = collection, (1, collection.dimensions)
         self._sum = numpy.add.reduce  # finds every NaN and infinity, and keeps the interpreter while it does
         self._where = numpy.where
         self._index: Any = None
@@ -102,7 +102,8 @@ class Faiss:
         self._built = True
 
     def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
-        if queries.shape[1:] != self._shape or not math.isfinite(self._sum(queries, None)):
+        alone = below is None and queries.shape == self._one
+        if not alone and (queries.shape[1:] != self._one[1:] or not isfinite(self._sum(queries, None))):
             vector_shared.refuse_bad_vectors(queries, self._collection)
         flag = getattr(self._mine, "flag", None) or self._threads_of_this_one()
         flag[0] = True  # before the look: an addition raises its sign first, and looks at the flags after
@@ -115,13 +116,17 @@ class Faiss:
             # The length of a query does not change which vectors are nearest by cosine.
             found: NDArray[int64]
             if below is None:
-                found = self._index.search(queries, k)[1]
+                distances, found = self._index.search(queries, k)
             elif self._collection.index == "pq":
                 found = self._among(queries, k, self._let_through(below))
             else:
                 found = self._index.search(queries, k, params=self._let_through(below))[1]
         finally:
             flag[0] = False
+        # A look at a single query before its search costs about 3 us: cold caches. NaN or infinity in it makes every
+        # distance NaN or infinite, or finds nothing: only then it is looked at.
+        if alone and (found.item(0) < 0 or not isfinite(distances.item(0))):
+            vector_shared.refuse_bad_vectors(queries, self._collection)
         return found if self._ids is None else self._where(found >= 0, self._ids[found], -1)
 
     def stats(self) -> VectorStats:

@@ -93,8 +93,8 @@ class CallDriver(Protocol):
     """Makes one blocking call at a time; the engine runs one driver object in each of its threads.
 
     `call` raises CallFailed, or returns a Reply with an error, where the server did not do what it was asked. Where
-    microseconds matter, a driver also has `ask(item)`, which returns anything but a Reply, and `reply(item, answer)`,
-    which makes a Reply of that, later, for many calls at a time.
+    microseconds matter, a driver also has `ask(item)`, which returns anything but a Reply, `reply(item, answer)`, which
+    makes a Reply of that later, with nothing but `count` and `value`, and `operations(items)`, the sum of their counts.
     """
 
     transport: ClassVar[Literal["call"]]

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchhouse.experiments.load.book import Book, Call
+from benchhouse.experiments.load.book import Answers, Book, Call
 from benchhouse.experiments.load.calls import CallTally
+from benchhouse.experiments.vector.searching import AnswerTally
 from benchhouse.schema.load import Reply
 from benchhouse.schema.slo import parse_slo
 
@@ -73,6 +74,59 @@ def test_many_at_once_come_to_the_same_as_one_by_one(rows, slo):
         at_once.settle_many(rows[start : start + 7])
     assert content(at_once) == content(one_by_one)
     assert at_once.answered == pytest.approx(one_by_one.answered)
+
+
+def searches(count, seed=5):
+    """Calls with numbers for items, some of them asked twice, in the order of a thread; each has its own answer."""
+    rng = random.Random(seed)
+    rows = []
+    for number, (call, _) in enumerate(sorted(calls(count, seed), key=lambda row: row[0].sent_ns)):
+        call.item = rng.randrange(count // 2)
+        rows.append((call, Reply(count=2, value=number)))
+    return rows
+
+
+def columns(rows):
+    return Answers(
+        [call.item for call, _ in rows],
+        [reply.value for _, reply in rows],
+        [call.sent_ns for call, _ in rows],
+        [call.ended_ns for call, _ in rows],
+        2 * len(rows),
+    )
+
+
+@pytest.mark.parametrize("drains", [0, 4])
+def test_columns_come_to_the_same_as_one_by_one(drains):
+    one_by_one, at_once = (Book(AnswerTally(), start_ns=START, end_ns=END, drains=drains) for _ in range(2))
+    rows = searches(300)
+    for call, reply in rows:
+        one_by_one.wrote(call)
+        one_by_one.settle(call, reply)
+    for start in range(0, len(rows), 7):
+        assert at_once.settle_answers(columns(rows[start : start + 7]))
+    assert content(at_once) == content(one_by_one)
+    assert at_once.tally.kept() == one_by_one.tally.kept()
+    assert at_once.answered == pytest.approx(one_by_one.answered)
+    one_by_one.close()
+    at_once.close()
+    assert at_once.rate_to_last_send == one_by_one.rate_to_last_send
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start_ns": START + 2_000 * MS},
+        {"end_ns": END - 2_000 * MS},
+        {"objectives": 1},
+        {"spool": object()},
+        {"tally": CallTally()},
+    ],
+)
+def test_columns_that_are_not_plain_are_left_to_be_written_one_by_one(change):
+    one = dataclasses.replace(Book(AnswerTally(), start_ns=START, end_ns=END), **change)
+    assert not one.settle_answers(columns(searches(50)))
+    assert (one.sent, one.succeeded, one.tally.calls, one.seconds) == (0, 0, 0, {})
 
 
 def test_tallies_of_two_processes_merge_exactly():

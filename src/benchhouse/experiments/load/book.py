@@ -4,10 +4,10 @@ import heapq
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic_ns, process_time_ns
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.schema.histogram import Histogram
@@ -28,6 +28,17 @@ class Call:
         self.index, self.due_ns, self.measured, self.item = index, due_ns, measured, item
         self.sent_ns = self.ended_ns = 0
         self.resent = False
+
+
+class Answers(NamedTuple):
+    """Good answers to measured calls of a closed loop, column by column: an object for each would cost more than all
+    that is kept of it. A call was due when it was sent."""
+
+    items: Sequence[Any]
+    values: Sequence[Any]  # what was answered
+    sent_ns: Sequence[int]
+    ended_ns: Sequence[int]
+    operations: float  # of all together
 
 
 class Stream:
@@ -167,13 +178,17 @@ class Book:
             for call in calls:
                 self.wrote(call)
             return
-        self.sent += len(calls)
+        self._sent_on_time(sent)
+
+    def _sent_on_time(self, sent: Sequence[int]) -> None:
+        """Measured requests, sent when they were due, in the window."""
+        self.sent += len(sent)
         self.last_sent_ns = max(self.last_sent_ns, max(sent))
-        self.lag.repeat(0, len(calls))
+        self.lag.repeat(0, len(sent))
         for second, number in self._by_second(sent):
             self._row(second).sent += number
 
-    def _by_second(self, stamps: list[int]) -> Iterable[tuple[int, int]]:
+    def _by_second(self, stamps: Sequence[int]) -> Iterable[tuple[int, int]]:
         """Seconds of the window, and how many of the stamps lie in each."""
         first, last = (min(stamps) - self.start_ns) // _SECOND_NS, (max(stamps) - self.start_ns) // _SECOND_NS
         if first == last:
@@ -195,13 +210,37 @@ class Book:
             for call, reply in ended:
                 self.settle(call, reply)
             return
-        count = len(ended)
         add_many(ended)
+        self._ended_well(due, [call.sent_ns for call, _ in ended] if self.drains else due, ends)
+
+    def settle_answers(self, answers: Answers) -> bool:
+        """As `wrote` and `settle` of each of them, where all lie in the window.
+
+        False, and nothing is written down, where one does not, or where more is kept of a call than `Answers` says.
+        """
+        add_answers = getattr(self.tally, "add_answers", None)
+        sent, ends = answers.sent_ns, answers.ended_ns
+        if (
+            add_answers is None
+            or self.spool is not None
+            or self.objectives
+            or min(sent) < self.start_ns
+            or max(ends) >= self.end_ns
+        ):
+            return False
+        add_answers(answers)
+        self._sent_on_time(sent)
+        self._ended_well(sent, sent, ends)
+        return True
+
+    def _ended_well(self, due: Sequence[int], sent: Sequence[int], ends: Sequence[int]) -> None:
+        """Good answers to measured requests, from due to end in the window."""
+        count = len(ends)
         self.succeeded += count
         self.completed_in_window += count
         self.answered += count
         if self.drains:
-            self._keep_last([call for call, _ in ended])
+            self._keep_last(zip(ends, sent, strict=True))
         self.first_ended_ns = min(self.first_ended_ns, min(ends))
         self.last_ended_ns = max(self.last_ended_ns, max(ends))
         for second, number in self._by_second(due):
@@ -244,7 +283,7 @@ class Book:
         if reply.error is None:
             self.succeeded += 1
             if self.drains:
-                self._keep_last([call])
+                self._keep_last([(call.ended_ns, call.sent_ns)])
         else:
             self.errors[reply.error] += 1
             self.details.setdefault(reply.error, reply.detail)
@@ -257,10 +296,9 @@ class Book:
     def streams(self) -> "Iterable[Stream]":
         return (self.lag, self.loop_lag, self.read_lag, *self.tally.streams())
 
-    def _keep_last(self, calls: list[Call]) -> None:
+    def _keep_last(self, answers: Iterable[tuple[int, int]]) -> None:
         """Of the good answers those that ended last: all that can have ended after the last send are among them."""
-        for call in calls:
-            ended = (call.ended_ns, call.sent_ns)
+        for ended in answers:
             if len(self._last) < self.drains:
                 heapq.heappush(self._last, ended)
             else:
@@ -360,6 +398,7 @@ class Clock:
         self.window_ns = start_ns + round(shape.warmup * _SECOND_NS)
         self._cooldown_ns = round(shape.cooldown * _SECOND_NS)
         self._share: int | None = None  # of the measured requests
+        self.by_time = not shape.requests  # whether `measures` depends on nothing but the time
         self.end_ns = self.stop_ns = _NEVER
         if shape.requests:
             self._share = shape.requests // shape.processes + (shard < shape.requests % shape.processes)
@@ -369,12 +408,10 @@ class Clock:
             assert shape.window_s is not None
             self.end_ns = self.window_ns + round(shape.window_s * _SECOND_NS)
             self.stop_ns = self.end_ns + self._cooldown_ns
-        self._numbers, self._tickets = itertools.count(), itertools.count()  # `next` is safe among threads
+        # The number of this process's next request among those of all. Both counts are safe among threads.
+        self.index: Callable[[], int] = itertools.count(shard, shape.processes).__next__
+        self._tickets = itertools.count()
         self._cpu_ns = self._opened_ns = 0
-
-    def index(self) -> int:
-        """The number of this process's next request among those of all."""
-        return next(self._numbers) * self.shards + self.shard
 
     def measures(self, due_ns: int) -> bool:
         """Whether a request that is due then is measured; it then counts as given out."""

@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from operator import sub
 from random import Random
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from benchhouse.experiments.load.book import Call
+from benchhouse.experiments.load.book import Answers, Call
 from benchhouse.experiments.load.calls import CallTally
 from benchhouse.schema.load import Reply
 from benchhouse.schema.slo import Slo
@@ -49,6 +50,9 @@ class Searcher:
     def reply(self, item: int, answer: Any) -> Reply:
         return Reply(count=len(self._calls[item]), value=answer)
 
+    def operations(self, items: Sequence[int]) -> int:
+        return sum([len(self._calls[item]) for item in items])
+
     def call(self, item: int) -> Reply:
         return self.reply(item, self.ask(item))
 
@@ -70,6 +74,18 @@ class AnswerTally(CallTally):
         for call, reply in ended:
             if call.item not in answers:
                 answers[call.item] = reply.value
+
+    def add_answers(self, answers: Answers) -> None:
+        """As `add_many` of such calls; they have no bytes, no kinds and no first byte."""
+        latencies = list(map(sub, answers.ended_ns, answers.sent_ns))
+        self.calls += len(latencies)
+        self.latency.extend(latencies)
+        self.latency_sent.extend(latencies)
+        self.operations += answers.operations
+        kept = self.answers
+        for item, value in zip(answers.items, answers.values, strict=True):
+            if item not in kept:
+                kept[item] = value
 
     def kept(self) -> list[tuple[int, Any]]:
         """Numbers of calls, and what was answered."""
