@@ -7,8 +7,12 @@
 
 boto3 runs in threads as its documentation has it: get_object and read, put_object, and its transfer manager; the faster
 counts. `boto3_pieces`, which reads an answer by the MiB and throws it away, is shown beside them. Ours is the load of
-`storage.s3`, a tenth of the contents compared. Clients alternate; the median of the rounds' ratios counts. The server
-has the same cores: of a put it computes several MD5s, and most of the time is its own.
+`storage.s3`, a tenth of the contents compared. Clients alternate; the median of the rounds' ratios counts.
+
+The server has the same cores, and its CPU time is shown beside each client's. Where the two have all cores and keep
+them busy, rates are as the inverse of their CPU together, and no client is faster than one without any cost (`bound`).
+Of a put the server computes several MD5s, and the bound is far below the bar. A ratio above the bound tells that
+others had the cores meanwhile, and is worth as little as one below it by chance.
 
     scripts/install-peers.sh s3_clients
     python benchmarks/s3_clients.py [--rounds 5] [--case get_small ...] [--json]
@@ -194,8 +198,18 @@ def run_client(client: str, name: str, endpoint: str, bucket: str) -> dict[str, 
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def measure(name: str, endpoint: str, rounds: int) -> dict[str, Any]:
+def server_cpu_s(pid: int) -> float:
+    """CPU time of the server so far; `pid` is that of the shell which waits for it."""
+    from benchhouse.worker.processes import descendants
+
+    files = [Path(f"/proc/{each}/stat") for each in descendants(pid)]
+    fields = [file.read_text().rpartition(")")[2].split() for file in files]
+    return sum(int(each[11]) + int(each[12]) for each in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(name: str, endpoint: str, server: int, rounds: int) -> dict[str, Any]:
     case = CASES[name]
+    operations = case.objects * TIMES[name]
     clients = (OURS, *case.peers, *case.shown)
     taken: dict[str, list[dict[str, float]]] = {client: [] for client in clients}
     writes = case.operation == "put"
@@ -204,7 +218,9 @@ def measure(name: str, endpoint: str, rounds: int) -> dict[str, Any]:
             for client in clients if number % 2 else clients[::-1]:
                 own = f"{name}-{number}-{client}".replace("_", "-")
                 with objects(case, endpoint, own) if writes else nullcontext(common) as bucket:
+                    before = server_cpu_s(server)
                     taken[client].append(run_client(client, name, endpoint, bucket))
+                    taken[client][-1]["server_us"] = (server_cpu_s(server) - before) / operations * 1e6
     rates = [
         ours["rate"] / max(taken[peer][number]["rate"] for peer in case.peers)
         for number, ours in enumerate(taken[OURS])
@@ -215,6 +231,10 @@ def measure(name: str, endpoint: str, rounds: int) -> dict[str, Any]:
         ours["cpu_us"] / min(taken[peer][number]["cpu_us"] for peer in case.peers)
         for number, ours in enumerate(taken[OURS])
     ]
+    bounds = [
+        min(taken[peer][number]["cpu_us"] + taken[peer][number]["server_us"] for peer in case.peers) / ours["server_us"]
+        for number, ours in enumerate(taken[OURS])
+    ]
     return {
         "in_flight": case.in_flight,
         "size": case.size,
@@ -223,12 +243,14 @@ def measure(name: str, endpoint: str, rounds: int) -> dict[str, Any]:
                 "operations_per_s": statistics.median(each["rate"] for each in found),
                 "mb_per_s": statistics.median(each["rate"] for each in found) * case.size / 1e6,
                 "cpu_us": statistics.median(each["cpu_us"] for each in found),
+                "server_us": statistics.median(each["server_us"] for each in found),
             }
             for client, found in taken.items()
         },
         "ratio": {"median": ratio, "min": min(rates), "max": max(rates), "at_least": case.least_ratio},
         "cpu_us": {"median": cpu_us, "at_most": case.most_cpu_us},
         "cpu_ratio": statistics.median(costs),
+        "bound": statistics.median(bounds),
         "passed": ratio >= case.least_ratio and (case.most_cpu_us is None or cpu_us <= case.most_cpu_us),
     }
 
@@ -237,7 +259,7 @@ def table(name: str, found: dict[str, Any]) -> str:
     lines = [f"{name}: {found['size']} bytes, {found['in_flight']} in flight"]
     lines += [
         f"  {client:<15} {each['operations_per_s']:>9.1f} operations/s {each['mb_per_s']:>9.1f} MB/s "
-        f"{each['cpu_us']:>9.0f} us CPU an operation"
+        f"{each['cpu_us']:>9.0f} us CPU an operation, {each['server_us']:>7.0f} us of the server's"
         for client, each in found["clients"].items()
     ]
     ratio, cpu = found["ratio"], found["cpu_us"]
@@ -249,6 +271,7 @@ def table(name: str, found: dict[str, Any]) -> str:
     lines.append(
         f"  our CPU: {cpu['median']:.0f} us an operation{bar}, {found['cpu_ratio']:.2f} of the thriftier peer's"
     )
+    lines.append(f"  bound of a client without any cost, all cores busy: {found['bound']:.2f} times the peer")
     return "\n".join([*lines, "  passed" if found["passed"] else "  MISSED"])
 
 
@@ -273,9 +296,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         services = Services(Path(folder) / "server", Path(folder))
         try:
-            endpoint = services.start(RECIPE).endpoint
+            service = services.start(RECIPE)
             for name in options.case or CASES:
-                found[name] = measure(name, endpoint, max(3, options.rounds))
+                found[name] = measure(name, service.endpoint, service.pid, max(3, options.rounds))
                 if not options.json:
                     print(table(name, found[name]), flush=True)
         finally:

@@ -3,6 +3,7 @@
 import ssl
 import subprocess
 import threading
+import time
 
 import pytest
 from mocks.scripted import ScriptedServer
@@ -117,6 +118,25 @@ def test_what_is_discarded_is_counted_to_the_byte_and_the_next_answer_is_read_ri
     with ScriptedServer(script) as server:
         heard, still_open = ask(server.url, sink=discard, times=3)
     assert [(exchange.size, exchange.status, error) for exchange, error, _ in heard] == [(len(LARGE), 200, None)] * 3
+    assert still_open
+
+
+def test_a_body_that_trickles_wakes_the_client_few_times_and_a_short_answer_comes_at_once_after_it():
+    def script(wire):
+        wire.request()
+        wire.send(HEAD % 1_000_000)
+        for at in range(0, 1_000_000, 50_000):
+            wire.send(LARGE[at : at + 50_000])
+            time.sleep(0.002)
+        wire.request()
+        wire.send(HEAD % 2 + b"ok")
+
+    taken = []
+    with ScriptedServer(script) as server:
+        heard, still_open = ask(server.url, sink=lambda piece: taken.append(bytes(piece)), times=2)
+    assert [(exchange.size, error) for exchange, error, _ in heard] == [(1_000_000, None), (2, None)]
+    assert b"".join(taken) == LARGE[:1_000_000] + b"ok"
+    assert len(heard[0][0].marks) <= 5  # twenty pieces were sent
     assert still_open
 
 

@@ -64,6 +64,11 @@ class Answer:
         return self.sink is not None and self.status > 0 and not self._chunked
 
     @property
+    def left(self) -> int | None:
+        """Bytes of a body of known length that have not come; None up to the end of the connection."""
+        return self._left
+
+    @property
     def size(self) -> int:
         """Of the body, as far as it has come."""
         return self.sunk or len(self.body)

@@ -24,7 +24,8 @@ _ANCILLARY_BYTES = 64
 _LONGEST_LAG_NS = 10_000_000_000
 _STAMP = struct.Struct("=qq")
 _GONE = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
-_ROOM = memoryview(bytearray(1 << 20))  # for what a sink takes: it is used up before the next read, of any connection
+_LOW_BYTES = 1 << 20  # of a long body, what must have come before the kernel says so
+_ROOM = memoryview(bytearray(_LOW_BYTES))  # for what a sink takes, used up before the next read of any connection
 
 
 class Connection:
@@ -35,9 +36,9 @@ class Connection:
     """
 
     __slots__ = (
-        "_answer", "_data", "_done", "_endpoint", "_exchange", "_handshaking", "_incoming", "_kept", "_more",
-        "_outgoing", "_pieces", "_reactor", "_read_ns", "_ready", "_recvmsg", "_socket", "_tls", "_unsent", "busy",
-        "kernel_stamps", "last_error", "read_lag_ns",
+        "_answer", "_data", "_done", "_endpoint", "_exchange", "_handshaking", "_incoming", "_kept", "_low",
+        "_more", "_outgoing", "_pieces", "_reactor", "_read_ns", "_ready", "_recvmsg", "_socket", "_tls", "_unsent",
+        "busy", "kernel_stamps", "last_error", "read_lag_ns",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +59,7 @@ class Connection:
         self._exchange = Exchange(0)
         self._answer = Answer()
         self._read_ns = 0
+        self._low = 1  # bytes that must have come before the kernel says so
         self._kept = False  # the connection had been open before the request came
         self.last_error = ""  # why it is not open
         self.busy = self.kernel_stamps = False
@@ -88,7 +90,7 @@ class Connection:
             self.kernel_stamps = True
         except OSError:
             self.kernel_stamps = False
-        self._socket, self._recvmsg, self._ready = made, made.recvmsg, False
+        self._socket, self._recvmsg, self._ready, self._low = made, made.recvmsg, False, 1
         self._reactor.watch(made.fileno(), self._on_connected, select.EPOLLOUT)
         code = made.connect_ex(self._endpoint.address)
         if code not in (0, errno.EINPROGRESS):
@@ -290,7 +292,21 @@ class Connection:
             return
         self._exchange.marks.append((answer.size, stamp))
         if complete:
+            if self._low > 1:
+                self._wait_for(1)
             self._finish(stamp)
+        elif self._tls is None and answer.only_sinks and answer.left:
+            self._wait_for(min(answer.left, _LOW_BYTES))
+
+    def _wait_for(self, low: int) -> None:
+        """Wake only when so much has come: of a long body, looking again and again costs more than taking it.
+
+        The kernel makes the receive buffer large enough, and wakes in any case where it is full or the server closes.
+        """
+        if low != self._low:
+            assert self._socket is not None
+            self._low = low
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
 
     # endings
 
