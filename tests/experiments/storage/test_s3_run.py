@@ -69,6 +69,11 @@ def test_credentials_in_the_scenario_are_refused_and_not_repeated(lab, scenario,
 def test_credentials_in_an_address_are_refused_with_what_to_do(lab, scenario):
     done = lab.bench("validate", scenario(target={"endpoint": f"http://me:{SECRET}@127.0.0.1:9000"}), code=None)
     assert done.returncode != 0
+    assert "'endpoint' holds a secret in plain text" in done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    endpoint = "http://me:$AWS_SECRET_ACCESS_KEY@127.0.0.1:9000"
+    done = lab.bench("validate", scenario(target={"endpoint": endpoint}), code=None)
+    assert done.returncode != 0
     assert "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in done.stderr
 
 
