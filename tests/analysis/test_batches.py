@@ -39,8 +39,9 @@ def strength(seen, allowed, floor=0.0):
     return float(np.exp(np.average(np.log(found.strengths[0]), weights=chances)))
 
 
-def test_without_any_evidence_a_few_batches_are_taken_for_one_clump():
-    assert strength([see(0.0, [(100, 0)] * 50)], 0.05) == pytest.approx(300.0, rel=0.05)
+def test_without_any_evidence_a_batch_is_taken_for_one_clump_or_fifty_requests():
+    assert strength([see(0.0, [(300, 0)] * 50)], 0.05) == pytest.approx(300.0, rel=0.05)
+    assert strength([see(0.0, [(10, 0)] * 50)], 0.05) == pytest.approx(50.0, rel=0.05)
 
 
 def test_evidence_of_many_trials_overrides_the_first_guess():

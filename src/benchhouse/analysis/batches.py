@@ -23,8 +23,10 @@ Counts = Sequence[tuple[int, int]]
 """(requests, over) of each batch of one trial for one clause, in the order of time."""
 
 _BLOCKS = 12  # a trial is cut into: more would be shorter than the clumps, fewer leave few degrees of freedom
-CLUMP = 3.0
+CLUMP = 1.0
 """Batches that the first guess takes for one single clump."""
+
+_LEAST_CLUMP = 50.0  # requests: but at least so many
 
 _GUESS_SD = 1.0  # of the logarithm of that guess
 _TRIAL_SD = 0.85  # of the logarithm of one trial's own dispersion
@@ -77,7 +79,8 @@ def fit_clumping(
     """
     import numpy as np
 
-    guess = math.log(max(1.0, clump * sum(trial.n for trial in seen) / sum(trial.batches for trial in seen)))
+    a_batch = sum(trial.n for trial in seen) / sum(trial.batches for trial in seen)
+    guess = math.log(max(_LEAST_CLUMP, clump * a_batch)) if clump else 0.0
     rows = [(trial, weight) for trial, weight in zip(seen, weights, strict=True) if trial.df and weight > _FAR]
     part = np.array(floors)[:, None]
     wide = guess + np.linspace(-8.0, 4.0, 25)[None, :] + 0.0 * part

@@ -20,7 +20,7 @@ Status = Literal["found", "all_pass", "none_pass", "budget"]
 
 _FEWEST = 200  # requests of a probe
 _FIRST_OVER = 5.0  # requests over the limit that a first probe would see at the knee
-_STAGE_OVER = 115.0  # and a probe of a stage: in a shorter one clumps look like luck
+_STAGE_OVER = 130.0  # and a probe of a stage: in a shorter one clumps look like luck
 _BRACKET_S = 8.0  # that a probe lasts which only asks on which side the knee lies
 _LOCATING_S = 24.0  # one that looks for it: a shorter trial has no blocks to judge its clumps by
 _STAGE_S = 42.0  # one of a stage

@@ -13,6 +13,7 @@ _EXAMPLES = """\b
 Examples:
   bench fetch              what there is, and what is here already
   bench fetch glove        341,479 real word vectors, for vector.search
+  bench fetch minilm wordnet      a model and 116,919 texts, for embeddings that are made here
 """
 
 

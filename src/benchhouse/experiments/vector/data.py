@@ -1,4 +1,4 @@
-"""Where vectors and queries come from: made up, the GloVe words, or a file; each kind loads itself."""
+"""Where vectors and queries come from: made up, GloVe, MiniLM, or a file; each kind loads itself."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from benchhouse.experiments.vector import files, glove
+from benchhouse.experiments.vector import files, glove, minilm
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Cache
@@ -69,6 +69,20 @@ class Glove(Model):
     def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
         rows = glove.load(cache)
         return _held_out(rows, vectors, queries, glove.DATA.sha256)
+
+
+class Minilm(Model):
+    """Definitions of WordNet as embeddings of 384 numbers and length 1, made here by a real model, once."""
+
+    standard: ClassVar[int | None] = 10_000
+    kind: Literal["minilm"] = Field(
+        "minilm", description="Real sentence embeddings; `bench fetch minilm wordnet` brings model and texts."
+    )
+
+    def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
+        vectors = vectors or 10_000
+        rows = minilm.load(vectors + queries, cache)
+        return _held_out(rows, vectors, queries, f"{minilm.MODEL.sha256} {minilm.TEXTS.sha256}")
 
 
 class VectorFile(Model):
@@ -153,8 +167,8 @@ class _Shorthand:
         return core_schema.no_info_before_validator_function(spell_out, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"enum": ["synthetic", "glove"]}, handler(schema)]}
+        return {"anyOf": [{"enum": ["synthetic", "glove", "minilm"]}, handler(schema)]}
 
 
-Kind = Synthetic | Glove | VectorFile
+Kind = Synthetic | Glove | Minilm | VectorFile
 Source = Annotated[Annotated[Kind, Field(discriminator="kind")], _Shorthand()]
