@@ -43,7 +43,7 @@ _EPSILON = 1e-12
 
 
 def load(count: int, cache: Cache) -> "Array":
-    """So many vectors of length 1, mapped from the cache; the first time they are made, fifty to two hundred a second."""
+    """So many vectors of length 1, mapped from the cache; they are made once, fifty to two hundred a second."""
     import numpy
 
     def make(path: Path) -> None:
