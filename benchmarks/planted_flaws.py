@@ -144,9 +144,10 @@ DATASET: dict[str, Any] = {"kind": "dataset", "output_tokens": 12}
 FLAWS = (
     Flaw("prefix cache, told by the server", "prefix_cache", STREAM | {"prefix_cache": 1},
          CLOSED | {"prompts": DATASET}, prompts=COMMON_BEGINNINGS),
-    Flaw("prefix cache, not told", "prompts_repeated", STREAM | {"prefix_cache": 1, "no_usage": 1},
+    Flaw("prefix cache, told by no answer", "prompts_repeated", STREAM | {"prefix_cache": 1, "no_usage": 1},
          CLOSED | {"prompts": {"distinct": 40, "prompt_tokens": 80, "output_tokens": 12}},
-         follows=("tokens_unknown",)),  # the mock can only hide its cache with all of its counts
+         # The mock can only hide its cache with all of its counts; its metrics still tell of it.
+         follows=("tokens_unknown", "prefix_cache")),
     Flaw("one prompt in ten twice in the dataset", "prompts_repeated", STREAM, CLOSED | {"prompts": DATASET},
          prompts=ONE_IN_TEN_TWICE),
     Flaw("5% of outputs short", "short_outputs", STREAM | {"short_share": 0.05}, CLOSED),
