@@ -98,6 +98,8 @@ def test_a_secret_variable_is_put_in_late_wherever_it_stands():
     [
         ("postgresql://me:hunter2@host:5432/db", "hunter2"),
         ("http://:hunter2@host", "hunter2"),
+        ("https://hunter2@host:8080?grpc=50051", "hunter2"),
+        ("http://$KEY@host", "$KEY"),
         ("host=a password='hun ter' dbname=b", "hun ter"),
         ("postgresql://host/db?password=hunter2&sslmode=require", "hunter2"),
         ("postgresql://me:$PW@host/db", "$PW"),
@@ -115,6 +117,7 @@ def test_a_secret_inside_a_text_is_seen(text, secret):
         "postgresql://me:$DB_PASSWORD@host/db",
         "postgresql://me:${DB_PASSWORD}@host/db",
         "http://127.0.0.1:8000/a@b",
+        "https://$MY_API_KEY@host",
         "host=a password=$PGPASSWORD",
         "a password is needed",
         "",

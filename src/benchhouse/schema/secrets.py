@@ -21,7 +21,12 @@ _KEY_SHAPES = re.compile(
     r"(AKIA[0-9A-Z]{16}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}"
     r"|xox[abpr]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----)"
 )
-_IN_TEXT = re.compile(r"://[^\s/@:]*:([^\s/@]+)@|(?:^|[\s;&?])password\s*=\s*('[^']*'|[^\s;&]+)", re.IGNORECASE)
+_IN_TEXT = re.compile(
+    r"://[^\s/@:]*:([^\s/@]+)@"  # a password in an address
+    r"|https?://([^\s/@:]+)@"  # a key in front of a web server's
+    r"|(?:^|[\s;&?])password\s*=\s*('[^']*'|[^\s;&]+)",
+    re.IGNORECASE,
+)
 REDACTED = "[redacted]"
 _SHORTEST = 4  # a shorter secret would blank half of every text
 
@@ -45,12 +50,12 @@ def reference(value: Any) -> str | None:
 
 
 def exposed(text: str) -> str | None:
-    """What in a text is a secret that anybody can read: a password in an address, a key of a well-known shape.
+    """What in a text is a secret that anybody can read: a password or key in an address, a key of a well-known shape.
 
     A variable in its place is kept as a reference only if its name says that it is a secret.
     """
     for match in _IN_TEXT.finditer(text):
-        part: str = (match[1] or match[2]).strip("'")
+        part: str = next(filter(None, match.groups())).strip("'")
         name = reference(part)
         if part and (name is None or not is_secret_variable(name)):
             return part
