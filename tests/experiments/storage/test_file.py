@@ -169,6 +169,14 @@ def test_a_rate_beyond_what_python_keeps_up_with_names_fio(play, monkeypatch, di
     assert "engine: fio" in told["client_bound"] and MOST_IOPS > 1
 
 
+def test_a_share_of_a_core_in_a_millisecond_says_nothing_of_the_client(play, monkeypatch):
+    monkeypatch.setattr("benchhouse.experiments.storage.file_report.MOST_USER", 0)
+    short = play(file_io, {}, {**SMALL, "pattern": "read"})
+    assert "client_bound" not in short.warnings
+    longer = play(file_io, {}, {**SMALL, "pattern": "read", "duration": "200ms"})
+    assert "in Python" in longer.warnings["client_bound"]
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_disk_that_is_too_small_is_refused_before_it_is_filled(play, small_disk, engine):
     with pytest.raises(ExperimentFailed, match=r"no_space.*4.0 MiB \(1.0 MiB free\).*smaller file_size"):

@@ -10,6 +10,7 @@ from benchhouse.schema.histogram import Histogram
 CACHED_SHARE = 0.05  # of the bytes read: above it, they show the page cache more than the device
 MOST_IOPS = 150_000  # of one process: above it, Python's own time is a good part of every operation
 MOST_USER = 0.7  # of a core in Python itself, by one process
+SHORTEST_SHARE_S = 0.1  # a share of less time is that of starting threads
 NO_CORE_SHARE = 0.2  # of the workers' time
 _SECONDS = "seconds from the first operation to the end of the last thread, final fsync included"
 _ONE = "of one operation, without the fsync that may follow; of engine: fio, from its buckets"
@@ -157,7 +158,7 @@ def _client_doubts(job: FileJob, moved: Moved) -> Iterator[Doubt]:
             False,
         )
     user = moved.user_s / max(moved.seconds, 1e-9) / job.processes
-    if moved.busiest > MOST_IOPS or user > MOST_USER:
+    if moved.busiest > MOST_IOPS or (user > MOST_USER and moved.seconds >= SHORTEST_SHARE_S):
         text = (
             f"a process made {moved.busiest:,.0f} operations a second and spent {user:.0%} of a core in Python: the "
             "storage may be faster than this"
