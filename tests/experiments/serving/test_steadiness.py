@@ -72,6 +72,17 @@ def test_a_walk_is_no_drift_of_an_open_loop():
     assert found[False] > 40
 
 
+def test_a_change_smoother_than_its_noise_is_a_drift_of_an_open_loop():
+    rng = random.Random(4)
+    for bend in (0.5, 1.0, 2.0):
+        rising = [100 + 100 * (number / 29) ** bend + rng.gauss(0, 0.5) for number in range(30)]
+        for means in (rising, rising[::-1]):
+            found = drift(range(30), means, queued=True, share=0.1)
+            assert found and (found.after > found.before) == (means is rising)
+    few = [100 + 10 * (number / 2) ** 2 for number in range(8)]
+    assert drift(range(8), few, queued=True, share=0.1) is None, "eight in a row are too often a chance"
+
+
 def test_a_cold_start_is_the_first_batch_beyond_the_second_half():
     at = [float(number) for number in range(12)]
     found = cold_start(at, [50, 48, 30, *[10, 11, 10] * 3], queued=False, factor=1.5)

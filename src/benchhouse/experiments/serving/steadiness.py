@@ -19,6 +19,8 @@ FEWEST_BATCHES = 6
 _LEAST_IN_BATCH = 8  # the mean of so few exponential times is near enough to normal
 _FEWEST_INDEPENDENT = 6.0
 _FEWEST_RANKED = 10  # the order of fewer batches is too often a chance
+_FEWEST_STEPS = 20
+_STEPS_BACK = 1 / 7
 _MOST_BINS = 1024
 _TAIL = 10
 
@@ -132,8 +134,9 @@ def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share:
 
     Sure is what the ranks of the batches say (their values where they are few): the better of a slope and a step in
     the middle, against the noise. In an open loop a queue makes neighbouring batches alike, and a queue that wanders
-    is no drift: there the noise counts by the number of independent batches that its autocorrelation leaves. A closed
-    loop has no such queue.
+    is no drift: there the noise counts by the number of independent batches that its autocorrelation leaves. Where it
+    leaves too few, as a change much smoother than the noise does too, the steps must go one way, as no queue goes. A
+    closed loop has no such queue.
     """
     if len(means) < FEWEST_BATCHES:
         return None
@@ -147,7 +150,7 @@ def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share:
     fitted, centred, slope = min(fits, key=lambda fit: _squares(tested, fit[0]))
     spread, independent = _noise(tested, fitted, queued, fitted_terms=2)
     if queued and independent < _FEWEST_INDEPENDENT:
-        return None
+        return change if _one_way(means) else None
     inflated = len(means) / independent if queued else 1.0
     error = spread * math.sqrt(inflated / sum(x * x for x in centred))
     return change if abs(slope) > _t_limit(independent - 2) * error else None
@@ -187,6 +190,14 @@ def _fit(shape: Sequence[float], means: Sequence[float]) -> tuple[list[float], l
     centred = [x - middle for x in shape]
     slope = sum(x * y for x, y in zip(centred, means, strict=True)) / sum(x * x for x in centred)
     return [level + slope * x for x in centred], centred, slope
+
+
+def _one_way(means: Sequence[float]) -> bool:
+    """Whether hardly a step goes back: so went four of 18,000 simulated queues from 0.9 to 1.0 of their capacity."""
+    if len(means) < _FEWEST_STEPS:
+        return False
+    rising = sum(after > before for before, after in pairwise(means))
+    return min(rising, len(means) - 1 - rising) <= (len(means) - 1) * _STEPS_BACK
 
 
 def _ranks(means: Sequence[float]) -> list[float]:
