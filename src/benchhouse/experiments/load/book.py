@@ -171,7 +171,8 @@ class Book:
         """As `wrote` of each, far cheaper for measured requests of a closed loop."""
         sent = [call.sent_ns for call in calls]
         if not (
-            self.start_ns <= min(sent)
+            sent
+            and self.start_ns <= min(sent)
             and max(sent) < self.end_ns
             and all(call.measured and call.due_ns == call.sent_ns for call in calls)
         ):

@@ -228,7 +228,7 @@ class Connection:
     def _read(self) -> None:
         data: bytes | memoryview
         try:
-            if self._answer.only_sinks and self._tls is None:
+            if self._answer.sink is not None and self._answer.only_sinks and self._tls is None:
                 assert self._socket is not None
                 # Of TCP, MSG_TRUNC means: throw away what would be read, without copying it.
                 flags = socket.MSG_TRUNC if self._answer.sink is discard else 0

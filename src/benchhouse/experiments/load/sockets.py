@@ -46,6 +46,7 @@ class SocketLoad:
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
         self._open_loop, self._think_ns = shape.open_loop, round(shape.think_time * _SECOND_NS)
         self._in_bulk = hasattr(book.tally, "add_many")
+        self._booked_late = self._in_bulk and not shape.open_loop  # sends go into the book with their answers
         self._ended: list[tuple[Call, Reply]] = []  # not yet in the book
 
     def prepare(self, connections: int) -> str:
@@ -155,7 +156,8 @@ class SocketLoad:
         call.sent_ns = connection.exchange.sent_ns
         if not self._open_loop:
             call.due_ns = call.sent_ns
-        self._book.wrote(call)
+        if not self._booked_late:
+            self._book.wrote(call)
         if len(self._active) > self._book.most_in_flight:
             self._book.most_in_flight = len(self._active)
 
@@ -178,6 +180,9 @@ class SocketLoad:
         if error == "stale" and not call.resent:
             call.resent = True
             self._book.resent += 1
+            if self._booked_late:
+                call.sent_ns = call.due_ns = exchange.sent_ns
+                self._book.wrote(call)
             self._active[connection] = call
             connection.resend()
             return
@@ -236,6 +241,8 @@ class SocketLoad:
 
     def _settle_all(self) -> None:
         if self._ended:
+            if self._booked_late:
+                self._book.wrote_many([call for call, _ in self._ended if not call.resent])  # those were booked then
             self._book.settle_many(self._ended)
             self._ended.clear()
 
