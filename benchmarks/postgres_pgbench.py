@@ -180,11 +180,12 @@ def server() -> Iterator[tuple[str, Path]]:
     from benchhouse.experiments.storage.postgres_tables import Tables
     from benchhouse.recipes.postgres import RECIPE
     from benchhouse.schema.postgres import Login
-    from benchhouse.worker.services import Services, find_program
+    from benchhouse.worker.programs import find_program
+    from benchhouse.worker.services import LogFiles, Services
 
     program = Path(find_program(RECIPE)).with_name("pgbench")
     with tempfile.TemporaryDirectory() as folder:
-        services = Services(Path(folder) / "services", Path(folder))
+        services = Services(Path(folder) / "services", LogFiles(Path(folder)))
         try:
             endpoint = services.start(RECIPE).endpoint
             session = Postgres.administrator(Login(endpoint))

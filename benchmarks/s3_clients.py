@@ -290,11 +290,11 @@ def main() -> int:
         print("no boto3 and s5cmd: scripts/install-peers.sh s3_clients", file=sys.stderr)
         return 2
     from benchhouse.recipes.seaweedfs import RECIPE
-    from benchhouse.worker.services import Services
+    from benchhouse.worker.services import LogFiles, Services
 
     found = {}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        services = Services(Path(folder) / "server", Path(folder))
+        services = Services(Path(folder) / "server", LogFiles(Path(folder)))
         try:
             service = services.start(RECIPE)
             for name in options.case or CASES:

@@ -195,10 +195,10 @@ def main() -> int:
     from benchhouse.recipes.postgres import RECIPE
     from benchhouse.schema.errors import BenchError
     from benchhouse.schema.experiment import ExperimentFailed
-    from benchhouse.worker.services import Services
+    from benchhouse.worker.services import LogFiles, Services
 
     with tempfile.TemporaryDirectory(prefix="vectordbbench-") as place:
-        services = Services(Path(place) / "services", Path(place))
+        services = Services(Path(place) / "services", LogFiles(Path(place)))
         try:
             endpoint = services.start(RECIPE).endpoint
             prepare(endpoint, Path(place))

@@ -13,7 +13,7 @@ FAKE = Recipe(
         "{port}",
         "{grpc}",
     ),
-    ports=("port", "grpc"),
+    ports={"port": 0, "grpc": 0},
     endpoint="http://127.0.0.1:{port}?grpc={grpc}",
     ready=Ready(kind="http", url="http://127.0.0.1:{port}/v1/meta"),
 )

@@ -20,7 +20,7 @@ from benchhouse.drivers.s3 import S3
 from benchhouse.drivers.s3_bucket import Bucket
 from benchhouse.recipes.seaweedfs import RECIPE
 from benchhouse.schema.s3 import S3Target
-from benchhouse.worker.services import Services
+from benchhouse.worker.services import LogFiles, Services
 
 
 @dataclass
@@ -67,7 +67,7 @@ class SeaweedFS:
 @contextlib.contextmanager
 def running() -> Iterator[SeaweedFS]:
     with tempfile.TemporaryDirectory(prefix="seaweedfs-") as folder:
-        services = Services(Path(folder) / "server", Path(folder))
+        services = Services(Path(folder) / "server", LogFiles(Path(folder)))
         try:
             started = services.start(RECIPE)
             yield SeaweedFS(started.endpoint, started.pid)

@@ -3,22 +3,22 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from benchhouse.schema.recipe import Recipe, Service
-from benchhouse.worker.services import Services
+from benchhouse.worker.services import LogFiles, Services
 
 
 @contextmanager
-def running(recipe: Recipe) -> Iterator[Service]:
+def running(recipe: Recipe, parameters: Mapping[str, str] | None = None) -> Iterator[Service]:
     folder = Path(
         tempfile.mkdtemp(prefix=f"{recipe.name}-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     )
-    services = Services(folder / "services", folder)
+    services = Services(folder / "services", LogFiles(folder))
     try:
-        yield services.start(recipe)
+        yield services.start(recipe, parameters=parameters)
     finally:
         services.close()
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,7 +11,8 @@ from mocks.llm import build
 from benchhouse.experiments.serving.asking import ask
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Ready, Recipe
-from benchhouse.worker.services import Services, find_program
+from benchhouse.worker.programs import find_program
+from benchhouse.worker.services import LogFiles, Services
 
 MOCK = (str(build()), "--port", "{port}")
 
@@ -19,7 +20,7 @@ MOCK = (str(build()), "--port", "{port}")
 @pytest.fixture
 def services(tmp_path):
     """With logs in `tmp_path`; ended after the test."""
-    made = Services(tmp_path / "services", tmp_path)
+    made = Services(tmp_path / "services", LogFiles(tmp_path))
     yield made
     made.close()
 
@@ -141,7 +142,7 @@ def test_files_of_a_recipe_are_written_with_their_places_filled_in(services):
 
 def test_two_servers_of_one_recipe_have_folders_and_logs_of_their_own(services):
     first, second = services.start(recipe(MOCK)), services.start(recipe(MOCK))
-    assert first.folder != second.folder and first.log != second.log and first.endpoint != second.endpoint
+    assert first.folder != second.folder and first.name != second.name and first.endpoint != second.endpoint
 
 
 def test_a_server_that_refuses_root_is_somebody_else(services, tmp_path):

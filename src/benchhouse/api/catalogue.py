@@ -139,12 +139,14 @@ def json_schema(noun: str) -> dict[str, Any]:
     """JSON Schema of one of our file formats."""
     from benchhouse.evidence.manifest import Manifest
     from benchhouse.schema.measurement import MetricsFile
+    from benchhouse.schema.recipe import Recipe
     from benchhouse.schema.scenario import Benchmark, Scenario
     from benchhouse.schema.trial import Meta, TrialSpec
 
     models: dict[str, type[BaseModel]] = {
         "scenario": Scenario,
         "benchmark": Benchmark,
+        "recipe": Recipe,
         "trial": TrialSpec,
         "metrics": MetricsFile,
         "meta": Meta,

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.folder import read_meta, read_spec
+from benchhouse.runs.keeping import bury, is_lost, running_states, stop_keepers
 from benchhouse.runs.ledger import Event, Ledger
 from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.problems import did_you_mean
+from benchhouse.schema.service import OVER, LiveServices
 
 _FIGURE = re.compile(r"\d+([.,]\d+)*")
 
@@ -104,7 +106,9 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "estimated_left_s": sum(durations) / len(durations) * left if durations and left and not finished else None,
         "failures": [item for item in unsuccessful if item["outcome"] != "invalid"],
         "invalid": [item for item in unsuccessful if item["outcome"] == "invalid"],
-        "stopped": events[-1].reason if events and events[-1].event == "budget" else "",
+        "stopped": events[-1].reason if events and events[-1].event in ("budget", "service") else "",
+        "stopped_by": events[-1].event if events and events[-1].event in ("budget", "service") else "",
+        "services": _services(workspace, ledger),
         "next": _next_command(run_id, owner, finished, set(outcomes) - {"succeeded"}),
     }
 
@@ -127,6 +131,49 @@ def _running(workspace: Workspace, scenario: str, run_id: str) -> list[str]:
             if trial.logs.is_dir() and read_spec(trial).run_id == run_id:
                 found.append(trial.path.name.rpartition(".")[0])
     return found
+
+
+def _services(workspace: Workspace, ledger: Ledger) -> list[dict[str, Any]]:
+    """Servers of the run: those attached to it, and those that its running trials have started."""
+    found = []
+    for folder, state in running_states(_service_folders(ledger)):
+        phase = "lost" if is_lost(state) else state.phase
+        found.append(
+            {
+                "name": folder.path.name,
+                "recipe": state.recipe,
+                "phase": phase,
+                "message": state.message,
+                "since": state.since,
+                "trial_id": None,
+                "endpoints": [] if state.phase in OVER else [item.endpoint for item in state.replicas],
+                "pids": [] if state.phase in OVER else [item.pid for item in state.replicas],
+            }
+        )
+    scenario = ledger.record.scenario
+    for name in _running(workspace, scenario, ledger.folder.run_id) if ledger.owner() is not None else []:
+        for partial in (workspace.results / scenario / ".partial").glob(f"{name}.*"):
+            with contextlib.suppress(OSError, ValueError):
+                live = LiveServices.model_validate_json(TrialFolder(partial).services.read_bytes())
+                found += [
+                    {
+                        "name": service,
+                        "recipe": "",
+                        "phase": "ready",
+                        "message": "",
+                        "since": "",
+                        "trial_id": name,
+                        "endpoints": [item.endpoint],
+                        "pids": [item.pid],
+                    }
+                    for service, item in live.services.items()
+                ]
+    return found
+
+
+def _service_folders(ledger: Ledger) -> list[Path]:
+    folder = ledger.folder.services
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, Any]:
@@ -162,11 +209,13 @@ def clean_up(workspace: Workspace, ledger: Ledger) -> int:
     from benchhouse.worker.supervise import LEFTOVERS, TAG
 
     partials = leftovers(workspace, ledger.record.scenario, ledger.folder.run_id)
+    stop_keepers([folder for folder, _ in running_states(_service_folders(ledger))])
     trials = (path.name.rpartition(".")[0] for path in partials)
     left = {*left_processes(), *(pid for trial in trials for pid in tagged_processes(TAG, trial))}
     kill_tree(left, grace_s=0.0)
     sweep_cages(LEFTOVERS)
     sweep_scratch(LEFTOVERS)
+    bury(_service_folders(ledger))
     for path in partials:
         shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):  # not there, or in use

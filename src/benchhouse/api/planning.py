@@ -16,6 +16,7 @@ from benchhouse.plan import (
     FaultyScenarioError,
     Plan,
     ScenarioFile,
+    bind_services,
     expand_benchmark,
     load_scenario,
     make_plan,
@@ -72,10 +73,11 @@ def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Pat
 
 def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path) -> Prepared:
     notes: list[str] = []
-    problems = _missing_plugs(file)
+    services, problems = bind_services(file, workspace.recipes, home / workspace.recipes.name, home)
+    problems += _missing_plugs(file)
     try:
         registered, found, code = _what_to_run(workspace, file, home, notes)
-        plan = make_plan(file, code, found.ref() if found else _unknown(file), registered)
+        plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
     if problems:

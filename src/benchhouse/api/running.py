@@ -16,6 +16,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.catalog.loading import code_digest
 from benchhouse.evidence.folder import now, write_text
 from benchhouse.plan import Plan
+from benchhouse.runs.keeping import Attached
 from benchhouse.runs.ledger import Ledger, RunRecord, new_run_id
 from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress
@@ -41,6 +42,7 @@ class RunSummary:
     seconds: float
     complete: bool
     stopped: str
+    stopped_by: str = ""  # budget, service
 
     @property
     def exit_code(self) -> Exit:
@@ -159,13 +161,14 @@ def execute(
     *,
     parallel: int | None = None,
     rerun_failed: bool = False,
+    say: Say = lambda text: None,
 ) -> RunSummary:
     """Run what is missing of a run, then collect it. The ledger and the folders are true at every moment."""
     plan = prepared.plan
     scenario = plan.scenario
     started = time.monotonic()
     ledger.own()
-    executor = None
+    executor = attached = None
     try:
         clean_up(workspace, ledger)
         runtime = plug("runtimes", scenario.runtime.kind)()
@@ -179,18 +182,28 @@ def execute(
             "source": _git(prepared.home),
             "cache": str(places.cache()),
         }
+        attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id)
+        attached.start(say)
         orchestrator = Orchestrator(
-            workspace, plan, ledger, executor, python, frame, effective_config, show, rerun_failed=rerun_failed
+            workspace, plan, ledger, executor, python, frame, effective_config, show, rerun_failed, attached
         )
         ledger.tell("resumed" if any(ledger.events()) else "started")
         outcomes = orchestrator.run()
     finally:
         if executor is not None:
             executor.close()
+        if attached is not None:
+            attached.close()
         ledger.release()
     complete = sum(outcomes.values()) - outcomes.get("lost", 0) == plan.trial_count
     return RunSummary(
-        ledger.folder.run_id, scenario.scenario, outcomes, time.monotonic() - started, complete, orchestrator.stopped
+        ledger.folder.run_id,
+        scenario.scenario,
+        outcomes,
+        time.monotonic() - started,
+        complete,
+        orchestrator.stopped,
+        orchestrator.stopped_by if orchestrator.stopped else "",
     )
 
 
@@ -243,6 +256,9 @@ def effective_config(spec: TrialSpec) -> str:
         "artifacts": _escaped(spec.artifacts),
         "binds": _escaped(spec.binds),
         "environment": _escaped(spec.environment),
+        "services": {
+            name: _escaped(service.use.model_dump(exclude_defaults=True)) for name, service in spec.services.items()
+        },
     }
     return dump_yaml({key: value for key, value in config.items() if value not in (None, {}, [])})
 

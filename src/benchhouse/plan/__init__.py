@@ -8,12 +8,14 @@ from benchhouse.plan.scenario_file import (
     load_scenario,
     parse_scenario,
 )
+from benchhouse.plan.services import bind_services
 
 __all__ = [
     "FaultyScenarioError",
     "Plan",
     "PlannedTrial",
     "ScenarioFile",
+    "bind_services",
     "expand_benchmark",
     "load_scenario",
     "make_plan",

@@ -21,6 +21,7 @@ from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.problems import ProblemsError, shorten
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Benchmark, Scenario
+from benchhouse.schema.service import TrialService
 from benchhouse.schema.trial import ExperimentRef, Instance, instance_digest
 
 
@@ -52,6 +53,7 @@ class Plan:
     parameters: Mapping[str, Any]
     home: Place  # the top of the scenario file
     nested: Mapping[str, Loc] = field(default_factory=dict)  # axes that lead into mappings, with their paths
+    services: Mapping[str, TrialService] = field(default_factory=dict)
 
     def instances(self) -> Iterator[Instance]:
         return map(self.bind, self.space.points())
@@ -60,16 +62,21 @@ class Plan:
         """The instance of one point: inputs validated, defaults filled in, so that equal processes are equal."""
         target, parameters = self._inputs(point)
         return Instance(
-            experiment=self.experiment.name, version=self.experiment.version, target=target, parameters=parameters
+            experiment=self.experiment.name,
+            version=self.experiment.version,
+            target=target,
+            parameters=parameters,
+            services=self._served,
         )
 
     def digests(self) -> Iterator[str]:
         """The digest of each instance; for counting, cheaper than binding it."""
         name, version = canonical_json(self.experiment.name), canonical_json(self.experiment.version)
         fixed = canonical_json(self._fixed_target) if self._fixed_target else b""
+        services = canonical_json(self._served) if self._served else b""
         for point in self.space.points():
             target, parameters = self._inputs(point)
-            yield instance_digest(name, version, fixed or canonical_json(target), canonical_json(parameters))
+            yield instance_digest(name, version, fixed or canonical_json(target), canonical_json(parameters), services)
 
     def _inputs(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         target, parameters = put_together(self.target, self.parameters, point, self.nested)
@@ -82,6 +89,10 @@ class Plan:
             message = f"the point {_shown(point)} does not fit {self.experiment.name}: {reasons(error)}"
             expected = "values that fit each other: exclude this combination, or change it"
             raise ProblemsError([self.home.at("workload").problem(message, expected, key=True)]) from error
+
+    @cached_property
+    def _served(self) -> dict[str, Any]:
+        return {name: service.identity() for name, service in self.services.items()}
 
     @cached_property
     def _fixed_target(self) -> dict[str, Any] | None:
@@ -177,7 +188,11 @@ class Plan:
 
 
 def make_plan(
-    file: ScenarioFile, code: Experiment | None, ref: ExperimentRef, registered: Registered | None = None
+    file: ScenarioFile,
+    code: Experiment | None,
+    ref: ExperimentRef,
+    registered: Registered | None = None,
+    services: Mapping[str, TrialService] | None = None,
 ) -> Plan:
     """Expand a scenario; every value of every axis is checked against the experiment's inputs first."""
     scenario, home, draft = file.scenario, Place(file.document, ()), Draft(code)
@@ -222,6 +237,7 @@ def make_plan(
         parameters=draft.parameters,
         home=home,
         nested=draft.nested,
+        services=services or {},
     )
 
 

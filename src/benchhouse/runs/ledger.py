@@ -49,7 +49,7 @@ class Event(Model):
     """One line of events.jsonl."""
 
     time: str
-    event: Literal["started", "ended", "retry", "finished", "interrupted", "resumed", "budget"]
+    event: Literal["started", "ended", "retry", "finished", "interrupted", "resumed", "budget", "service"]
     trial_id: str | None = None
     attempt: int | None = None
     outcome: str | None = None

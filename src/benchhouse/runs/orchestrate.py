@@ -7,13 +7,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchhouse.evidence.folder import read_meta, read_spec, sealed_outcome, write_model
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
 from benchhouse.runs.interrupts import Interrupts
+from benchhouse.runs.keeping import Attached
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -61,10 +62,12 @@ class Orchestrator:
         effective: Callable[[TrialSpec], str],
         show: Callable[[Progress], None],
         rerun_failed: bool = False,
+        attached: Attached | None = None,
     ) -> None:
         self.workspace, self.plan, self.ledger, self.executor = workspace, plan, ledger, executor
         self.python, self.frame, self.effective, self.show = python, frame, effective, show
         self.rerun_failed = rerun_failed
+        self.attached = attached or Attached(ledger.folder.services, plan.services, ledger.folder.run_id)
         self.active: dict[str, Active] = {}
         self.waiting: list[Active] = []
         self.outcomes: dict[str, int] = {}
@@ -74,6 +77,7 @@ class Orchestrator:
         self.recorded: set[str] = set()  # manifests of which the ledger knows
         self.history: dict[str, dict[int, Attempt]] = {}  # attempts of trials that have not succeeded
         self.stopped = ""
+        self.stopped_by: Literal["budget", "service"] = "budget"
         self.interrupts = Interrupts()
 
     def run(self) -> dict[str, int]:
@@ -89,7 +93,7 @@ class Orchestrator:
                 self._abandon("interrupted" if interrupted else f"{type(error).__name__}: {error}")
                 raise
         if self.stopped:
-            self.ledger.tell("budget", reason=self.stopped)
+            self.ledger.tell(self.stopped_by, reason=self.stopped[:500])
         elif lost := self.outcomes.get("lost"):
             self.ledger.tell("interrupted", reason=f"{lost} trials were lost")
         else:
@@ -222,6 +226,7 @@ class Orchestrator:
             artifacts=plan.scenario.artifacts,
             binds=plan.scenario.binds,
             environment=plan.scenario.environment,
+            services=self.attached.for_trials(),
             attempt=item.attempt,
             previous_attempts=item.previous,
             final=str(self.workspace.trial(plan.scenario.scenario, item.trial_id).path.absolute()),
@@ -238,6 +243,7 @@ class Orchestrator:
             if state.phase == "done":
                 self._ended(self.active.pop(name), state.reason)
         self._keep_budget(states)
+        self._look_at_services(states)
         self.executor.submit([])  # what is queued may start now, before further trials are prepared
         running = sum(state.phase == "running" for state in states.values())
         self.show(Progress(self.done, self.plan.trial_count, running, dict(self.outcomes), self.stopped))
@@ -251,6 +257,13 @@ class Orchestrator:
         if names:
             self.stopped = over.message
             self._cancel(names)
+
+    def _look_at_services(self, states: Mapping[str, JobState]) -> None:
+        """Without its server no further trial is worth starting; those that run notice by themselves."""
+        if not self.stopped and (said := self.attached.over()):
+            self.stopped, self.stopped_by = said, "service"
+            self.waiting.clear()
+            self._cancel([name for name in self.active if states[name].phase == "pending"])
 
     def _overspent(self, extra: int) -> Overspent | None:
         scenario = self.plan.scenario

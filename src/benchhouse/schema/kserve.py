@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.service import is_mention
 
 Scalar = bool | int | float | str
 _SCHEMES = {"http": ("http", "https"), "grpc": ("grpc", "grpcs")}
@@ -45,6 +46,8 @@ class KServeTarget(Model):
     def _the_protocol_can_do_it(self) -> "KServeTarget":
         schemes = _SCHEMES[self.protocol]
         parts = urlsplit(self.url.replace("{port}", "1"))  # where an experiment starts the server on a free one
+        if is_mention(self.url):
+            parts = urlsplit(f"{schemes[0]}://service:1")
         if parts.scheme not in schemes or not parts.hostname or not _has_good_port(parts):
             raise ValueError(f"url: with protocol {self.protocol}, write {schemes[0]}://host:port, not {self.url!r}")
         if self.protocol == "grpc" and (self.call == "generate" or self.shared_memory):

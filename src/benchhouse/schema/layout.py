@@ -39,6 +39,11 @@ class TrialFolder:
         return self.path / "histograms.json"
 
     @property
+    def services(self) -> Path:
+        """Servers of a trial that runs; gone when it is sealed."""
+        return self.path / "services.json"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 
@@ -89,6 +94,11 @@ class RunFolder:
     def worker_logs(self) -> Path:
         return self.path / "worker_logs"
 
+    @property
+    def services(self) -> Path:
+        """Folders of the servers that are attached to the run, by name."""
+        return self.path / "services"
+
 
 @dataclass(frozen=True)
 class Workspace:
@@ -105,6 +115,11 @@ class Workspace:
         return self.state / "runs"
 
     @property
+    def services(self) -> Path:
+        """Folders of servers that were started by themselves, by id."""
+        return self.state / "services"
+
+    @property
     def warehouse(self) -> Path:
         return self.state / "warehouse"
 
@@ -119,6 +134,10 @@ class Workspace:
     @property
     def benchmarks(self) -> Path:
         return self.root / "benchmarks"
+
+    @property
+    def recipes(self) -> Path:
+        return self.root / "recipes"
 
     def run(self, run_id: str) -> RunFolder:
         return RunFolder(self.runs / run_id)

@@ -1,72 +1,174 @@
 """Recipe: a server as a declaration; whoever starts it turns it into a Service, a running endpoint."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from benchhouse.schema.model import Model
+from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.secrets import exposed, is_secret_variable, reference
 
-_PLACE = re.compile(r"\{([a-z_]+)\}")
-_GIVEN = ("folder", "program", "python", "threads")
+_PLACE = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
+_IMAGE = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
+GIVEN = ("folder", "program", "python", "threads", "secret", "replica")
+"""Places that whoever starts the server fills in. {secret} is made up for each start, and blanked wherever it shows."""
 
 
 class Ready(Model):
-    """How a server shows that it is up: an address that answers 200, a port that takes connections, a command."""
+    """How a server shows that it is up: an address that answers 200, a port, gRPC health, a query, a line it prints."""
 
-    kind: Literal["http", "tcp", "command"] = Field("tcp", description="What is asked.")
-    url: str = Field("", description="http: the address, {port} and all.")
+    kind: Literal["http", "tcp", "grpc", "sql", "log", "command"] = Field("tcp", description="What is asked.")
+    url: str = Field("", description="http, grpc, sql: the address; the endpoint where this is empty.")
+    port: str = Field("port", description="tcp: name of the port.")
+    query: str = Field("SELECT 1", description="sql: what is asked.")
+    pattern: str = Field("", description="log: regular expression of the line that says so.")
     command: tuple[str, ...] = Field((), description="command: it is up when this ends with 0.")
+    in_a_row: int = Field(1, ge=1, le=100, description="How often in a row: one that comes and goes is not up.")
     timeout: Seconds = Field(60.0, gt=0, description="Longest time until then.")
     verify_tls: bool = Field(True, description="http: whether the certificate is checked.")
 
+    @model_validator(mode="after")
+    def _has_what_it_asks(self) -> "Ready":
+        if self.kind == "log":
+            if not self.pattern:
+                raise ValueError("a log probe needs a pattern")
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise ValueError(f"{self.pattern!r} is not a regular expression: {error}") from error
+        if self.kind == "command" and not self.command:
+            raise ValueError("a command probe needs a command")
+        return self
+
+
+class Scale(Model, strict=True):
+    """How many of them are started."""
+
+    replicas: int = Field(1, ge=1, le=256, description="Servers of the same kind, each with an endpoint of its own.")
+    nodes: int = Field(1, ge=1, le=10_000, description="Machines that they are spread over.")
+
+
+Port = Annotated[int, Field(ge=0, le=65535, description="0: any free one.")]
+
 
 class Recipe(Model):
-    """How one server is started for a trial. In texts, {port} (or another of `ports`), {folder}, {program} stand for
-    what they will be; {folder} is empty, private, and removed with the server."""
+    """How one server is started. In texts, {port} (or another of `ports`), {folder}, {program}, {secret} and each of
+    `parameters` stand for what they will be; {folder} is empty, private, and removed with the server."""
 
-    name: str = Field(description="Name of the recipe.")
+    schema_version: Literal[1] = Field(1, description="Version of this file format.")
+    name: Name = Field(description="Name of the recipe.")
     description: str = Field("", description="What it is, for people.")
     licence: str = Field("", description="Licence of the server.")
     program: tuple[str, ...] = Field(
-        min_length=1,
+        (),
         description="Where the program may be, best first: a name on PATH, an absolute path with *, or "
         "`package:path/inside` of an installed Python package.",
     )
+    image: str = Field("", description="Container image with its digest, for where the program is not installed.")
     install: str = Field("", description="What to do where it is not there.")
+    version_command: tuple[str, ...] = Field((), description="Prints the server's version.")
+    parameters: dict[str, str | None] = Field(
+        default_factory=dict, description="What the user may choose, with its default; null where there is none."
+    )
     prepare: tuple[tuple[str, ...], ...] = Field((), description="Commands that run before, one after the other.")
     command: tuple[str, ...] = Field(min_length=1, description="Program and arguments of the server itself.")
     files: dict[str, str] = Field(default_factory=dict, description="Files to write into {folder} first.")
-    ports: tuple[str, ...] = Field(("port",), description="Free ports that it needs, by name.")
-    environment: dict[str, str] = Field(default_factory=dict, description="Further variables.")
+    ports: dict[str, Port] = Field(default_factory=lambda: {"port": 0}, description="Ports that it needs, by name.")
+    binds: tuple[str, ...] = Field((), description="source:destination folders that it needs to see.")
+    environment: dict[str, str] = Field(default_factory=dict, description="Further variables; a secret as $NAME.")
+    resources: Resources | None = Field(None, description="What it needs of a machine.")
+    scale: Scale = Field(default_factory=Scale, description="How many of them.")
     endpoint: str = Field(description="What a driver is given: an address, or a path below {folder}.")
+    metrics: str = Field("", description="Where it tells its own metrics, in Prometheus's format.")
     ready: Ready = Field(default_factory=Ready, description="When it is up.")
     refuses_root: bool = Field(False, description="Whether it does not run as root; it is then run as nobody.")
     stop_signal: Literal["TERM", "INT", "QUIT"] = Field("TERM", description="What asks it to end.")
 
+    @field_validator("image")
+    @classmethod
+    def _image_is_pinned(cls, image: str) -> str:
+        if image and not _IMAGE.fullmatch(image):
+            raise ValueError(f"{image!r} is not pinned: name@sha256: and 64 hexadecimal digits")
+        return image
+
+    @field_validator("files")
+    @classmethod
+    def _files_stay_inside(cls, files: dict[str, str]) -> dict[str, str]:
+        for path in files:
+            if not path or Path(path).is_absolute() or ".." in Path(path).parts:
+                raise ValueError(f"{path!r} is not below the server's folder")
+        return files
+
+    @field_validator("binds")
+    @classmethod
+    def _bind_shape(cls, binds: tuple[str, ...]) -> tuple[str, ...]:
+        for bind in binds:
+            source, _, destination = bind.partition(":")
+            if not (source and destination):
+                raise ValueError(f"{bind!r} is not source:destination")
+        return binds
+
+    @model_validator(mode="after")
+    def _something_to_start(self) -> "Recipe":
+        if not self.program and not self.image:
+            raise ValueError("a recipe has a program, an image, or both")
+        return self
+
     @model_validator(mode="after")
     def _places_are_known(self) -> "Recipe":
-        known = {*_GIVEN, *self.ports}
-        for text in (self.endpoint, self.ready.url):
+        known = {*GIVEN, *self.ports, *self.parameters}
+        if taken := {*GIVEN} & {*self.ports, *self.parameters} or {*self.ports} & {*self.parameters}:
+            raise ValueError(f"{', '.join(sorted(taken))} already means something else")
+        for text in self._texts():
             for place in _PLACE.findall(text):
                 if place not in known:
                     raise ValueError(f"{{{place}}} in {text!r} is none of {', '.join(sorted(known))}")
+        if self.ready.kind == "tcp" and self.ready.port not in self.ports:
+            raise ValueError(
+                f"ready asks port {self.ready.port!r}, which is none of {', '.join(self.ports) or '(none)'}"
+            )
         return self
+
+    @model_validator(mode="after")
+    def _secrets_stay_outside(self) -> "Recipe":
+        for name, value in self.environment.items():
+            if is_secret_variable(name) and "{secret}" not in value and reference(value) is None:
+                raise ValueError(f"{name} is a secret in plain text: write ${name} and set it outside, or {{secret}}")
+        for text in (*self._texts(), *self.environment.values(), *self.files.values()):
+            if exposed(text.replace("{secret}", "$MADE_UP_SECRET")) is not None:
+                raise ValueError(
+                    "a secret in plain text: {secret} is made up for each start, $NAME_PASSWORD comes from outside"
+                )
+        return self
+
+    def _texts(self) -> Iterator[str]:
+        """Those in which a brace can only mean a place."""
+        yield from (self.endpoint, self.metrics, self.ready.url, *self.binds)
+        yield from self.parameters_used()
+
+    def parameters_used(self) -> Iterator[str]:
+        """Words of the commands that name a parameter."""
+        for words in (*self.prepare, self.command, self.ready.command, self.version_command):
+            yield from (word for word in words if any(f"{{{name}}}" in word for name in self.parameters))
 
 
 @dataclass(frozen=True)
 class Service:
-    """A server that runs: where it is, which process began it, and where its words go."""
+    """A server that runs: where it is, which process began it, and what its words are called in the logs."""
 
     recipe: str
+    name: str  # of this one: the recipe's, or what the scenario calls it, and the number of the replica
     endpoint: str
     pid: int
     folder: Path
-    log: Path
     start_s: float
+    metrics: str = ""
 
 
 def fill(text: str, places: dict[str, str]) -> str:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
+from benchhouse.schema.service import is_mention
 
 Kind = Literal["get", "put", "delete", "list", "create", "part", "complete", "abort"]
 
@@ -43,14 +44,14 @@ class S3Target(Model):
     @field_validator("endpoint")
     @classmethod
     def _is_an_address(cls, endpoint: str) -> str:
-        if not endpoint:
+        if not endpoint or is_mention(endpoint):
             return endpoint
         try:
             parts = urlsplit(endpoint)
             _ = parts.port
         except ValueError as error:
             raise ValueError(f"not an address: {error}") from error
-        if "@" in parts.netloc:
+        if "@" in parts.netloc and not (parts.username and parts.password):  # as the endpoint of a service has them
             raise ValueError(
                 "credentials don't belong into an address: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the "
                 "environment, or name other variables in access_key and secret_access_key"

@@ -1,30 +1,16 @@
 """Scenario: Benchmark x Targets x axes x repetitions, where and how; and Benchmark, what `uses:` refers to."""
 
 import math
-import re
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from benchhouse.schema.model import Model
-from benchhouse.schema.problems import quote
+from benchhouse.schema.names import Name
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
+from benchhouse.schema.service import ServiceUse
 
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-
-
-def _can_name_a_folder(name: str) -> str:
-    if not re.fullmatch(_NAME, name) or name.endswith("\n"):
-        raise ValueError(f"{quote(name)} can't be a name: at most 100 letters, digits, '.', '_' and '-', no '.' first")
-    return name
-
-
-Name = Annotated[
-    str,
-    AfterValidator(_can_name_a_folder),
-    Field(description="Letters, digits, '.', '_' and '-': it names a folder.", json_schema_extra={"pattern": _NAME}),
-]
 Order = Literal["interleaved", "sequential", "random"]
 MAX_AXIS_VALUES = 1_000_000
 
@@ -174,6 +160,9 @@ class Scenario(Defined):
     artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
     binds: list[str] = Field(default_factory=list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")
+    services: dict[Name, ServiceUse] = Field(
+        default_factory=dict, description="Servers that its trials need; `service:NAME` stands for an endpoint."
+    )
 
     @model_validator(mode="after")
     def _one_subject(self) -> "Scenario":

@@ -10,6 +10,7 @@ from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.model import Model
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.service import TrialService
 
 Outcome = Literal["succeeded", "invalid", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -28,9 +29,15 @@ class ExperimentRef(Model):
     distribution_version: str
 
 
-def instance_digest(experiment: bytes, version: bytes, target: bytes, parameters: bytes) -> str:
-    """The digest of an instance, from the canonical JSON of its parts: a plan encodes what does not vary once."""
-    text = b'{"experiment":%b,"parameters":%b,"target":%b,"version":%b}' % (experiment, parameters, target, version)
+def instance_digest(experiment: bytes, version: bytes, target: bytes, parameters: bytes, services: bytes) -> str:
+    """The digest of an instance, from the canonical JSON of its parts: a plan encodes what does not vary once.
+
+    Services count where there are any (`services` is not empty): then a target is not all that is measured.
+    """
+    served = b'"services":%b,' % services if services else b""
+    text = b'{"experiment":%b,"parameters":%b,%b"target":%b,"version":%b}' % (
+        experiment, parameters, served, target, version,
+    )  # fmt: skip
     return hashlib.sha256(text).hexdigest()
 
 
@@ -41,10 +48,13 @@ class Instance(Model):
     version: str
     target: dict[str, Any]
     parameters: dict[str, Any]
+    services: dict[str, Any] = Field(default_factory=dict)
 
     def digest(self) -> str:
         parts = (self.experiment, self.version, self.target, self.parameters)
-        return instance_digest(*(canonical_json(part) for part in parts))
+        experiment, version, target, parameters = map(canonical_json, parts)
+        services = canonical_json(self.services) if self.services else b""
+        return instance_digest(experiment, version, target, parameters, services)
 
     def case_id(self) -> str:
         """The benchmark case: everything but the target, so that targets can be compared on it."""
@@ -96,6 +106,7 @@ class TrialSpec(Model):
     artifacts: dict[str, str] = Field(default_factory=dict)
     binds: list[str] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict)
+    services: dict[str, TrialService] = Field(default_factory=dict)
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     attempt: int = 1

@@ -1,4 +1,5 @@
-"""`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one."""
+"""`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one;
+`--keep FOLDER` keeps a service."""
 
 import sys
 from pathlib import Path
@@ -9,11 +10,15 @@ def main(arguments: list[str]) -> int:
         from benchhouse.worker.host import serve
 
         return serve()
+    if len(arguments) == 2 and arguments[0] == "--keep":
+        from benchhouse.worker.keeper import keep
+
+        return keep(Path(arguments[1]).absolute())
     if len(arguments) == 1 and not arguments[0].startswith("-"):
         from benchhouse.worker.supervise import run_trial
 
         return run_trial(Path(arguments[0]).absolute())
-    print("usage: python -m benchhouse.worker FOLDER | --host", file=sys.stderr)
+    print("usage: python -m benchhouse.worker FOLDER | --keep FOLDER | --host", file=sys.stderr)
     return 2
 
 

@@ -5,7 +5,7 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchhouse.catalog.loading import load
 from benchhouse.schema.experiment import ExperimentFailed
@@ -13,10 +13,15 @@ from benchhouse.schema.histogram import RELATIVE_ERROR
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import HistogramEntry, HistogramsFile
 from benchhouse.schema.secrets import resolve
+from benchhouse.schema.service import with_endpoints
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.cache import DataCache
 from benchhouse.worker.context import TrialContext
 from benchhouse.worker.results import Handover, definitions, measure, plain_text
+from benchhouse.worker.watching import ServerDiedError
+
+if TYPE_CHECKING:
+    from benchhouse.worker.trial_services import TrialServices
 
 _DEPTH = 20
 
@@ -36,15 +41,22 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             workdir=workdir,
             artifacts=folder.artifacts,
             cache=DataCache(Path(spec.cache), experiment.name, experiment.data),
+            make_services=lambda: _services(folder, workdir, result),
         )
         if experiment.deprecated:
             instead = f"; use {experiment.deprecated.replaced_by}" if experiment.deprecated.replaced_by else ""
             ctx.warn("deprecated", f"{experiment.name} {experiment.version}: {experiment.deprecated.reason}{instead}")
-        target, parameters = resolve(spec.target, os.environ), resolve(spec.parameters, os.environ)
+        endpoints = ctx.start_services(spec.services)
+        for name, all_of_them in endpoints.items():
+            os.environ[f"BENCH_SERVICE_{name.upper().replace('-', '_').replace('.', '_')}"] = ",".join(all_of_them)
+        target = resolve(with_endpoints(spec.target, endpoints), os.environ)
+        parameters = resolve(with_endpoints(spec.parameters, endpoints), os.environ)
         ctx.accept(experiment.call(target, parameters, ctx))
         handover.finished = True
     except ExperimentFailed as failure:
         handover.fail(failure.code, failure.message, retryable=failure.retryable)
+    except ServerDiedError as news:
+        handover.fail("server_died", str(news))
     except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt and SystemExit of a stranger's code too
         handover.crash(error)
     if ctx is not None:
@@ -60,6 +72,19 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
     result.write_text(handover.model_dump_json(), encoding="utf-8")  # torn by a kill, it counts as none
     sys.stdout.flush()
     sys.stderr.flush()
+
+
+def _services(folder: TrialFolder, workdir: Path, result: Path) -> "TrialServices":
+    from benchhouse.worker.trial_services import TrialServices
+
+    def give_up(said: str) -> None:
+        """The experiment is stuck in a call that waits for a server that is dead."""
+        handover = Handover()
+        handover.fail("server_died", said)
+        result.write_text(handover.model_dump_json(), encoding="utf-8")
+        os._exit(0)
+
+    return TrialServices(workdir.with_name("services"), folder, give_up)
 
 
 def _write_samples(ctx: TrialContext, path: Path) -> None:

@@ -13,8 +13,11 @@ from benchhouse.schema.histogram import Histogram
 from benchhouse.worker.cache import DataCache
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from benchhouse.schema.recipe import Recipe, Service
-    from benchhouse.worker.services import Services
+    from benchhouse.schema.service import TrialService
+    from benchhouse.worker.trial_services import TrialServices
 
 
 @dataclass
@@ -40,7 +43,8 @@ class TrialContext:
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
     invalidities: list[tuple[str, str]] = field(default_factory=list)
-    _services: "Services | None" = None
+    make_services: "Callable[[], TrialServices] | None" = None
+    _services: "TrialServices | None" = None
 
     def emit(
         self,
@@ -128,17 +132,27 @@ class TrialContext:
         return plug("drivers", name)
 
     def service(self, recipe: "str | Recipe") -> "Service":
-        from benchhouse.worker.services import Services
-
-        if self._services is None:
-            self._services = Services(self.workdir.with_name("services"), self.artifacts)
-        started = self._services.start(plug("recipes", recipe) if isinstance(recipe, str) else recipe)
-        self.facts.setdefault("services", {})[started.recipe] = {"start_s": started.start_s}
+        started = self._started().start(plug("recipes", recipe) if isinstance(recipe, str) else recipe)
+        self.facts.setdefault("services", {})[started.name] = {"recipe": started.recipe, "start_s": started.start_s}
         return started
 
+    def start_services(self, wanted: "Mapping[str, TrialService]") -> dict[str, list[str]]:
+        """Start or find the services of the scenario; their endpoints by name."""
+        if not wanted:
+            return {}
+        endpoints, facts = self._started().begin(wanted)
+        self.facts.setdefault("services", {}).update(facts)
+        return endpoints
+
     def end_services(self) -> str:
-        """End what `service` started; what is to be said of one that had ended by itself, else nothing."""
+        """End what was started; what is to be said of one that had ended by itself, else nothing."""
         return self._services.close() if self._services else ""
+
+    def _started(self) -> "TrialServices":
+        if self._services is None:
+            assert self.make_services is not None
+            self._services = self.make_services()
+        return self._services
 
     def in_order(self) -> list[Series]:
         """What was emitted, what matters first: metrics that the user asked for, then the experiment's, as declared."""

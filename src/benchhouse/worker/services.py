@@ -1,79 +1,164 @@
-"""Servers of one trial: started from recipes by the experiment that needs them, ended with it."""
+"""Servers: started from recipes by whoever needs them, watched, and ended with all that they started."""
 
 import contextlib
-import glob
 import os
+import secrets
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
-from importlib.util import find_spec
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic, sleep
-from urllib.error import HTTPError
-from urllib.request import BaseHandler, HTTPSHandler, ProxyHandler, build_opener
+from time import monotonic
+from typing import Protocol
 
 from benchhouse.schema.experiment import ExperimentFailed
-from benchhouse.schema.recipe import Ready, Recipe, Service, fill
+from benchhouse.schema.recipe import Recipe, Service, fill
+from benchhouse.schema.secrets import resolve
+from benchhouse.worker.probes import Probe
+from benchhouse.worker.programs import chosen_program
 
 _GRACE_S = 10.0
 _TAIL_LINES = 15
 _NOBODY = 65534
 
 
+class Words(Protocol):
+    """Where the words of servers go."""
+
+    def open(self, component: str) -> int:
+        """A descriptor to write to; the caller closes it."""
+        ...
+
+    def tail(self, component: str, lines: int) -> str:
+        """The last lines that came from it."""
+        ...
+
+
+class LogFiles:
+    """A plain file for each server: for whoever needs no journal of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self, component: str) -> int:
+        return os.open(self._folder / f"{component}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def tail(self, component: str, lines: int) -> str:
+        with (self._folder / f"{component}.log").open(encoding="utf-8", errors="replace") as file:
+            return "".join(deque(file, lines)).rstrip()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server and what it takes to ask it and to end it."""
+
+    recipe: Recipe
+    process: "subprocess.Popen[bytes]"
+    service: Service
+    probe: Probe
+
+
 class Services:
     """Starts servers, each in a session and a folder of its own, and ends them all, the last one first."""
 
-    def __init__(self, folder: Path, logs: Path) -> None:
-        self._folder, self._logs = folder, logs
-        self._running: list[tuple[Recipe, subprocess.Popen[bytes], Service]] = []
+    def __init__(self, folder: Path, words: Words, secret: str = "") -> None:
+        self._folder, self._words = folder, words
+        self._secret = secret or secrets.token_hex(16)
+        self.running: list[Running] = []
 
-    def start(self, recipe: Recipe) -> Service:
-        """Start it and wait until it is up. Raises ExperimentFailed, with the end of its log."""
-        number = len(self._running)
-        name = recipe.name if not number else f"{recipe.name}-{number}"
+    def start(self, recipe: Recipe, name: str = "", parameters: Mapping[str, str] | None = None) -> Service:
+        """Start one and wait until it is up. Raises ExperimentFailed, with the end of its log."""
+        return self.start_all(recipe, name, parameters or {}, 1)[0]
+
+    def start_all(self, recipe: Recipe, name: str, parameters: Mapping[str, str], replicas: int) -> list[Service]:
+        """Start several of a kind at once, and wait until all are up."""
+        chosen = _chosen(recipe, parameters)
+        began = monotonic()
+        begun: list[Running] = []
+        try:
+            for replica in range(replicas):
+                begun.append(self._begin(recipe, self._free_name(name or recipe.name, begun), chosen, replica))
+            up = []
+            for item in begun:
+                if not item.probe.wait(item.process.poll):
+                    raise self._not_up(item)
+                up.append(replace(item, service=replace(item.service, start_s=monotonic() - began)))
+        except BaseException:
+            _end_all(begun)
+            raise
+        self.running += up
+        return [item.service for item in up]
+
+    def close(self) -> str:
+        """End all; what is to be said of one that had ended by itself, else nothing."""
+        died = self.died()
+        _end_all(self.running)
+        self.running.clear()
+        return died
+
+    def died(self) -> str:
+        """What is to be said of the first one that has ended by itself, else nothing."""
+        for item in self.running:
+            if (code := item.process.poll()) is not None:
+                return f"{item.service.name} ended {_how(code)} during the trial:\n{self.tail(item.service)}"
+        return ""
+
+    def tail(self, service: Service, lines: int = _TAIL_LINES) -> str:
+        return self._words.tail(service.name, lines)
+
+    def _free_name(self, name: str, begun: Sequence[Running]) -> str:
+        taken = {item.service.name for item in (*self.running, *begun)}
+        return next(each for each in _numbered(name) if each not in taken)
+
+    def _begin(self, recipe: Recipe, name: str, chosen: dict[str, str], replica: int) -> Running:
         folder = self._folder / name
         folder.mkdir(parents=True)
-        places = {"folder": str(folder), "python": sys.executable, "threads": str(len(os.sched_getaffinity(0)))}
-        places |= dict(zip(recipe.ports, map(str, _free_ports(len(recipe.ports))), strict=True))
-        places["program"] = find_program(recipe)
-        for path, text in recipe.files.items():
-            (folder / path).write_text(fill(text, places), encoding="utf-8")
-        log = self._logs / f"{name}.log"
-        environment = os.environ | {key: fill(value, places) for key, value in recipe.environment.items()}
-        began = monotonic()
-        with log.open("wb") as words:
-            for line in recipe.prepare:
-                self._prepare(recipe, _command(recipe, line, places), environment, folder, log)
-                words.seek(0, os.SEEK_END)
-            process = subprocess.Popen(
-                _command(recipe, recipe.command, places),
-                stdin=subprocess.DEVNULL,
-                stdout=words,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=environment,
-                cwd=folder,
-            )
         try:
-            _wait(recipe, process, log, places)
+            places = {"folder": str(folder), "python": sys.executable, "threads": str(len(os.sched_getaffinity(0)))}
+            places |= {"secret": self._secret, "replica": str(replica)}
+            places |= {name: fill(value, places) for name, value in chosen.items()}
+            places |= {port: str(number) for port, number in _ports(recipe, replica).items()}
+            places["program"] = chosen_program(recipe, chosen.get("program"))
+            _check_binds(recipe, places)
+            for path, text in recipe.files.items():
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(fill(text, places), encoding="utf-8")
+            environment = resolve(recipe.environment, os.environ)
+            environment = os.environ | {key: fill(value, places) for key, value in environment.items()}
+            began = monotonic()
+            words = self._words.open(name)
+            try:
+                for line in recipe.prepare:
+                    self._prepare(recipe, name, _command(recipe, line, places), environment, folder, words)
+                process = subprocess.Popen(
+                    _command(recipe, recipe.command, places),
+                    stdin=subprocess.DEVNULL,
+                    stdout=words,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    env=environment,
+                    cwd=folder,
+                )
+            finally:
+                os.close(words)
         except BaseException:
-            _end(process, recipe)
+            shutil.rmtree(folder, ignore_errors=True)
             raise
+        endpoint = fill(recipe.endpoint, places)
         service = Service(
-            recipe.name, fill(recipe.endpoint, places), process.pid, folder, log, start_s=monotonic() - began
+            recipe.name, name, endpoint, process.pid, folder, monotonic() - began, fill(recipe.metrics, places)
         )
-        self._running.append((recipe, process, service))
-        return service
+        probe = Probe(recipe.ready, endpoint, places, lambda lines: self.tail(service, lines))
+        return Running(recipe, process, service, probe)
 
     def _prepare(
-        self, recipe: Recipe, command: list[str], environment: dict[str, str], folder: Path, log: Path
+        self, recipe: Recipe, name: str, command: list[str], environment: dict[str, str], folder: Path, words: int
     ) -> None:
-        with log.open("ab") as words:
+        try:
             done = subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -84,43 +169,75 @@ class Services:
                 check=False,
                 timeout=recipe.ready.timeout,
             )
-        if done.returncode:
+        except subprocess.TimeoutExpired:
             raise ExperimentFailed(
-                "server_died", f"{recipe.name} could not be prepared ({command[-1]}):\n{_tail(log)}", retryable=False
+                "server_not_ready", f"{name} was not prepared within {recipe.ready.timeout:g} s ({command[-1]})", False
+            ) from None
+        if done.returncode:
+            said = self._words.tail(name, _TAIL_LINES)
+            raise ExperimentFailed(
+                "server_died", f"{name} could not be prepared ({command[-1]}):\n{said}", retryable=False
             )
 
-    def close(self) -> str:
-        """End all; what is to be said of one that had ended by itself, else nothing."""
-        died = ""
-        for recipe, process, service in reversed(self._running):
-            if (code := process.poll()) is not None and not died:
-                died = f"{recipe.name} ended with {code} during the trial:\n{_tail(service.log)}"
-            _end(process, recipe)
-            shutil.rmtree(service.folder, ignore_errors=True)
-        self._running.clear()
-        return died
+    def _not_up(self, item: Running) -> ExperimentFailed:
+        name, said = item.service.name, self.tail(item.service)
+        if (code := item.process.poll()) is not None:
+            return ExperimentFailed(
+                "server_died", f"{name} ended {_how(code)} before it was ready:\n{said}", retryable=False
+            )
+        limit = f"{item.recipe.ready.timeout:g} s"
+        return ExperimentFailed(
+            "server_not_ready", f"{name} was not up within {limit} ({item.probe.asked}):\n{said}", retryable=False
+        )
 
 
-def find_program(recipe: Recipe) -> str:
-    """The first of the recipe's programs that is here. Raises ExperimentFailed, saying how to get it."""
-    for place in recipe.program:
-        package, colon, inside = place.partition(":")
-        if colon and not place.startswith("/"):
-            spec = find_spec(package)
-            roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
-            found = [str(root / inside) for root in roots if os.access(root / inside, os.X_OK)]
-        elif "*" in place:
-            found = sorted((path for path in glob.glob(place) if os.access(path, os.X_OK)), reverse=True)  # noqa: PTH207
-        else:
-            here = shutil.which(place) or shutil.which(place, path=str(Path(sys.executable).parent))
-            found = [here] if here else []
-        if found:
-            return found[0]
-    raise ExperimentFailed(
-        "no_such_program",
-        f"{recipe.name}: {recipe.program[0]!r} is not a program here{f'; {recipe.install}' if recipe.install else ''}",
-        retryable=False,
-    )
+def _end_all(begun: Sequence[Running]) -> None:
+    for item in reversed(begun):
+        end(item.process, item.recipe)
+        shutil.rmtree(item.service.folder, ignore_errors=True)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    number = 1
+    while True:
+        yield f"{name}-{number}"
+        number += 1
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"with {code}"
+    with contextlib.suppress(ValueError):
+        return f"by {signal.Signals(-code).name}"
+    return f"by signal {-code}"
+
+
+def _chosen(recipe: Recipe, parameters: Mapping[str, str]) -> dict[str, str]:
+    """The recipe's parameters as chosen. Raises ExperimentFailed for one that it has not, or that is missing."""
+    unknown = sorted(parameters.keys() - recipe.parameters.keys() - {"program"})
+    chosen = {name: value for name, value in {**recipe.parameters, **parameters}.items() if value is not None}
+    missing = sorted(recipe.parameters.keys() - chosen.keys())
+    if unknown or missing:
+        what = f"has no parameter {unknown[0]!r}" if unknown else f"needs the parameter {missing[0]!r}"
+        has = ", ".join(recipe.parameters) or "none"
+        raise ExperimentFailed("bad_parameters", f"{recipe.name} {what}; it has: {has}", retryable=False)
+    return chosen
+
+
+def _check_binds(recipe: Recipe, places: dict[str, str]) -> None:
+    """A program sees the machine's own paths: what it is to see must be there, and where it is said to be."""
+    for bind in recipe.binds:
+        source, _, destination = fill(bind, places).partition(":")
+        if not Path(source).exists():
+            raise ExperimentFailed("no_such_bind", f"{recipe.name} needs {source}, which is not there", retryable=False)
+        if Path(source) != Path(destination):
+            raise ExperimentFailed(
+                "no_container",
+                f"{recipe.name} wants {source} as {destination}, which only a container can show it: as a program, "
+                "give both the same path",
+                retryable=False,
+            )
 
 
 def _command(recipe: Recipe, words: Sequence[str], places: dict[str, str]) -> list[str]:
@@ -137,73 +254,37 @@ def _command(recipe: Recipe, words: Sequence[str], places: dict[str, str]) -> li
     return command
 
 
-def _wait(recipe: Recipe, process: "subprocess.Popen[bytes]", log: Path, places: dict[str, str]) -> None:
-    ready = recipe.ready
-    deadline = monotonic() + ready.timeout
-    pause = 0.005
-    while True:
-        if (code := process.poll()) is not None:
-            raise ExperimentFailed(
-                "server_died", f"{recipe.name} ended with {code} before it was ready:\n{_tail(log)}", retryable=False
-            )
-        if _is_up(ready, places):
-            return
-        if monotonic() > deadline:
-            asked = fill(ready.url or " ".join(ready.command) or "its port", places)
-            raise ExperimentFailed(
-                "server_not_ready",
-                f"{recipe.name} was not up within {ready.timeout:g} s ({asked}):\n{_tail(log)}",
-                retryable=False,
-            )
-        sleep(pause)
-        pause = min(pause * 1.5, 0.1)
-
-
-def _is_up(ready: Ready, places: dict[str, str]) -> bool:
-    if ready.kind == "command":
-        command = [fill(word, places) for word in ready.command]
-        return subprocess.run(command, capture_output=True, timeout=10, check=False).returncode == 0
-    if ready.kind == "tcp":
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(places["port"])), timeout=1):
-            return True
-        return False
-    handlers: list[BaseHandler] = [ProxyHandler({})]
-    if not ready.verify_tls:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        handlers.append(HTTPSHandler(context=context))
-    try:
-        with build_opener(*handlers).open(fill(ready.url, places), timeout=2) as answer:
-            return int(answer.status) == 200
-    except HTTPError as error:
-        error.close()
-    except (OSError, ValueError):
-        pass
-    return False
-
-
-def _end(process: "subprocess.Popen[bytes]", recipe: Recipe) -> None:
+def end(process: "subprocess.Popen[bytes]", recipe: Recipe) -> None:
     """End the whole session of a server: by request, then by force."""
     for number in (signal.Signals[f"SIG{recipe.stop_signal}"], signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE_S)
+            break
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _free_ports(count: int) -> list[int]:
-    """All different: each is held until the last one is known."""
+def _ports(recipe: Recipe, replica: int) -> dict[str, int]:
+    """Free ones where the recipe says 0; else the one it says, and those after it for further replicas.
+
+    All different: each is held until the last one is known.
+    """
     with contextlib.ExitStack() as held:
-        ports = []
-        for _ in range(count):
+        ports = {}
+        for name, number in recipe.ports.items():
             probe = held.enter_context(socket.socket())
-            probe.bind(("127.0.0.1", 0))
-            ports.append(int(probe.getsockname()[1]))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT is free
+            wanted = number + replica if number else 0
+            try:
+                probe.bind(("127.0.0.1", wanted))
+            except OSError as error:
+                raise ExperimentFailed(
+                    "port_taken",
+                    f"{recipe.name} wants port {wanted} ({name}), and something else has it ({error.strerror}): "
+                    "0 takes any that is free",
+                    retryable=False,
+                ) from error
+            ports[name] = int(probe.getsockname()[1])
         return ports
-
-
-def _tail(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return "".join(deque(file, _TAIL_LINES)).rstrip()

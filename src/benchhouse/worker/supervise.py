@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,7 @@ from benchhouse.evidence.blanking import blank_secrets
 from benchhouse.evidence.folder import now, read_spec, seal, tidy, write_metrics_csv, write_model
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import redactor, secret_values
+from benchhouse.schema.service import SECRET, Addresses, ServiceFolder
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import limits, node, processes
 from benchhouse.worker.child import run_experiment
@@ -61,8 +63,11 @@ def run_trial(path: Path) -> int:
     processes.become_subreaper()
     os.environ[TAG] = spec.trial_id
     folder.artifacts.mkdir(exist_ok=True)
-    parameters = [spec.target, spec.parameters, dict(spec.environment)]
-    redact, secrets = redactor(parameters), secret_values(parameters, os.environ)
+    parameters = [spec.target, spec.parameters, dict(spec.environment), _endpoints(spec)]
+    os.environ[SECRET] = token_hex(16)
+    known = os.environ | _attached_secrets(spec)
+    parameters += [f"${name}" for name in known if name.startswith(SECRET)]
+    redact, secrets = redactor(parameters, known), secret_values(parameters, known)
     capture = Capture.open(path, spec.trial_id, redact=redact if secrets else None)
     scratch = make_scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")
     cage = Cage.build(f"{LEFTOVERS}-{spec.trial_id[:8]}", _limits(spec))
@@ -129,6 +134,7 @@ def _run(
         folder.effective_config.write_bytes(config)
     if folder.artifacts.is_dir() and not any(folder.artifacts.iterdir()):
         folder.artifacts.rmdir()
+    folder.services.unlink(missing_ok=True)
     seal(folder, spec, outcome)
     return 0
 
@@ -327,6 +333,22 @@ def _usage(cage: Cage) -> dict[str, Any]:
         "oom_kills": counted.get("oom_kills"),
         "source": "cgroup (memory includes page cache)" if by_cgroup else "rusage (largest process)",
     }
+
+
+def _endpoints(spec: TrialSpec) -> list[str]:
+    return [service.use.endpoint for service in spec.services.values() if service.use.endpoint]
+
+
+def _attached_secrets(spec: TrialSpec) -> dict[str, str]:
+    """Made up by the keepers of attached services, as if they were variables."""
+    found: dict[str, str] = {}
+    for service in spec.services.values():
+        if service.folder:
+            with contextlib.suppress(OSError, ValueError):
+                addresses = Addresses.model_validate_json(ServiceFolder(Path(service.folder)).endpoints.read_bytes())
+                for server in addresses.servers:
+                    found[f"{SECRET}_{len(found)}_SECRET"] = server.places.get("secret", "")
+    return found
 
 
 def _limits(spec: TrialSpec) -> limits.Limits:

@@ -64,7 +64,13 @@ def command(
     try:
         with RunProgress(run_id, prepared.plan) as progress:
             summary = running.execute(
-                workspace, prepared, ledger, progress.update, parallel=parallel, rerun_failed=rerun_failed
+                workspace,
+                prepared,
+                ledger,
+                progress.update,
+                parallel=parallel,
+                rerun_failed=rerun_failed,
+                say=show.note,
             )
     except KeyboardInterrupt:
         state = following.status(workspace, run_id)
@@ -126,7 +132,10 @@ def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
     invalid_blocks(invalid)
     sys.stdout.flush()
     show.note(f"run {summary.run_id}: {show.outcomes(summary.outcomes)} in {summary.seconds:.1f} s")
-    if summary.stopped:
+    if summary.stopped_by == "service":
+        show.note(f"stopped, as its trials need it: {summary.stopped.partition(chr(10))[0]}")
+        show.note(f"carry on:  bench run --resume {summary.run_id} --rerun-failed")
+    elif summary.stopped:
         show.note(f"stopped: {summary.stopped}. Raise it in the scenario, then:  bench run SCENARIO.yaml")
     elif not summary.complete:
         show.note(f"lost trials are run again by:  bench run --resume {summary.run_id}")

@@ -1,4 +1,4 @@
-"""Print a JSON Schema: scenario, benchmark, trial, metrics, meta or manifest."""
+"""Print a JSON Schema: scenario, benchmark, recipe, trial, metrics, meta or manifest."""
 
 import click
 
@@ -6,7 +6,7 @@ from benchhouse.cli import show
 
 
 @click.command(help=__doc__)
-@click.argument("noun", type=click.Choice(["scenario", "benchmark", "trial", "metrics", "meta", "manifest"]))
+@click.argument("noun", type=click.Choice(["scenario", "benchmark", "recipe", "trial", "metrics", "meta", "manifest"]))
 def command(noun: str) -> None:
     from benchhouse.api import catalogue
 

@@ -69,8 +69,14 @@ def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
         f"state      {state['state']}" + (f", process {state['owner_pid']}" if state["owner_pid"] else ""),
         f"trials     {state['done']} of {state['trials']}: {show.outcomes(state['outcomes'])}",
     ]
-    if state["stopped"]:
+    if state["stopped_by"] == "budget":
         lines.append(f"stopped    {state['stopped']}: raise it in the scenario and run that again")
+    elif state["stopped"]:
+        lines.append(f"stopped    {state['stopped']}")
+    for item in state["services"]:
+        where = ", ".join(item["endpoints"]) or item["message"].partition("\n")[0]
+        whose = f" of trial {item['trial_id'][:8]}" if item["trial_id"] else ""
+        lines.append(f"service    {item['name']}{whose}: {item['phase']}{f', {where}' if where else ''}")
     if state["retries"]:
         lines.append(f"retries    {state['retries']}")
     if state["running"]:

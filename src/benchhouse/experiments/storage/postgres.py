@@ -22,6 +22,7 @@ from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.load import CallFailed
 from benchhouse.schema.model import Model
 from benchhouse.schema.postgres import OLDEST, Administrator, Login, too_old
+from benchhouse.schema.service import is_mention
 
 _ACCOUNT = "by the server's own account, five looks a second"
 _BACK_S = 5.0  # within which a server that had a crash must be back, for the check
@@ -104,7 +105,7 @@ class PostgresTarget(Model):
     @field_validator("endpoint")
     @classmethod
     def _has_no_password(cls, endpoint: str) -> str:
-        if not endpoint:
+        if not endpoint or is_mention(endpoint):
             return endpoint
         try:
             parts = urlsplit(endpoint)

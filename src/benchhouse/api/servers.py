@@ -1,0 +1,221 @@
+"""Servers by themselves: which recipes there are, and instances that live until they are stopped."""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe
+from benchhouse.evidence.folder import now
+from benchhouse.runs.keeping import bury, is_lost, running_states, start_keeper, stop_keepers, wait_ready
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.owner import pid_of
+from benchhouse.schema.problems import did_you_mean
+from benchhouse.schema.recipe import Recipe
+from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
+from benchhouse.schema.yamldump import dump_yaml
+
+
+def recipes(workspace: Workspace) -> list[dict[str, Any]]:
+    """All recipes, with the version of the program where it is here."""
+    from benchhouse.worker.programs import find_program, version_of
+
+    good, broken = list_recipes(workspace.recipes)
+    rows = []
+    for found in good:
+        recipe = found.recipe
+        try:
+            program: str | None = find_program(recipe)
+        except ExperimentFailed:
+            program = None
+        version = version_of(recipe) if program else None
+        if recipe.version_command and not version:  # an interpreter without the package is not the server
+            program = None
+        rows.append(
+            {
+                "recipe": recipe.name,
+                "version": version,
+                "program": program,
+                "image": recipe.image or None,
+                "install": recipe.install,
+                "licence": recipe.licence,
+                "parameters": recipe.parameters,
+                "description": recipe.description,
+                "origin": found.origin,
+                "broken": None,
+            }
+        )
+    return rows + [{"recipe": "", "broken": error.message} for error in broken]
+
+
+def recipe_text(workspace: Workspace, name: str) -> str:
+    """A recipe as a file, to be read, or copied into recipes/ and changed."""
+    recipe = find_recipe(name, workspace.recipes).recipe
+    return dump_yaml({"schema_version": 1, **recipe.model_dump(mode="json", exclude_defaults=True)})
+
+
+def validate(path: Path) -> Recipe:
+    return load_recipe(path)
+
+
+def start(
+    workspace: Workspace,
+    name: str,
+    parameters: Mapping[str, str],
+    replicas: int | None,
+    timeout_s: float | None,
+    show: Callable[[str], None],
+) -> dict[str, Any]:
+    """Start a server and wait until it is ready; it lives on until it is stopped."""
+    sweep(workspace)
+    recipe = _checked(find_recipe(name, workspace.recipes), parameters)
+    if timeout_s is not None:
+        recipe = recipe.model_copy(update={"ready": recipe.ready.model_copy(update={"timeout": timeout_s})})
+    identifier = f"{recipe.name}-{secrets.token_hex(2)}"
+    folder = ServiceFolder(workspace.services / identifier)
+    spec = ServiceSpec(
+        id=identifier,
+        recipe=recipe,
+        parameters=dict(parameters),
+        replicas=replicas or recipe.scale.replicas,
+        created=now(),
+    )
+    began = time.monotonic()
+    try:
+        start_keeper(folder, spec)
+        state = wait_ready({identifier: folder}, show)[identifier]
+    except KeyboardInterrupt:
+        stop_keepers([folder])
+        raise
+    return _shown(folder, state) | {"start_s": time.monotonic() - began}
+
+
+def _checked(found: FoundRecipe, parameters: Mapping[str, str]) -> Recipe:
+    recipe = found.recipe
+    known = ", ".join(recipe.parameters) or "none"
+    for name in parameters:
+        if name not in (*recipe.parameters, "program"):
+            guess = did_you_mean(name, recipe.parameters)
+            hint = f"did you mean '{guess}'? " if guess else ""
+            raise BenchError(f"the recipe {recipe.name} has no parameter '{name}'", f"{hint}it has: {known}")
+    for name, default in recipe.parameters.items():
+        if default is None and name not in parameters:
+            raise BenchError(f"the recipe {recipe.name} needs the parameter '{name}'", f"give it: -p {name}=...")
+    if recipe.scale.nodes > 1:
+        raise BenchError(f"the recipe {recipe.name} needs {recipe.scale.nodes} nodes: here is one")
+    return recipe
+
+
+def instances(workspace: Workspace) -> list[dict[str, Any]]:
+    """Servers that were started by themselves, and those attached to runs; what is over is left out."""
+    found = [*running_states(_own(workspace)), *running_states(_attached(workspace))]
+    return [_shown(folder, state) for folder, state in found if state.phase not in OVER]
+
+
+def check(workspace: Workspace, token: str, timeout_s: float) -> dict[str, Any]:
+    """Ask a server now, by its own probe, until it answers or the time is over. `healthy` says which."""
+    from benchhouse.worker.probes import Probe
+    from benchhouse.worker.services import LogFiles
+
+    folder, state = _find(workspace, token)
+    shown = _shown(folder, state)
+    if shown["phase"] in (*OVER, "lost"):
+        return shown | {"healthy": False}
+    spec = ServiceSpec.model_validate_json(folder.spec.read_bytes())
+    ready = spec.recipe.ready.model_copy(update={"timeout": timeout_s, "in_a_row": 1})
+    words = LogFiles(folder.path / "logs")
+    try:
+        servers = Addresses.model_validate_json(folder.endpoints.read_bytes()).servers
+    except OSError:  # it is starting, or on its way out
+        servers = []
+    healthy = bool(servers)
+    for server in servers:
+        probe = Probe(ready, server.endpoint, server.places, partial(words.tail, server.name))
+        healthy = healthy and probe.wait(lambda: None)
+    return shown | {"healthy": healthy}
+
+
+def logs(workspace: Workspace, token: str) -> Path:
+    """The folder of a server's logs."""
+    return _find(workspace, token, over_too=True)[0].path / "logs"
+
+
+def stop(workspace: Workspace, token: str) -> dict[str, Any]:
+    folder, state = _find(workspace, token)
+    if state.phase in OVER:
+        raise BenchError(f"{state.id} is over: {state.message or state.phase}", "see: bench servers ps")
+    killed = stop_keepers([folder])
+    swept = sweep(workspace)
+    return {"id": state.id, "killed": bool(killed), "swept_processes": swept}
+
+
+def stop_all(workspace: Workspace) -> list[str]:
+    """Stop every server that was started by itself."""
+    running = [(folder, state) for folder, state in running_states(_own(workspace)) if state.phase not in OVER]
+    stop_keepers([folder for folder, _ in running])
+    sweep(workspace)
+    return [state.id for _, state in running]
+
+
+def sweep(workspace: Workspace) -> int:
+    """End what a killed keeper left: processes, scratch folders; forget it. Returns how many processes were ended."""
+    from benchhouse.worker.owned import left_processes, sweep_scratch
+    from benchhouse.worker.processes import kill_tree
+    from benchhouse.worker.supervise import LEFTOVERS
+
+    left = left_processes()
+    kill_tree(left, grace_s=0.0)
+    sweep_scratch(LEFTOVERS)
+    bury([*_own(workspace), *_attached(workspace)])
+    return len(left)
+
+
+def _find(workspace: Workspace, token: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
+    found = [*running_states(_own(workspace)), *running_states(_attached(workspace))]
+    if not over_too:
+        found = [item for item in found if item[1].phase not in OVER] or found
+    matches = [item for item in found if item[1].id == token] or [
+        item for item in found if item[1].id.startswith(token)
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise BenchError(f"'{token}' could be {', '.join(state.id for _, state in matches)}", "give more of the id")
+    guess = did_you_mean(token, [state.id for _, state in found])
+    hint = f"did you mean '{guess}'? " if guess else ""
+    raise BenchError(f"there is no server '{token}'", f"{hint}see: bench servers ps", Exit.BAD_INPUT)
+
+
+def _own(workspace: Workspace) -> list[Path]:
+    return list(workspace.services.iterdir()) if workspace.services.is_dir() else []
+
+
+def _attached(workspace: Workspace) -> list[Path]:
+    return list(workspace.runs.glob("*/services/*")) if workspace.runs.is_dir() else []
+
+
+def _shown(folder: ServiceFolder, state: ServiceState) -> dict[str, Any]:
+    run_id = ""
+    with contextlib.suppress(OSError, ValueError):
+        run_id = ServiceSpec.model_validate_json(folder.spec.read_bytes()).run_id
+    return {
+        "id": state.id,
+        "recipe": state.recipe,
+        "version": state.version,
+        "phase": "lost" if is_lost(state) else state.phase,
+        "message": state.message,
+        "endpoints": [item.endpoint for item in state.replicas],
+        "metrics": [item.metrics for item in state.replicas if item.metrics],
+        "pids": [item.pid for item in state.replicas],
+        "job": state.job or str(pid_of(state.keeper) or ""),
+        "run_id": run_id,
+        "host": state.host,
+        "started": state.started,
+        "checked": state.checked,
+        "folder": str(folder.path),
+    }

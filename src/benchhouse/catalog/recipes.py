@@ -1,0 +1,64 @@
+"""Recipes: those of packages by entry point, and YAML files, of `recipes/` in a workspace or named by their path."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from benchhouse.catalog.entries import entries, find_plug, load_object
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.problems import ProblemsError, did_you_mean
+from benchhouse.schema.recipe import Recipe
+from benchhouse.schema.yamltext import load_yaml
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+@dataclass(frozen=True)
+class FoundRecipe:
+    recipe: Recipe
+    origin: str  # the file, or the distribution
+
+
+def load_recipe(path: Path) -> Recipe:
+    """A recipe from its file; every mistake is raised with its place."""
+    document = load_yaml(path)
+    try:
+        return Recipe.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, Recipe)) from error
+
+
+def find_recipe(name: str, *folders: Path) -> FoundRecipe:
+    """By its file, or by its name: a file of `folders` stands before a package."""
+    if name.endswith(_SUFFIXES) or "/" in name:
+        path = next((path for path in (folder / name for folder in (Path(), *folders)) if path.is_file()), Path(name))
+        return FoundRecipe(load_recipe(path), str(path.absolute()))
+    for path in _files(folders):
+        if path.stem == name:
+            return FoundRecipe(load_recipe(path), str(path.absolute()))
+    if name not in {entry.name for entry in entries("recipes")}:
+        known = sorted({*(path.stem for path in _files(folders)), *(entry.name for entry in entries("recipes"))})
+        guess = did_you_mean(name, known)
+        hint = f"did you mean '{guess}'? " if guess else ""
+        raise BenchError(f"there is no recipe '{name}'", f"{hint}see: bench servers list")
+    entry = find_plug("recipes", name)
+    return FoundRecipe(load_object(entry.object), entry.distribution)
+
+
+def list_recipes(*folders: Path) -> tuple[list[FoundRecipe], list[BenchError]]:
+    """All that can be found by name, and what is wrong with those that can't be read."""
+    found: dict[str, FoundRecipe] = {}
+    broken: list[BenchError] = []
+    names = [path.stem for path in _files(folders)] + [entry.name for entry in entries("recipes")]
+    for name in dict.fromkeys(names):
+        try:
+            found[name] = find_recipe(name, *folders)
+        except BenchError as error:
+            broken.append(error)
+    return [found[name] for name in sorted(found)], broken
+
+
+def _files(folders: tuple[Path, ...]) -> list[Path]:
+    return [path for folder in folders for path in sorted(folder.glob("*")) if path.suffix in _SUFFIXES]

@@ -1,0 +1,75 @@
+"""The services of a scenario, bound to their recipes; what is wrong with them, in place."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchhouse.catalog.recipes import find_recipe
+from benchhouse.plan.scenario_file import ScenarioFile
+from benchhouse.schema.document import Loc
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.problems import Problem, did_you_mean
+from benchhouse.schema.service import ServiceUse, TrialService, mentioned
+
+_NAMING = ("target", "targets", "workload", "axes")  # where `service:NAME` may stand
+
+
+def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialService], list[Problem]]:
+    """By name; recipes are looked for in `folders`, then among those of packages."""
+    bound: dict[str, TrialService] = {}
+    problems = list(_strangers(file))
+    for name, use in file.scenario.services.items():
+        loc: Loc = ("services", name)
+        if use.recipe is None:
+            bound[name] = TrialService(use=use)
+            continue
+        try:
+            found = find_recipe(use.recipe, *folders)
+        except BenchError as error:
+            problems.append(file.document.problem((*loc, "recipe"), error.message, error.hint))
+            continue
+        if found.origin.startswith("/"):
+            use = use.model_copy(update={"recipe": found.origin})
+        bound[name] = TrialService(use=use, recipe=found.recipe)
+        problems += _misfits(file, loc, use, bound[name])
+    return bound, problems
+
+
+def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, bound: TrialService) -> Iterator[Problem]:
+    recipe = bound.recipe
+    assert recipe is not None
+    for name in use.parameters:
+        if name not in (*recipe.parameters, "program"):
+            known = ", ".join(recipe.parameters) or "none"
+            message = f"the recipe {recipe.name} has no parameter '{name}'"
+            guess = did_you_mean(name, recipe.parameters) or ""
+            yield file.document.problem((*loc, "parameters", name), message, f"one of: {known}", guess, key=True)
+    for name, default in recipe.parameters.items():
+        if default is None and name not in use.parameters:
+            message = f"the recipe {recipe.name} needs the parameter '{name}'"
+            yield file.document.problem(loc, message, f"parameters: {{{name}: ...}}", key=True)
+    if recipe.scale.nodes > 1 and file.scenario.executor == "local":
+        yield file.document.problem(loc, f"the recipe {recipe.name} needs {recipe.scale.nodes} nodes: here is one")
+
+
+def _strangers(file: ScenarioFile) -> Iterator[Problem]:
+    """Endpoints of services that the scenario does not have."""
+    known = file.scenario.services
+    for loc, text in _texts(file.document.data, ()):
+        for name in mentioned(text) - known.keys():
+            expected = f"one of: {', '.join(known)}" if known else "a service of that name under services:"
+            guess = did_you_mean(name, known) or ""
+            yield file.document.problem(loc, f"there is no service '{name}' in this scenario", expected, guess)
+
+
+def _texts(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
+    if loc and loc[0] not in _NAMING:
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _texts(item, (*loc, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*loc, index))
+    elif isinstance(value, str):
+        yield loc, value

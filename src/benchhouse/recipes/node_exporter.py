@@ -1,0 +1,22 @@
+"""Prometheus's node exporter, with a folder of text files to tell."""
+
+from benchhouse.schema.recipe import Ready, Recipe
+
+RECIPE = Recipe(
+    name="node_exporter",
+    description="Metrics of this machine for Prometheus, and those of the text files in a folder.",
+    licence="Apache-2.0",
+    program=("prometheus-node-exporter", "node_exporter"),
+    install="Debian: apt install prometheus-node-exporter",
+    version_command=("{program}", "--version"),
+    parameters={"textfiles": "{folder}"},
+    command=(
+        "{program}",
+        "--web.listen-address=127.0.0.1:{port}",
+        "--collector.textfile.directory={textfiles}",
+        "--log.level=warn",
+    ),
+    endpoint="http://127.0.0.1:{port}",
+    metrics="http://127.0.0.1:{port}/metrics",
+    ready=Ready(kind="http", url="http://127.0.0.1:{port}/metrics"),
+)

@@ -1,0 +1,33 @@
+"""Prometheus, with what it is to scrape."""
+
+from benchhouse.schema.recipe import Ready, Recipe
+
+_CONFIG = """
+global:
+  scrape_interval: {interval}
+scrape_configs:
+  - job_name: benchhouse
+    static_configs:
+      - targets: [{targets}]
+"""
+
+RECIPE = Recipe(
+    name="prometheus",
+    description="Prometheus that scrapes the given targets: host:port, with commas in between.",
+    licence="Apache-2.0",
+    program=("prometheus",),
+    install="Debian: apt install prometheus (and disable its service, where only benchmarks use it)",
+    version_command=("{program}", "--version"),
+    parameters={"targets": "", "interval": "1s"},
+    files={"prometheus.yml": _CONFIG},
+    command=(
+        "{program}",
+        "--config.file={folder}/prometheus.yml",
+        "--storage.tsdb.path={folder}/data",
+        "--web.listen-address=127.0.0.1:{port}",
+        "--log.level=warn",
+    ),
+    endpoint="http://127.0.0.1:{port}",
+    metrics="http://127.0.0.1:{port}/metrics",
+    ready=Ready(kind="http", url="http://127.0.0.1:{port}/-/ready"),
+)

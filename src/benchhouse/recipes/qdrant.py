@@ -1,0 +1,24 @@
+"""Qdrant's own server."""
+
+from benchhouse.schema.recipe import Ready, Recipe
+
+RECIPE = Recipe(
+    name="qdrant",
+    description="Qdrant, one node, with its default settings.",
+    licence="Apache-2.0",
+    program=("qdrant",),
+    install="take the program from Qdrant's releases, or its container",
+    version_command=("{program}", "--version"),
+    ports={"port": 0, "grpc": 0},
+    command=("{program}", "--disable-telemetry"),
+    environment={
+        "QDRANT__STORAGE__STORAGE_PATH": "{folder}/storage",
+        "QDRANT__STORAGE__SNAPSHOTS_PATH": "{folder}/snapshots",
+        "QDRANT__SERVICE__HOST": "127.0.0.1",
+        "QDRANT__SERVICE__HTTP_PORT": "{port}",
+        "QDRANT__SERVICE__GRPC_PORT": "{grpc}",
+    },
+    endpoint="http://127.0.0.1:{port}",
+    metrics="http://127.0.0.1:{port}/metrics",
+    ready=Ready(kind="http", url="http://127.0.0.1:{port}/readyz"),
+)

@@ -1,0 +1,32 @@
+"""NVIDIA Triton Inference Server on a folder of models."""
+
+from benchhouse.schema.recipe import Ready, Recipe
+
+RECIPE = Recipe(
+    name="triton",
+    description="Triton Inference Server: HTTP and gRPC on a model repository that is given.",
+    licence="BSD-3-Clause",
+    program=("tritonserver", "/opt/tritonserver/bin/tritonserver", "pytriton:tritonserver/bin/tritonserver"),
+    install="run it from NVIDIA's container, or `pip install nvidia-pytriton`, whose wheel holds the server",
+    version_command=("{program}", "--version"),
+    parameters={"models": None, "backends": "/opt/tritonserver/backends", "library_path": ""},
+    ports={"port": 0, "grpc": 0, "metrics_port": 0},
+    binds=("{models}:{models}",),
+    command=(
+        "{program}",
+        "--model-repository={models}",
+        "--backend-directory={backends}",
+        "--backend-config=python,shm-region-prefix-name=t{port}_",  # servers side by side
+        "--http-address=127.0.0.1",
+        "--http-port={port}",
+        "--grpc-address=127.0.0.1",
+        "--grpc-port={grpc}",
+        "--metrics-address=127.0.0.1",
+        "--metrics-port={metrics_port}",
+        "--exit-timeout-secs=3",
+    ),
+    environment={"LD_LIBRARY_PATH": "{library_path}"},
+    endpoint="http://127.0.0.1:{port}",
+    metrics="http://127.0.0.1:{metrics_port}/metrics",
+    ready=Ready(kind="http", url="http://127.0.0.1:{port}/v2/health/ready", timeout=300),
+)

@@ -1,0 +1,36 @@
+"""vLLM's OpenAI-compatible server for one model."""
+
+from benchhouse.schema.recipe import Ready, Recipe
+
+RECIPE = Recipe(
+    name="vllm",
+    description="vLLM's OpenAI-compatible server for a model: a folder, or a name that it can download.",
+    licence="Apache-2.0",
+    program=("vllm",),
+    install="pip install vllm, in an environment of its own; then -p program=ENVIRONMENT/bin/vllm",
+    version_command=("{program}", "--version"),
+    parameters={
+        "model": None,
+        "name": "model",
+        "max_model_len": "4096",
+        "max_num_seqs": "256",
+        "dtype": "auto",
+        "tensor_parallel_size": "1",
+    },
+    command=(
+        "{program}",
+        "serve",
+        "{model}",
+        "--served-model-name={name}",
+        "--host=127.0.0.1",
+        "--port={port}",
+        "--max-model-len={max_model_len}",
+        "--max-num-seqs={max_num_seqs}",
+        "--dtype={dtype}",
+        "--tensor-parallel-size={tensor_parallel_size}",
+    ),
+    environment={"VLLM_NO_USAGE_STATS": "1"},
+    endpoint="http://127.0.0.1:{port}",
+    metrics="http://127.0.0.1:{port}/metrics",
+    ready=Ready(kind="http", url="http://127.0.0.1:{port}/health", timeout=1800),  # weights may come over a network
+)

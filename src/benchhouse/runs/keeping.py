@@ -1,0 +1,170 @@
+"""Services that outlive a trial, from outside: a folder is written, a keeper started, its state followed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+from benchhouse.evidence.folder import now, write_model
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.owner import OWNER, identity, is_gone, pid_of
+from benchhouse.schema.service import OVER, ServiceFolder, ServiceSpec, ServiceState, TrialService, ended, read_state
+
+_LOOK_S = 0.01
+_SLOWEST_LOOK_S = 0.1
+_END_S = 30.0
+
+
+def start_keeper(folder: ServiceFolder, spec: ServiceSpec) -> int:
+    """Write what is asked and start the process that keeps it; returns its pid at once."""
+    folder.path.mkdir(parents=True, exist_ok=True)
+    for path in (folder.state, folder.endpoints, folder.words):
+        path.unlink(missing_ok=True)
+    write_model(folder.spec, spec, sync=False)
+    # Not marked as the orchestrator's: the sweep of its first worker would end it. It follows its owner by itself.
+    environment = {key: value for key, value in os.environ.items() if key != OWNER}
+    with folder.words.open("wb") as words:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchhouse.worker", "--keep", str(folder.path.absolute())],
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            start_new_session=True,
+            env=environment,
+        )
+    _keepers[str(folder.path)] = process
+    return process.pid
+
+
+_keepers: dict[str, "subprocess.Popen[bytes]"] = {}  # started by this process, so that none stays a zombie
+
+
+def wait_ready(folders: Mapping[str, ServiceFolder], show: Callable[[str], None]) -> dict[str, ServiceState]:
+    """Until all are ready. Raises BenchError, with what the server said last, when one fails; all are ended then."""
+    pause, told = _LOOK_S, ""
+    while True:
+        states = {name: read_state(folder) for name, folder in folders.items()}
+        for name, folder in folders.items():
+            if said := ended(name, folder) or _keeper_died(name, folder):
+                stop_keepers(folders.values())
+                raise BenchError(said, f"its words: {folder.path / 'logs'}", Exit.TRIAL_FAILED)
+        waiting = [name for name, state in states.items() if state is None or state.phase == "starting"]
+        if not waiting:
+            return {name: state for name, state in states.items() if state is not None}
+        if (text := f"starting {', '.join(waiting)}") != told:
+            show(text)
+            told = text
+        time.sleep(pause)
+        pause = min(pause * 1.2, _SLOWEST_LOOK_S)
+
+
+def _keeper_died(name: str, folder: ServiceFolder) -> str:
+    """Of one that could not even write a state."""
+    process = _keepers.get(str(folder.path))
+    if process is None or process.poll() is None or read_state(folder) is not None:
+        return ""
+    said = folder.words.read_text(errors="replace").strip()
+    return f"{name} could not be started: {said.splitlines()[-1] if said else f'exit {process.returncode}'}"
+
+
+def stop_keepers(folders: Iterable[ServiceFolder], wait_s: float = _END_S) -> list[int]:
+    """Ask all to end and wait until they have; pids of those that had to be killed."""
+    running: dict[int, str] = {}
+    for folder in folders:
+        state = read_state(folder)
+        process = _keepers.get(str(folder.path))
+        pid = pid_of(state.keeper) if state else None
+        if state and state.host == os.uname().nodename and pid and not is_gone(state.keeper):
+            running[pid] = state.keeper
+        elif state is None and process is not None and process.poll() is None:
+            running[process.pid] = ""
+    for pid in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    deadline, killed = time.monotonic() + wait_s, []
+    while running:
+        running = {pid: keeper for pid, keeper in running.items() if not _is_over(pid, keeper)}
+        if running and time.monotonic() > deadline:
+            for pid in running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+            deadline += wait_s
+        time.sleep(_LOOK_S if running else 0)
+    return killed
+
+
+def _is_over(pid: int, keeper: str) -> bool:
+    for process in _keepers.values():
+        if process.pid == pid:
+            return process.poll() is not None
+    return is_gone(keeper)
+
+
+class Attached:
+    """The services of one run that live from before its first trial until after its last."""
+
+    def __init__(self, folder: Path, services: Mapping[str, TrialService], run_id: str) -> None:
+        self._services = services
+        self._run_id = run_id
+        self._folders = {
+            name: ServiceFolder(folder / name) for name, service in services.items() if service.use.mode == "attached"
+        }
+
+    def start(self, show: Callable[[str], None]) -> None:
+        for name, folder in self._folders.items():
+            service = self._services[name]
+            assert service.recipe is not None
+            start_keeper(
+                folder,
+                ServiceSpec(
+                    id=name,
+                    recipe=service.recipe,
+                    parameters=service.parameters,
+                    replicas=service.replicas,
+                    run_id=self._run_id,
+                    owner=identity(),
+                    created=now(),
+                ),
+            )
+        wait_ready(self._folders, show)
+
+    def for_trials(self) -> dict[str, TrialService]:
+        """All services of the run, as a trial is to find them."""
+        return {
+            name: service.model_copy(update={"folder": str(self._folders[name].path.absolute())})
+            if name in self._folders
+            else service
+            for name, service in self._services.items()
+        }
+
+    def over(self) -> str:
+        """What is to be said of the first one that has ended, else nothing."""
+        return next((said for name, folder in self._folders.items() if (said := ended(name, folder))), "")
+
+    def close(self) -> None:
+        stop_keepers(self._folders.values())
+
+
+def running_states(folders: Collection[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
+    """Every service of which there is a state; what it says is not always still true (`is_lost`)."""
+    found = [(ServiceFolder(path), read_state(ServiceFolder(path))) for path in sorted(folders)]
+    return [(folder, state) for folder, state in found if state is not None]
+
+
+def bury(folders: Collection[Path]) -> None:
+    """Say of services whose keeper was killed that they are over; call it when nothing of them runs any more."""
+    for folder, state in running_states(folders):
+        if is_lost(state):
+            folder.endpoints.unlink(missing_ok=True)
+            over = {"phase": "failed", "message": "its keeper was killed", "since": now()}
+            write_model(folder.state, state.model_copy(update=over), sync=False)
+
+
+def is_lost(state: ServiceState) -> bool:
+    """Whether its keeper was killed before it could say that it is over."""
+    return state.phase not in OVER and state.host == os.uname().nodename and is_gone(state.keeper)

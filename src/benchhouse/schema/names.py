@@ -1,0 +1,23 @@
+"""Names that become folders: nothing in them can lead out of one."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from benchhouse.schema.problems import quote
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+
+
+def _can_name_a_folder(name: str) -> str:
+    if not re.fullmatch(_NAME, name) or name.endswith("\n"):
+        raise ValueError(f"{quote(name)} can't be a name: at most 100 letters, digits, '.', '_' and '-', no '.' first")
+    return name
+
+
+Name = Annotated[
+    str,
+    AfterValidator(_can_name_a_folder),
+    Field(description="Letters, digits, '.', '_' and '-': it names a folder.", json_schema_extra={"pattern": _NAME}),
+]

@@ -1,0 +1,205 @@
+"""Services of a scenario, and the files of one that outlives a trial: `service.json` asks, `state.json` answers."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import Field, model_validator
+
+from benchhouse.schema.model import Model
+from benchhouse.schema.owner import is_gone
+from benchhouse.schema.recipe import Recipe
+
+Phase = Literal["starting", "ready", "unhealthy", "stopping", "stopped", "failed"]
+OVER: tuple[Phase, ...] = ("stopped", "failed")
+SECRET = "BENCHHOUSE_TRIAL_SECRET"  # noqa: S105 - its name
+"""In the environment of an experiment: what stands for {secret} in the recipes of its servers."""
+_MENTION = re.compile(r"service:([A-Za-z0-9][A-Za-z0-9._-]*?)(?:#(\d+))?")
+
+
+class ServiceUse(Model, strict=True):
+    """A server that a scenario needs. Targets and workloads name its endpoint as `service:NAME`."""
+
+    recipe: str | None = Field(None, description="Name of a recipe, or a file of one.")
+    endpoint: str | None = Field(None, description="A server that is there already; nothing is started or ended.")
+    mode: Literal["embedded", "attached"] = Field(
+        "embedded", description="embedded: started anew in each trial; attached: once, for all trials of the run."
+    )
+    parameters: dict[str, str | int | float] = Field(default_factory=dict, description="Of the recipe.")
+    replicas: int | None = Field(None, ge=1, le=256, description="How many; as the recipe says where not given.")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> "ServiceUse":
+        if (self.recipe is None) == (self.endpoint is None):
+            raise ValueError("a service has either a recipe or an endpoint")
+        if self.endpoint is not None and (self.parameters or self.replicas or self.mode != "embedded"):
+            raise ValueError("a service with an endpoint is not started by bench: it has no mode, parameters, replicas")
+        return self
+
+
+class TrialService(Model):
+    """A service as trial.json names it: what to start, or where it is."""
+
+    use: ServiceUse = Field(description="As the scenario says.")
+    recipe: Recipe | None = Field(None, description="What its `recipe` names; none with an endpoint.")
+    folder: str | None = Field(None, description="attached: where its keeper's files are.")
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        return {name: str(value) for name, value in self.use.parameters.items()}
+
+    @property
+    def replicas(self) -> int:
+        assert self.recipe is not None
+        return self.use.replicas or self.recipe.scale.replicas
+
+    def identity(self) -> dict[str, Any]:
+        """What makes a measurement another one: not where the service happens to be started."""
+        if self.recipe is None:
+            return {"endpoint": self.use.endpoint}
+        return {
+            "recipe": self.recipe.model_dump(
+                mode="json", exclude={"description", "licence", "install", "schema_version"}
+            ),
+            "parameters": self.parameters,
+            "replicas": self.replicas,
+            "mode": self.use.mode,
+        }
+
+
+class ServiceSpec(Model):
+    """service.json: what a keeper is to start, and for whom."""
+
+    schema_version: Literal[1] = 1
+    id: str
+    recipe: Recipe
+    parameters: dict[str, str] = Field(default_factory=dict)
+    replicas: int = 1
+    run_id: str = Field("", description="The run that it is attached to; empty for one that was started by itself.")
+    owner: str = Field("", description="Process with whose end the service ends, too.")
+    created: str = ""
+
+
+class Replica(Model):
+    """One server of a service."""
+
+    endpoint: str = Field(description="Where it is; what is secret in it is blanked.")
+    pid: int
+    metrics: str = ""
+    start_s: float
+
+
+class Address(Model):
+    """A server with all that it takes to ask it, its secret too."""
+
+    name: str
+    endpoint: str
+    places: dict[str, str]
+
+
+class Addresses(Model):
+    """endpoints.json: readable by the user of the service alone."""
+
+    servers: list[Address]
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [server.endpoint for server in self.servers]
+
+
+class LiveServices(Model):
+    """services.json in the folder of a trial that runs: what it has started. It is no part of the evidence."""
+
+    services: dict[str, Replica] = Field(default_factory=dict)
+
+
+class ServiceState(Model):
+    """state.json: how a service is. Its endpoints with their secrets are in `endpoints.json`, for its user alone."""
+
+    schema_version: Literal[1] = 1
+    id: str
+    recipe: str
+    version: str = ""
+    phase: Phase
+    message: str = ""
+    keeper: str = Field(description="The process that keeps it: pid, start time and namespace.")
+    host: str = ""
+    job: str | None = Field(None, description="Slurm's number of the job.")
+    replicas: list[Replica] = Field(default_factory=list)
+    since: str = Field(description="When this phase began.")
+    started: str = ""
+    checked: str = Field("", description="When it last answered.")
+
+
+class ServiceFolder(NamedTuple):
+    """The files of one service that outlives a trial."""
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.path / "service.json"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state.json"
+
+    @property
+    def endpoints(self) -> Path:
+        return self.path / "endpoints.json"
+
+    @property
+    def words(self) -> Path:
+        """What the keeper itself says, where it can't say it in its state."""
+        return self.path / "keeper.log"
+
+
+def ended(name: str, folder: ServiceFolder) -> str:
+    """What is to be said of a kept service that is over, else nothing. A state that can't be read says nothing."""
+    state = read_state(folder)
+    if state is None:
+        return ""
+    if state.phase in OVER:
+        return f"{name} is over: {state.message or state.phase}"
+    if state.host == os.uname().nodename and is_gone(state.keeper):
+        return f"{name} is over: its keeper was killed"
+    return ""
+
+
+def read_state(folder: ServiceFolder) -> ServiceState | None:
+    """None before the first one is written."""
+    try:
+        return ServiceState.model_validate_json(folder.state.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def is_mention(text: str) -> bool:
+    """Whether it stands for the endpoint of a service, which is known only when that runs."""
+    return _MENTION.fullmatch(text) is not None
+
+
+def mentioned(value: Any) -> set[str]:
+    """The services that a target or a workload names."""
+    if isinstance(value, dict):
+        return set().union(*map(mentioned, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(mentioned, value))
+    found = _MENTION.fullmatch(value) if isinstance(value, str) else None
+    return {found[1]} if found else set()
+
+
+def with_endpoints(value: Any, endpoints: Mapping[str, list[str]]) -> Any:
+    """`value` with `service:NAME` replaced by its endpoint, those of several replicas with commas in between, and
+    `service:NAME#2` by that of its third replica."""
+    if isinstance(value, dict):
+        return {key: with_endpoints(item, endpoints) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_endpoints(item, endpoints) for item in value]
+    found = _MENTION.fullmatch(value) if isinstance(value, str) else None
+    if found is None or found[1] not in endpoints:
+        return value
+    all_of_them = endpoints[found[1]]
+    return ",".join(all_of_them) if found[2] is None else all_of_them[int(found[2])]

@@ -1,0 +1,181 @@
+"""Keeps one service alive beyond a trial: `python -m benchhouse.worker --keep FOLDER`.
+
+In: `service.json`. Out: `state.json`, written anew at each change, `endpoints.json` for its user alone, and the logs.
+It ends when it is told to (SIGTERM, SIGINT), when its owner is gone, or when a server of it has ended by itself.
+"""
+
+import contextlib
+import os
+import secrets
+import select
+import shutil
+import signal
+import threading
+import traceback
+from pathlib import Path
+from time import sleep
+from types import FrameType
+
+from benchhouse.evidence.folder import now, write_model, write_text
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.owner import OWNER, identity, is_gone
+from benchhouse.schema.secrets import REDACTED
+from benchhouse.schema.service import Address, Addresses, Phase, Replica, ServiceFolder, ServiceSpec, ServiceState
+from benchhouse.worker import processes
+from benchhouse.worker.owned import make_scratch
+from benchhouse.worker.programs import version_of
+from benchhouse.worker.services import LogFiles, Services
+
+KEPT = "benchhouse-service"  # how the names of scratch folders of kept services begin
+_OWNER_S = 0.5
+_HEALTH_S = 5.0
+_STOPS = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Stopped(BaseException):
+    """SIGTERM or SIGINT reached the keeper."""
+
+
+class Keeper:
+    def __init__(self, path: Path) -> None:
+        self.folder = ServiceFolder(path)
+        self.spec = ServiceSpec.model_validate_json(self.folder.spec.read_bytes())
+        self.secret = secrets.token_hex(16)
+        self.reason = ""  # why it is to end, where nobody said so
+        self.scratch = make_scratch(f"{KEPT}-{self.spec.id}")
+        logs = path / "logs"
+        logs.mkdir(exist_ok=True)
+        self.services = Services(self.scratch, LogFiles(logs), self.secret)
+        self.state = ServiceState(
+            id=self.spec.id,
+            recipe=self.spec.recipe.name,
+            phase="starting",
+            keeper=identity(),
+            host=os.uname().nodename,
+            job=os.environ.get("SLURM_JOB_ID"),
+            since=now(),
+            started=now(),
+        )
+
+    def run(self) -> int:
+        """0 when it was stopped, 1 when the service failed."""
+        try:
+            if self.spec.owner:
+                threading.Thread(target=self._follow_owner, daemon=True).start()
+            self._say("starting")
+            self._start()
+            raise self._ended()
+        except _Stopped:
+            self._ignore_signals()
+            self._say("stopping", self.reason)
+            return 0
+        except (ExperimentFailed, BenchError) as failure:
+            self._ignore_signals()
+            self._say("failed", failure.message)
+            return 1
+        except BaseException as error:
+            self._ignore_signals()
+            self._say("failed", f"the keeper failed: {type(error).__name__}: {error}")
+            raise
+        finally:
+            self._ignore_signals()
+            self.services.close()
+            processes.kill_descendants(grace_s=0.5)
+            shutil.rmtree(self.scratch, ignore_errors=True)
+            self.folder.endpoints.unlink(missing_ok=True)
+            if self.state.phase == "stopping":
+                self._say("stopped", self.state.message)
+
+    def _follow_owner(self) -> None:
+        """Whoever it was started for may be killed at any time, also while the servers are starting."""
+        while not is_gone(self.spec.owner):
+            sleep(_OWNER_S)
+        self.reason = "whoever it was started for has ended"
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _start(self) -> None:
+        spec = self.spec
+        started = self.services.start_all(spec.recipe, spec.recipe.name, spec.parameters, spec.replicas)
+        replicas = [
+            Replica(
+                endpoint=self._blank(item.endpoint),
+                pid=item.pid,
+                metrics=self._blank(item.metrics),
+                start_s=item.start_s,
+            )
+            for item in started
+        ]
+        addresses = Addresses(
+            servers=[
+                Address(name=item.service.name, endpoint=item.service.endpoint, places=item.probe.places)
+                for item in self.services.running
+            ]
+        )
+        descriptor = os.open(self.folder.endpoints, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(addresses.model_dump_json())
+        self.state = self.state.model_copy(update={"replicas": replicas, "checked": now()})
+        self._say("ready")
+        self.state = self.state.model_copy(update={"version": version_of(spec.recipe, spec.parameters.get("program"))})
+        self._write()
+
+    def _ended(self) -> ExperimentFailed:
+        """Waits until a server has ended by itself; what is to be said of it.
+
+        Meanwhile they are asked now and then if all is well.
+        """
+        poll = select.poll()
+        with contextlib.ExitStack() as held:
+            for item in self.services.running:
+                handle = os.pidfd_open(item.process.pid)
+                held.callback(os.close, handle)
+                poll.register(handle, select.POLLIN)
+            while not poll.poll(_HEALTH_S * 1000):
+                self._check()
+        return ExperimentFailed("server_died", self.services.died().replace(" during the trial", ""), retryable=False)
+
+    def _check(self) -> None:
+        silent = [item.service.name for item in self.services.running if not item.probe.answers()]
+        if not silent:
+            self.state = self.state.model_copy(update={"checked": now()})
+        phase: Phase = "unhealthy" if silent else "ready"
+        if phase != self.state.phase:
+            self._say(phase, f"{', '.join(silent)} does not answer ({self.spec.recipe.ready.kind})" if silent else "")
+        else:
+            self._write()
+
+    def _say(self, phase: Phase, message: str = "") -> None:
+        self.state = self.state.model_copy(update={"phase": phase, "message": self._blank(message), "since": now()})
+        self._write()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):  # a disk that is full must not keep a server from being ended
+            write_model(self.folder.state, self.state, sync=False)
+
+    def _blank(self, text: str) -> str:
+        return text.replace(self.secret, REDACTED)
+
+    def _ignore_signals(self) -> None:
+        for number in _STOPS:
+            signal.signal(number, signal.SIG_IGN)
+
+
+def keep(path: Path) -> int:
+    processes.become_subreaper()
+    with contextlib.suppress(PermissionError):
+        os.setsid()
+    os.environ[OWNER] = identity()  # all that is started below can be told by it, should this process be killed
+    for number in _STOPS:
+        signal.signal(number, _stop)
+    try:
+        return Keeper(path).run()
+    except _Stopped:
+        return 0
+    except BaseException:
+        write_text(ServiceFolder(path).words, traceback.format_exc())
+        raise
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    raise _Stopped

@@ -1,0 +1,72 @@
+"""Where the program of a recipe is on this machine, and which version it has."""
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.recipe import Recipe, fill
+
+_VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
+_ANSWER_S = 10.0
+
+
+def find_program(recipe: Recipe) -> str:
+    """The first of the recipe's programs that is here. Raises ExperimentFailed, saying how to get it."""
+    for place in recipe.program:
+        if found := _look(place):
+            return found
+    if recipe.image and not recipe.program:
+        said = f"{recipe.name} comes as a container image alone, and local servers are started as programs"
+    else:
+        said = f"{recipe.name}: {recipe.program[0]!r} is not a program here"
+    raise ExperimentFailed(
+        "no_such_program", f"{said}{f'; {recipe.install}' if recipe.install else ''}", retryable=False
+    )
+
+
+def chosen_program(recipe: Recipe, chosen: str | None) -> str:
+    """The one that the user names, else the first that is here."""
+    if chosen is None:
+        return find_program(recipe)
+    found = shutil.which(chosen)
+    if found is None:
+        raise ExperimentFailed(
+            "no_such_program",
+            f"{recipe.name}: {chosen!r}, which program= names, is not a program here",
+            retryable=False,
+        )
+    return found
+
+
+def version_of(recipe: Recipe, chosen: str | None = None) -> str:
+    """The version that the program says it has; empty where it is not here or does not say."""
+    try:
+        program = chosen_program(recipe, chosen)
+        command = [fill(word, {"program": program, "python": sys.executable}) for word in recipe.version_command]
+        if not command:
+            return ""
+        said = subprocess.run(
+            command, capture_output=True, text=True, timeout=_ANSWER_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except (ExperimentFailed, OSError, subprocess.TimeoutExpired):
+        return ""
+    found = _VERSION.search(said.stdout + said.stderr)
+    return found[0] if found and not said.returncode else ""
+
+
+def _look(place: str) -> str | None:
+    package, colon, inside = place.partition(":")
+    if colon and not place.startswith("/"):
+        spec = find_spec(package)
+        roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
+        return next((str(root / inside) for root in roots if os.access(root / inside, os.X_OK)), None)
+    if "*" in place:
+        found = (path for path in glob.glob(os.path.expanduser(place)) if os.access(path, os.X_OK))  # noqa: PTH207, PTH111
+        return max(found, default=None)
+    return shutil.which(place) or shutil.which(place, path=str(Path(sys.executable).parent))

@@ -1,0 +1,83 @@
+"""Every recipe that comes with Benchhouse: those whose server can be had are started, asked and ended for real."""
+
+import shutil
+import urllib.request
+from pathlib import Path
+
+import pytest
+from services import llm, triton
+from services.started import running
+
+from benchhouse.catalog.entries import entries, plug
+from benchhouse.catalog.recipes import load_recipe
+from benchhouse.schema.layout import Workspace
+
+PLAIN = ["chroma", "milvus_lite", "node_exporter", "postgres", "prometheus", "seaweedfs"]
+NOT_TO_BE_HAD = {"milvus", "qdrant", "vllm", "weaviate"}  # vLLM only where its large environment was made
+
+
+def program_is_here(name):
+    found = plug("recipes", name).program[0]
+    return name not in ("node_exporter", "prometheus") or shutil.which(found) is not None
+
+
+def test_every_shipped_recipe_is_tried_here_or_named_as_not_to_be_had():
+    assert {entry.name for entry in entries("recipes")} == {*PLAIN, "triton", "llama_cpp", *NOT_TO_BE_HAD}
+
+
+@pytest.mark.parametrize("entry", entries("recipes"), ids=lambda entry: entry.name)
+def test_a_shipped_recipe_written_as_yaml_is_the_same_recipe(entry, tmp_path):
+    from benchhouse.api.servers import recipe_text
+
+    recipe = plug("recipes", entry.name)
+    assert recipe.name == entry.name and recipe.licence and recipe.description and recipe.install
+    path = tmp_path / "r.yaml"
+    path.write_text(recipe_text(Workspace(tmp_path), entry.name))
+    assert load_recipe(path) == recipe
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_server_comes_up_answers_and_is_gone_afterwards(name):
+    if not program_is_here(name):
+        pytest.skip(f"{name} is not installed")
+    with running(plug("recipes", name)) as service:
+        assert service.start_s < 60
+        if service.metrics:
+            assert b"# TYPE" in urllib.request.urlopen(service.metrics, timeout=5).read()
+        folder, pid = service.folder, service.pid
+    assert not folder.exists() and not Path(f"/proc/{pid}").exists()
+
+
+def test_llama_cpp_serves_a_model_that_is_given():
+    try:
+        python = llm.installed("llama", llm.cache() / "llm", wait_s=180)
+    except llm.NoServerError as reason:
+        pytest.skip(str(reason))
+    with llm.RealLLM():  # makes the tiny model, where it is not there
+        model = llm.model_path(".gguf")
+    parameters = {"program": str(python), "model": str(model), "name": "tiny"}
+    with running(plug("recipes", "llama_cpp"), parameters) as service:
+        with urllib.request.urlopen(f"{service.endpoint}/v1/models", timeout=5) as answer:
+            assert b'"tiny"' in answer.read()
+        assert b"llamacpp:" in urllib.request.urlopen(service.metrics, timeout=5).read()
+
+
+def test_triton_serves_a_model_repository_that_is_given(tmp_path):
+    try:
+        home = triton.install()
+    except triton.CannotInstallError as reason:
+        pytest.skip(f"no Triton server: {reason}")
+    shutil.copytree(triton.HERE / "triton_models" / "identity_fp32", tmp_path / "identity_fp32")
+    variables = triton.environment(home)
+    parameters = {
+        "program": triton.command(home, tmp_path, 0, 0)[0],
+        "models": str(tmp_path),
+        "backends": str(home / "backends"),
+        "library_path": variables["LD_LIBRARY_PATH"],
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", variables["PATH"])
+        with running(plug("recipes", "triton"), parameters) as service:
+            with urllib.request.urlopen(f"{service.endpoint}/v2/models/identity_fp32/ready", timeout=5) as answer:
+                assert answer.status == 200
+            assert b"nv_inference" in urllib.request.urlopen(service.metrics, timeout=5).read()

@@ -1,0 +1,244 @@
+"""Services of a run, from before its first trial until after its last, whatever dies on the way."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+from laboratory import wait_until
+from services.small_server import recipe
+
+ASK = """
+import os, time, urllib.request
+from pathlib import Path
+from benchhouse import Context
+
+def ask(target: dict, ctx: Context, seconds: float = 0.0, n: int = 0):
+    url = target["url"]
+    until = time.monotonic() + seconds
+    while True:
+        for each in url.split(","):
+            urllib.request.urlopen(each, timeout=5).read()
+        if time.monotonic() >= until:
+            break
+        time.sleep(0.02)
+    Path(os.environ["LAB"], f"asked-{n}-{os.getpid()}").write_text(url + "\\n" + os.environ.get("BENCH_SERVICE_WEB", ""))
+    ctx.emit("asked", 1)
+    ctx.metadata(url=url)
+
+def wait(target: dict, ctx: Context, n: int = 0):
+    Path(os.environ["LAB"], f"waits-{n}").touch()
+    time.sleep(60)
+    ctx.emit("x", 1)
+
+def swallow(target: dict, ctx: Context, n: int = 0):
+    while True:
+        try:
+            time.sleep(60)
+        except Exception:
+            pass
+"""
+
+
+@pytest.fixture
+def served(lab):
+    """A lab with experiments that ask a server; `recipes/small.yaml` is written by `served.small(*words)`."""
+    entries = "[benchhouse.experiments]\nask = ask:ask\nwait = ask:wait\nswallow = ask:swallow\n"
+    lab.install("ask", "1.0", ASK, entries)
+    (lab.workspace / "recipes").mkdir()
+
+    def small(*words, **more):
+        (lab.workspace / "recipes" / "small.yaml").write_text(json.dumps(recipe(*words, **more)))
+
+    lab.small = small
+    small("answer")
+    return lab
+
+
+def scenario(mode="attached", **more):
+    web = {"recipe": "small"} | ({"mode": mode} if mode else {})
+    return {"services": {"web": web | more.pop("use", {})}, "target": {"url": "service:web"}} | more
+
+
+def urls(lab):
+    return [path.read_text().splitlines()[0] for path in sorted(lab.marks.glob("asked-*"))]
+
+
+def state(lab, name="web"):
+    path = lab.workspace / ".bench" / "runs" / lab.run_id() / "services" / name / "state.json"
+    return json.loads(path.read_text())
+
+
+def test_an_attached_service_is_started_once_and_ended_with_the_run(served):
+    served.run("ask", **scenario(workload={"n": [1, 2, 3]}))
+    assert len(urls(served)) == 3 and len(set(urls(served))) == 1
+    assert state(served)["phase"] == "stopped"
+    assert {trial.meta["custom"]["services"]["web"]["mode"] for trial in served.trials()} == {"attached"}
+    served.is_tidy()
+
+
+def test_an_embedded_service_is_started_for_each_trial(served):
+    served.run("ask", **scenario(mode=None, workload={"n": [1, 2]}))
+    assert len(set(urls(served))) == 2
+    assert all(trial.meta["custom"]["services"]["web"]["start_s"] > 0 for trial in served.trials())
+    served.is_tidy()
+
+
+def test_an_external_service_is_neither_started_nor_ended(served):
+    started = json.loads(served.bench("servers", "start", "small", "--json").stdout)
+    endpoint = started["endpoints"][0]
+    more = {"services": {"web": {"endpoint": endpoint}}, "target": {"url": "service:web"}}
+    served.run("ask", **more)
+    assert urls(served) == [endpoint]
+    served.bench("servers", "check", started["id"])
+    served.bench("servers", "stop", started["id"])
+    served.is_tidy()
+
+
+def test_the_digest_of_an_instance_says_what_serves_it_and_not_where(served):
+    digests = []
+    for use in ({}, {}, {"replicas": 2}, {"mode": "embedded"}):
+        served.run("ask", name=f"s{len(digests)}", **scenario(use=use))
+        digests.append(served.trials(f"s{len(digests)}")[0].spec["instance_digest"])
+    assert digests[0] == digests[1] and len(set(digests)) == 3
+
+
+def test_a_trial_can_be_run_again_from_its_effective_configuration(served):
+    served.run("ask", **scenario())
+    config = served.trials()[0].folder / "effective_config.yaml"
+    served.bench("run", config, "--new")
+    assert len(urls(served)) == 2
+
+
+def test_all_replicas_are_handed_over_and_one_can_be_named(served):
+    served.run("ask", **scenario(use={"replicas": 3}))
+    (all_of_them,) = urls(served)
+    assert len(set(all_of_them.split(","))) == 3
+    second = scenario(use={"replicas": 2}) | {"target": {"url": "service:web#1"}}
+    served.run("ask", name="t", **second)
+    assert "," not in served.trials("t")[0].meta["custom"]["url"]
+    served.is_tidy()
+
+
+def test_a_service_that_dies_in_mid_trial_fails_it_at_once_and_ends_the_sweep(served):
+    served.small("answer", "die-after:1.5")
+    began = time.monotonic()
+    told = served.run("wait", code=1, **scenario(workload={"n": [1, 2, 3]}))
+    assert time.monotonic() - began < 20, "no time-out was waited for"
+    (failure,) = told["failures"]
+    assert failure["code"] == "server_died" and "ended with 3" in failure["message"]
+    assert "out of memory" in failure["message"]
+    assert len(list(served.marks.glob("waits-*"))) == 1, "the sweep does not go on against a corpse"
+    assert served.events()[-1]["event"] == "service"
+    served.is_tidy()
+
+
+def test_an_embedded_service_that_dies_fails_its_trial_at_once_and_the_next_has_its_own(served):
+    served.small("answer", "die-after:1.5")
+    began = time.monotonic()
+    told = served.run("wait", code=1, **scenario(mode=None, workload={"n": [1, 2]}))
+    assert time.monotonic() - began < 20
+    assert [item["code"] for item in told["failures"]] == ["server_died"] * 2
+    assert "out of memory" in told["failures"][0]["message"]
+    served.is_tidy()
+
+
+def test_an_experiment_that_swallows_everything_is_ended_all_the_same(served):
+    served.small("answer", "die-after:1")
+    told = served.run("swallow", code=1, **scenario(mode=None))
+    assert told["failures"][0]["code"] == "server_died"
+    served.is_tidy()
+
+
+@pytest.mark.parametrize("mode", ["attached", None])
+def test_a_service_that_never_becomes_ready_is_told_with_its_words(served, mode):
+    served.small("never", ready={"kind": "http", "timeout": 1})
+    done = served.bench("run", served.scenario("ask", **scenario(mode=mode)), code=1)
+    assert "was not up within 1 s (http://127.0.0.1:" in done.stderr and "starting on" in done.stderr
+    served.is_tidy()
+
+
+@pytest.mark.parametrize("words", [("stubborn",), ("family",), ("shout:40",)])
+@pytest.mark.parametrize("mode", ["attached", None])
+def test_whatever_a_server_does_nothing_of_it_is_left(served, words, mode):
+    served.small("answer", *words)
+    served.run("ask", **scenario(mode=mode))
+    served.is_tidy()
+
+
+def test_a_port_that_is_taken_is_told(served):
+    started = json.loads(served.bench("servers", "start", "small", "--json").stdout)
+    port = int(started["endpoints"][0].rpartition(":")[2])
+    served.small("answer", ports={"port": port})
+    done = served.bench("run", served.scenario("ask", **scenario()), code=1)
+    assert f"small wants port {port} (port), and something else has it" in done.stderr
+    served.bench("servers", "stop", "--all")
+    served.is_tidy()
+
+
+def test_the_secret_that_a_service_is_given_reaches_no_file(served):
+    for mode in ("attached", None):
+        served.small("answer", "secret", endpoint="http://user:{secret}@127.0.0.1:{port}")
+        served.run("ask", code=None, name=f"s-{mode}", **scenario(mode=mode))
+    known = [path.read_text().partition("user:")[2].partition("@")[0] for path in served.marks.glob("asked-*")]
+    assert all(len(secret) == 32 for secret in known)
+    for place in (served.workspace / "results", served.workspace / ".bench"):
+        for path in place.rglob("*"):
+            if path.is_file():
+                assert not any(secret in path.read_text(errors="replace") for secret in known), path
+
+
+def running_parts(lab):
+    """Pids of the orchestrator, its keeper and the server."""
+    wait_until(lambda: list(lab.marks.glob("waits-*")), "a trial that waits")
+    told = state(lab)
+    return int(told["keeper"].partition("-")[0][1:]), told["replicas"][0]["pid"]
+
+
+@pytest.mark.parametrize("victim", ["orchestrator", "keeper", "server"])
+def test_kill_9_of_any_part_leaves_nothing_after_stop(served, victim):
+    served.small("answer", "family")
+    process = served.start("run", served.scenario("wait", **scenario()))
+    keeper, server = running_parts(served)
+    os.kill({"orchestrator": process.pid, "keeper": keeper, "server": server}[victim], signal.SIGKILL)
+    process.communicate(timeout=30)
+    served.bench("stop", "@last")
+    served.is_tidy()
+    assert state(served)["phase"] in ("stopped", "failed")
+
+
+def test_ctrl_c_ends_servers_too(served):
+    process = served.start("run", served.scenario("wait", **scenario()))
+    running_parts(served)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    served.is_tidy()
+
+
+def test_an_orchestrator_that_is_killed_while_its_servers_start_leaves_nothing(served):
+    served.small("never")
+    process = served.start("run", served.scenario("wait", **scenario()))
+    wait_until(lambda: any("small_server" in line for line in served.left_running()), "the server to start")
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not served.left_running(), "the keeper to notice", 10)
+    served.bench("stop", "@last")
+    served.is_tidy()
+
+
+def test_status_shows_the_services_and_where_they_are(served):
+    process = served.start("run", served.scenario("wait", **scenario()))
+    running_parts(served)
+    shown = served.bench("status", "@last").stdout
+    assert f"service    web: ready, {state(served)['replicas'][0]['endpoint']}" in shown
+    assert [item["phase"] for item in json.loads(served.bench("status", "@last", "--json").stdout)["services"]] == [
+        "ready"
+    ]
+    listed = json.loads(served.bench("servers", "ps", "--json").stdout)
+    assert [(item["id"], item["run_id"]) for item in listed] == [("web", served.run_id())]
+    served.bench("stop", "@last")
+    process.communicate(timeout=10)
+    assert "service    web: stopped" in served.bench("status", "@last").stdout
+    served.is_tidy()

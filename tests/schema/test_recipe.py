@@ -1,0 +1,59 @@
+"""What a recipe may say."""
+
+import pytest
+from pydantic import ValidationError
+
+from benchhouse.schema.recipe import Recipe, fill
+
+LEAST = {"name": "r", "program": ["x"], "command": ["{program}"], "endpoint": "http://127.0.0.1:{port}"}
+
+
+def test_a_recipe_needs_little():
+    recipe = Recipe.model_validate(LEAST)
+    assert recipe.ports == {"port": 0} and recipe.ready.kind == "tcp" and recipe.scale.replicas == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"endpoint": "http://127.0.0.1:{prot}"}, r"\{prot\} in .* is none of"),
+        ({"program": []}, "a program, an image, or both"),
+        ({"image": "qdrant/qdrant:latest"}, "not pinned: name@sha256"),
+        ({"environment": {"API_KEY": "abcdef"}}, r"API_KEY is a secret in plain text: write \$API_KEY"),
+        ({"endpoint": "http://user:open-sesame@127.0.0.1:{port}"}, "a secret in plain text"),
+        ({"files": {"a.conf": "token = ghp_" + "a" * 36}}, "a secret in plain text"),
+        ({"files": {"../a.conf": ""}}, "not below the server's folder"),
+        ({"files": {"/etc/a.conf": ""}}, "not below the server's folder"),
+        ({"binds": ["/data"]}, "not source:destination"),
+        ({"ready": {"kind": "log"}}, "needs a pattern"),
+        ({"ready": {"kind": "log", "pattern": "("}}, "missing \\)"),
+        ({"ready": {"kind": "command"}}, "needs a command"),
+        ({"ready": {"kind": "tcp", "port": "grpc"}}, "none of port"),
+        ({"ready": {"kind": "http", "in_a_row": 0}}, "greater than or equal to 1"),
+        ({"ports": {"port": 70000}}, "less than or equal to 65535"),
+        ({"parameters": {"folder": "x"}}, "folder already means something else"),
+        ({"parameters": {"model": None}, "binds": ["{modle}:/m"]}, r"\{modle\}"),
+        ({"name": "../x"}, "can't be a name"),
+        ({"comand": []}, "Extra inputs"),
+        ({"scale": {"replicas": 0}}, "greater than or equal to 1"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused(more, said):
+    with pytest.raises(ValidationError, match=said):
+        Recipe.model_validate(LEAST | more)
+
+
+def test_a_secret_that_is_made_up_or_comes_from_outside_is_none_in_plain_text():
+    made = Recipe.model_validate(
+        LEAST
+        | {
+            "endpoint": "http://user:{secret}@127.0.0.1:{port}",
+            "environment": {"API_KEY": "{secret}", "HF_TOKEN": "$HF_TOKEN"},
+            "files": {"a.json": '{"key": "{secret}"}'},
+        }
+    )
+    assert fill(made.endpoint, {"secret": "s", "port": "1"}) == "http://user:s@127.0.0.1:1"
+
+
+def test_braces_that_are_no_place_stay():
+    assert fill('{"a": {port}} {A} {other}', {"port": "1"}) == '{"a": 1} {A} {other}'

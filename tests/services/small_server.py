@@ -1,0 +1,74 @@
+"""A small real server for tests of the life of services: what it does is chosen by words.
+
+    recipe("answer")                       as a mapping, to be written as YAML
+    recipe("answer", "stubborn")           ignores SIGTERM
+
+Words: `answer` 200 at /, `die-after:S`, `never` (does not listen), `shout:N` (prints N MB), `stubborn`, `family` (starts
+children, one of which leaves its session), `flap` (every other answer is 503), `secret` (prints its {secret}).
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+
+def recipe(*words: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": "small",
+        "program": [sys.executable],
+        "command": ["{program}", str(Path(__file__).resolve()), "{port}", "{secret}", *words],
+        "endpoint": "http://127.0.0.1:{port}",
+        "ready": {"kind": "http", "timeout": 20},
+    } | more
+
+
+class Answers(BaseHTTPRequestHandler):
+    asked = 0
+
+    def do_GET(self) -> None:
+        Answers.asked += 1
+        self.send_response(503 if "flap" in sys.argv and Answers.asked % 2 else 200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def family() -> None:
+    subprocess.Popen(["sleep", "300"])
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(300)
+        os._exit(0)
+
+
+def main(port: int, secret: str, words: list[str]) -> None:
+    print("starting on", port, flush=True)
+    chosen = dict(word.partition(":")[::2] for word in words)
+    if "stubborn" in chosen:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "family" in chosen:
+        family()
+    if "secret" in chosen:
+        print("my secret is", secret, flush=True)
+    if "die-after" in chosen:
+        threading.Timer(float(chosen["die-after"]), lambda: (print("out of memory", flush=True), os._exit(3))).start()
+    if "shout" in chosen:
+        line = b"x" * 1023 + b"\n"
+        for _ in range(int(chosen["shout"]) * 16):
+            os.write(1, line * 64)
+    if "never" in chosen:
+        time.sleep(300)
+    ThreadingHTTPServer(("127.0.0.1", port), Answers).serve_forever()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
