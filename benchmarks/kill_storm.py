@@ -84,10 +84,14 @@ class Storm:
             name: value,
         }
 
+    @property
+    def arguments(self) -> list[str]:
+        return ["run", "storm.yaml"]
+
     def start(self) -> None:
         with (self.root / "bench.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "benchhouse", "run", "storm.yaml"],
+                [sys.executable, "-m", "benchhouse", *self.arguments],
                 cwd=self.root / "ws", env=self.environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL,
             )  # fmt: skip
 
@@ -126,11 +130,17 @@ class Storm:
 
     def strike_below(self) -> bool:
         process = self.ensure_running()
-        time.sleep(self.dice.uniform(0.0, 0.3))
+        self.pause(0.3)
         workers = [worker for host in children(process.pid) for worker in children(host)]
         experiments = [pid for worker in workers for pid in children(worker)]
         kind = self.dice.choice(["worker", "experiment"])
-        victims = workers if kind == "worker" else experiments
+        return self.hit(kind, workers if kind == "worker" else experiments)
+
+    def pause(self, most_s: float) -> None:
+        time.sleep(self.dice.uniform(0.0, most_s))
+
+    def hit(self, kind: str, victims: list[int]) -> bool:
+        """Kill one of them; False when nobody is there."""
         if not victims:
             return False
         self.look()
@@ -155,7 +165,7 @@ class Storm:
         self.exits.append(process.wait())
         self.process = None
         for run_id in list_runs(self.workspace):
-            command = [sys.executable, "-m", "benchhouse", "run", "--resume", run_id, "--json"]
+            command = [sys.executable, "-m", "benchhouse", "run", "--resume", run_id, "--json", *self.arguments[2:]]
             done = subprocess.run(command, cwd=self.root / "ws", env=self.environment(), capture_output=True)
             self.exits.append(done.returncode)
 
@@ -204,9 +214,9 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200)
+def main(kind: type[Storm] = Storm, kills: int = 200, about: str = __doc__ or "") -> int:
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=kills)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep", type=Path, help="Work in this new folder and leave it.")
@@ -215,7 +225,7 @@ def main() -> int:
         root = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kill-storm-")))
         root.mkdir(exist_ok=True)
         began = time.monotonic()
-        storm = Storm(root.absolute(), random.Random(given.seed), given.kills)
+        storm = kind(root.absolute(), random.Random(given.seed), given.kills)
         try:
             storm.rage()
             storm.calm()

@@ -3,8 +3,8 @@
     recipe("answer")                       as a mapping, to be written as YAML
     recipe("answer", "stubborn")           ignores SIGTERM
 
-Words: `answer` 200 at /, `die-after:S`, `never` (does not listen), `shout:N` (prints N MB), `stubborn`, `family` (starts
-children, one of which leaves its session), `flap` (every other answer is 503), `secret` (prints its {secret}).
+Words: `answer` 200 at /, `die-after:S`, `never` (does not listen), `shout:N` (prints N MB), `stubborn`, `family`
+(starts children, one of which leaves its session), `flap` (every other answer is 503), `secret` (prints its {secret}).
 """
 
 import os
