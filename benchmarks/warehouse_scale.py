@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from benchhouse.evidence.folder import write_text
+from benchhouse.evidence.writing import write_text
 from benchhouse.report.lineage import make_cells, publish
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.query import Cell

@@ -8,8 +8,9 @@ from datetime import datetime
 
 import pytest
 
-from benchhouse.evidence.folder import sealed_outcome, tidy, write_text
+from benchhouse.evidence.folder import sealed_outcome, tidy
 from benchhouse.evidence.verify import verify
+from benchhouse.evidence.writing import write_text
 from benchhouse.schema.layout import TrialFolder
 
 SEED_KEYS = [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.evidence.folder import write_text
+from benchhouse.evidence.writing import write_text
 from benchhouse.report.data import gather
 from benchhouse.report.data import write_report as write_files
 from benchhouse.report.lineage import Trace, make_cells, publish, trace

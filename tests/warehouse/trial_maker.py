@@ -5,7 +5,8 @@ from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from benchhouse.analysis.summary import summarise_histogram
-from benchhouse.evidence.folder import seal, write_metrics_csv, write_model, write_text
+from benchhouse.evidence.folder import seal, write_metrics_csv
+from benchhouse.evidence.writing import write_model, write_text
 from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.measurement import Extras, HistogramEntry, HistogramsFile, Measurement, MetricsFile, Throughput

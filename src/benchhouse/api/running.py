@@ -14,7 +14,7 @@ from benchhouse.api.following import clean_up, find_run
 from benchhouse.api.planning import Prepared, prepare_text
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.loading import code_digest
-from benchhouse.evidence.folder import now, write_text
+from benchhouse.evidence.writing import now, write_text
 from benchhouse.plan import Plan
 from benchhouse.runs.keeping import Attached
 from benchhouse.runs.ledger import Ledger, RunRecord, new_run_id

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe
-from benchhouse.evidence.folder import now
+from benchhouse.evidence.writing import now
 from benchhouse.runs.keeping import bury, is_lost, running_states, start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.experiment import ExperimentFailed

@@ -14,7 +14,7 @@ from benchhouse.analysis.saturation import capacity, power_knee
 from benchhouse.analysis.slo_search import Found, Probe, Search
 from benchhouse.api import following, running
 from benchhouse.api.planning import Prepared, prepare, prepare_text
-from benchhouse.evidence.folder import write_text
+from benchhouse.evidence.writing import write_text
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.slo import Slo, parse_slo

@@ -5,42 +5,17 @@ import io
 import json
 import os
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from benchhouse.evidence.manifest import Manifest, describe
+from benchhouse.evidence.writing import now, write_text
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile
-from benchhouse.schema.model import Model
 from benchhouse.schema.trial import Meta, Outcome, TrialSpec
 
 CSV_COLUMNS = (
     "trial_id", "run_id", "metric", "stat", "value", "unit", "direction", "n", "scope", "window",
 )  # fmt: skip
-
-
-def now() -> str:
-    """The time in UTC, ISO 8601 with milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def write_text(path: Path, text: str, *, sync: bool = True) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename. `seal` syncs what was written without."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def write_model(path: Path, model: Model, *, sync: bool = True) -> None:
-    write_text(path, model.model_dump_json(indent=2, by_alias=True) + "\n", sync=sync)
 
 
 def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measurement]) -> None:

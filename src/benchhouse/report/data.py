@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchhouse.evidence.folder import read_meta, write_text
+from benchhouse.evidence.folder import read_meta
+from benchhouse.evidence.writing import write_text
 from benchhouse.report import html, markdown, scaling, tradeoff
 from benchhouse.report.content import (
     Environment,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-from benchhouse.evidence.folder import now, write_model
+from benchhouse.evidence.writing import now, write_model
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.schema.service import OVER, ServiceFolder, ServiceSpec, ServiceState, TrialService, ended, read_state

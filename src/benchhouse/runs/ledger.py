@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from benchhouse.evidence.folder import now, write_model, write_text
+from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import RunFolder, Workspace
 from benchhouse.schema.model import Model

@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from benchhouse.evidence.folder import read_meta, read_spec, sealed_outcome, write_model
+from benchhouse.evidence.folder import read_meta, read_spec, sealed_outcome
 from benchhouse.evidence.verify import manifest_digest
+from benchhouse.evidence.writing import write_model
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
 from benchhouse.runs.interrupts import Interrupts

@@ -16,7 +16,7 @@ from pathlib import Path
 from time import sleep
 from types import FrameType
 
-from benchhouse.evidence.folder import now, write_model, write_text
+from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.owner import OWNER, identity, is_gone

@@ -17,7 +17,8 @@ from types import FrameType
 from typing import Any
 
 from benchhouse.evidence.blanking import blank_secrets
-from benchhouse.evidence.folder import now, read_spec, seal, tidy, write_metrics_csv, write_model
+from benchhouse.evidence.folder import read_spec, seal, tidy, write_metrics_csv
+from benchhouse.evidence.writing import now, write_model
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import redactor, secret_values
 from benchhouse.schema.service import SECRET, Addresses, ServiceFolder

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from benchhouse.evidence.folder import write_model
+from benchhouse.evidence.writing import write_model
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.recipe import Recipe, Service
