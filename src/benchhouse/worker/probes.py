@@ -3,16 +3,16 @@
 import contextlib
 import re
 import socket
-import ssl
 import subprocess
 from collections.abc import Callable
 from time import monotonic, sleep
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import BaseHandler, HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
+from typing import TYPE_CHECKING
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.recipe import Ready, fill
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
 
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.005, 0.1
 _ANSWER_S = 2.0
@@ -73,13 +73,10 @@ class Probe:
         return False
 
     def _by_http(self) -> bool:
+        from urllib.error import HTTPError  # whoever asks otherwise does not pay for it
+
         if self._opener is None:
-            handlers: list[BaseHandler] = [ProxyHandler({})]
-            if not self.ready.verify_tls:
-                context = ssl.create_default_context()
-                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-                handlers.append(HTTPSHandler(context=context))
-            self._opener = build_opener(*handlers)
+            self._opener = _opener(self.ready.verify_tls)
         try:
             with self._opener.open(self.url, timeout=_ANSWER_S) as answer:
                 return int(answer.status) == 200
@@ -98,7 +95,7 @@ class Probe:
             import grpc  # type: ignore[import-untyped]
         except ImportError as error:
             raise BenchError("the gRPC probe needs grpcio", "pip install grpcio") from error
-        address = urlsplit(self.url).netloc or self.url
+        address = self.url.rpartition("//")[2].partition("/")[0]
         with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
             ask = channel.unary_unary("/grpc.health.v1.Health/Check")
             try:
@@ -122,3 +119,16 @@ class Probe:
             connection.cursor().execute(self.ready.query)
             return True
         return False
+
+
+def _opener(verify_tls: bool) -> "OpenerDirector":
+    """Asks without a proxy: servers here are on this machine, or on one beside it."""
+    import ssl
+    from urllib.request import BaseHandler, HTTPSHandler, ProxyHandler, build_opener
+
+    handlers: list[BaseHandler] = [ProxyHandler({})]
+    if not verify_tls:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        handlers.append(HTTPSHandler(context=context))
+    return build_opener(*handlers)
