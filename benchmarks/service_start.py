@@ -30,8 +30,10 @@ from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.worker import services as module
+from benchhouse.worker.output import Capture
 from benchhouse.worker.programs import find_program
-from benchhouse.worker.services import LogFiles, Services
+from benchhouse.worker.services import Services
+from benchhouse.worker.standalone import running
 
 MOST_S = 0.3
 PLAIN = ("postgres", "seaweedfs", "chroma", "milvus_lite", "prometheus", "node_exporter")
@@ -39,7 +41,12 @@ PLAIN = ("postgres", "seaweedfs", "chroma", "milvus_lite", "prometheus", "node_e
 
 def by_hand(recipe: Recipe, folder: Path) -> float:
     """The same command in the same place, with nothing around it."""
-    made = Services(folder / "services", LogFiles(folder))
+    logs = Capture.begin(folder, "", streams=())
+    with contextlib.closing(logs), logs.pumping():
+        return _by_hand(recipe, Services(folder / "services", logs))
+
+
+def _by_hand(recipe: Recipe, made: Services) -> float:
     began = time.monotonic()
     item = made._begin(
         recipe, recipe.name, module._chosen(recipe, {}), 0
@@ -53,10 +60,9 @@ def by_hand(recipe: Recipe, folder: Path) -> float:
 
 
 def trial(recipe: Recipe, folder: Path) -> float:
-    made = Services(folder / "services", LogFiles(folder))
     began = time.monotonic()
-    made.start(recipe)
-    made.close()
+    with running(recipe, folder):
+        pass
     return time.monotonic() - began
 
 

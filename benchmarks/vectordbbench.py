@@ -195,19 +195,16 @@ def main() -> int:
     from benchhouse.recipes.postgres import RECIPE
     from benchhouse.schema.errors import BenchError
     from benchhouse.schema.experiment import ExperimentFailed
-    from benchhouse.worker.services import LogFiles, Services
+    from benchhouse.worker.standalone import running
 
     with tempfile.TemporaryDirectory(prefix="vectordbbench-") as place:
-        services = Services(Path(place) / "services", LogFiles(Path(place)))
         try:
-            endpoint = services.start(RECIPE).endpoint
-            prepare(endpoint, Path(place))
-            found = measure(endpoint, Path(place), options.rounds, options.seconds)
+            with running(RECIPE, Path(place)) as service:
+                prepare(service.endpoint, Path(place))
+                found = measure(service.endpoint, Path(place), options.rounds, options.seconds)
         except (ExperimentFailed, BenchError) as reason:
             print(f"no PostgreSQL with pgvector: {reason}", file=sys.stderr)
             return 2
-        finally:
-            services.close()
     print(json.dumps(found, indent=2) if options.json else table(found))
     return 0 if found["passed"] else 1
 

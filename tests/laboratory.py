@@ -316,7 +316,7 @@ class Lab:
     def environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("BENCH", "SLURM"))}
         return kept | {
-            "PYTHONPATH": str(self.root / "site"),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(self.root / "site"), os.environ.get("PYTHONPATH")])),
             "BENCH_CACHE_DIR": str(self.root / "cache"),
             "TMPDIR": str(self.root / "tmp"),
             "LAB": str(self.marks),

@@ -6,7 +6,6 @@ from services.seaweedfs import seaweedfs     # the fixture, one server a test se
 import contextlib
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -15,12 +14,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from services import started
 
 from benchhouse.drivers.s3 import S3
 from benchhouse.drivers.s3_bucket import Bucket
 from benchhouse.recipes.seaweedfs import RECIPE
 from benchhouse.schema.s3 import S3Target
-from benchhouse.worker.services import LogFiles, Services
 
 
 @dataclass
@@ -66,13 +65,8 @@ class SeaweedFS:
 
 @contextlib.contextmanager
 def running() -> Iterator[SeaweedFS]:
-    with tempfile.TemporaryDirectory(prefix="seaweedfs-") as folder:
-        services = Services(Path(folder) / "server", LogFiles(Path(folder)))
-        try:
-            started = services.start(RECIPE)
-            yield SeaweedFS(started.endpoint, started.pid)
-        finally:
-            services.close()
+    with started.running(RECIPE) as server:
+        yield SeaweedFS(server.endpoint, server.pid)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchhouse.schema.recipe import Recipe, Service
-from benchhouse.worker.services import LogFiles, Services
+from benchhouse.worker import standalone
 
 
 @contextmanager
@@ -16,9 +16,8 @@ def running(recipe: Recipe, parameters: Mapping[str, str] | None = None) -> Iter
     folder = Path(
         tempfile.mkdtemp(prefix=f"{recipe.name}-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     )
-    services = Services(folder / "services", LogFiles(folder))
     try:
-        yield services.start(recipe, parameters=parameters)
+        with standalone.running(recipe, folder, parameters) as service:
+            yield service
     finally:
-        services.close()
         shutil.rmtree(folder, ignore_errors=True)

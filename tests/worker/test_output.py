@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.worker import output
+from benchhouse.schema.secrets import redact_keys
+from benchhouse.worker import stream
 from benchhouse.worker.output import Capture
 
 
@@ -29,7 +30,7 @@ def rows(folder):
 
 
 def test_both_streams_reach_their_files_and_the_journal(tmp_path):
-    capture = Capture.open(tmp_path, "trial-1")
+    capture = Capture.begin(tmp_path, "trial-1")
     assert (
         run(capture, "import sys; print('one\\ntwo'); print('oops', file=sys.stderr); sys.stdout.write('open end')")
         == 0
@@ -46,7 +47,7 @@ def test_both_streams_reach_their_files_and_the_journal(tmp_path):
 
 
 def test_bytes_that_are_no_utf8_are_kept_raw_and_replaced_in_the_journal(tmp_path):
-    capture = Capture.open(tmp_path, "t")
+    capture = Capture.begin(tmp_path, "t")
     run(capture, "import os; os.write(1, b'caf\\xe9\\r\\nna\\xc3\\xafve\\n')")
     capture.close()
     assert (tmp_path / "logs/stdout.log").read_bytes() == b"caf\xe9\r\nna\xc3\xafve\n"
@@ -54,27 +55,28 @@ def test_bytes_that_are_no_utf8_are_kept_raw_and_replaced_in_the_journal(tmp_pat
 
 
 def test_beyond_the_cap_the_beginning_and_the_end_are_kept(tmp_path):
-    capture = Capture.open(tmp_path, "t", cap_bytes=1000)
+    capture = Capture.begin(tmp_path, "t", cap_bytes=1000)
     run(capture, "for i in range(100_000): print(f'line {i:07}')")
     capture.close()
     whole = b"".join(b"line %07d\n" % i for i in range(100_000))
     kept = (tmp_path / "logs/stdout.log").read_bytes()
-    lost = len(whole) - 1000 - output.RING_BYTES
-    assert kept == whole[:1000] + b"\n[... %d bytes not kept ...]\n" % lost + whole[-output.RING_BYTES :]
+    lost = len(whole) - 988 - stream.RING_BYTES
+    end = whole[-stream.RING_BYTES :].partition(b"\n")[2]
+    assert kept == whole[:988] + b"\n[... %d bytes not kept ...]\n" % lost + end
     *lines, last = rows(tmp_path)
     assert last["component"] == "worker" and last["lines_left_out"] == 100_000 - len(lines)
     assert (tmp_path / "logs/trial.jsonl").stat().st_size < 1000 + 400
 
 
 def test_an_overflow_that_fits_the_ring_loses_nothing(tmp_path):
-    capture = Capture.open(tmp_path, "t", cap_bytes=1000)
+    capture = Capture.begin(tmp_path, "t", cap_bytes=1000)
     run(capture, "print('x' * 50_000)")
     capture.close()
     assert (tmp_path / "logs/stdout.log").read_bytes() == b"x" * 50_000 + b"\n"
 
 
 def test_a_long_line_is_cut_in_the_journal_only(tmp_path):
-    capture = Capture.open(tmp_path, "t")
+    capture = Capture.begin(tmp_path, "t")
     run(capture, "print('x' * 3_000_000); print('next'); print('y' * 9000)")
     capture.close()
     assert [(len(row["line"]), row.get("cut", False)) for row in rows(tmp_path)] == [
@@ -85,10 +87,10 @@ def test_a_long_line_is_cut_in_the_journal_only(tmp_path):
     assert (tmp_path / "logs/stdout.log").stat().st_size == 3_000_001 + 5 + 9001
 
 
-@pytest.mark.parametrize("redact", [None, lambda text: text.replace("secret", "***")], ids=["plain", "redacted"])
+@pytest.mark.parametrize("redact", [redact_keys, lambda text: text.replace("secret", "***")], ids=["keys", "secret"])
 @pytest.mark.parametrize("line", ["x" * 79, "x" * 100_000, "", "no newline"])
 def test_a_gigabyte_costs_little_cpu_and_constant_memory(tmp_path, redact, line):
-    capture = Capture.open(tmp_path, "t", redact=redact)
+    capture = Capture.begin(tmp_path, "t", redact=redact)
     program = """if True:
         import sys
         line = sys.argv[1]
@@ -111,7 +113,7 @@ def test_a_gigabyte_costs_little_cpu_and_constant_memory(tmp_path, redact, line)
 
 @pytest.mark.serial
 def test_small_unbuffered_writes_keep_the_cost_per_byte_bounded(tmp_path):
-    capture = Capture.open(tmp_path, "t", cap_bytes=1 << 16)
+    capture = Capture.begin(tmp_path, "t", cap_bytes=1 << 16)
     before = time.process_time()
     run(capture, "import os\nfor _ in range(200_000): os.write(1, b'x' * 79 + b'\\n')")
     capture.close()
@@ -121,7 +123,7 @@ def test_small_unbuffered_writes_keep_the_cost_per_byte_bounded(tmp_path):
 
 @pytest.mark.serial
 def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
-    capture = Capture.open(tmp_path, "t")
+    capture = Capture.begin(tmp_path, "t")
     program = """if True:
         import os, time
         print("started", flush=True)
@@ -138,7 +140,7 @@ def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
     assert capture.pump(0.1) is True
     assert time.monotonic() - began < 2
     assert len(capture.filenos()) == 2
-    started, child = capture.tail(2).split("\n")
+    started, child = capture.tail("experiment", 2).split("\n")
     os.kill(int(child), 9)
     assert started == "started"
     assert capture.drain(quiet_s=2) is True
@@ -149,7 +151,7 @@ def test_a_grandchild_that_holds_the_pipe_does_not_hang_the_pump(tmp_path):
 
 @pytest.mark.serial
 def test_an_endless_writer_lets_every_pump_return(tmp_path):
-    capture = Capture.open(tmp_path, "t")
+    capture = Capture.begin(tmp_path, "t")
     pid = os.fork()
     if pid == 0:
         capture.child_side()
@@ -169,7 +171,7 @@ def test_an_endless_writer_lets_every_pump_return(tmp_path):
 
 
 def test_notes_of_the_worker_survive_a_full_journal(tmp_path):
-    capture = Capture.open(tmp_path, "t", cap_bytes=500)
+    capture = Capture.begin(tmp_path, "t", cap_bytes=500)
     run(capture, "print('x\\n' * 1000)")
     capture.note("error", "wall limit reached", wall_s=3.5, odd=float("nan"), where=Path("/x"))
     capture.close()
@@ -179,10 +181,10 @@ def test_notes_of_the_worker_survive_a_full_journal(tmp_path):
 
 
 def test_tail_shows_stderr_first_and_only_the_last_lines(tmp_path):
-    capture = Capture.open(tmp_path, "t", redact=lambda text: text.replace("hunter2", "***"))
+    capture = Capture.begin(tmp_path, "t", redact=lambda text: text.replace("hunter2", "***"))
     run(capture, "import sys; print('a\\nb\\nc'); print('x\\ny hunter2\\nz', file=sys.stderr)")
-    assert capture.tail(2) == "y ***\nz\nb\nc"
-    assert capture.tail(0) == ""
+    assert capture.tail("experiment", 2) == "y ***\nz\nb\nc"
+    assert capture.tail("experiment", 0) == ""
     capture.close()
 
 
@@ -190,10 +192,10 @@ def test_tail_shows_stderr_first_and_only_the_last_lines(tmp_path):
 def test_a_full_disk_is_remembered_and_the_child_still_runs_to_its_end(tmp_path, where):
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / where).symlink_to("/dev/full")
-    capture = Capture.open(tmp_path, "t")
+    capture = Capture.begin(tmp_path, "t")
     assert run(capture, "print('x\\n' * 5_000_000); import sys; print('done', file=sys.stderr)") == 0
     capture.note("info", "still here")
-    assert capture.tail(1).startswith("done")
+    assert capture.tail("experiment", 1).startswith("done")
     capture.close()
     assert capture.trouble == f"{where}: No space left on device"
     assert (tmp_path / "logs/stderr.log").read_text() == "done\n"
@@ -204,7 +206,7 @@ def test_a_write_that_fails_half_way_leaves_no_torn_line(tmp_path):
     if pid == 0:
         # A file size limit behaves like a disk that fills up: a short write first, then an error.
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-        capture = Capture.open(tmp_path, "t")
+        capture = Capture.begin(tmp_path, "t")
         for _ in range(200):
             capture.note("info", "n" * 100)
         capture.close()
@@ -220,7 +222,7 @@ def everything(folder):
 
 @pytest.mark.parametrize("pad", [0, 8185, (1 << 20) - 10, (1 << 20) - 3, (1 << 20) + 5])
 def test_a_secret_never_reaches_a_file_wherever_it_stands_in_its_line(tmp_path, pad):
-    capture = Capture.open(tmp_path, "t", cap_bytes=4 << 20, redact=lambda text: text.replace("hunter2", "***"))
+    capture = Capture.begin(tmp_path, "t", cap_bytes=4 << 20, redact=lambda text: text.replace("hunter2", "***"))
     run(capture, f"print('.' * {pad} + 'hunter2 after'); print('next')")
     capture.note("info", "the word is hunter2", also="hunter2")
     capture.close()
@@ -229,7 +231,7 @@ def test_a_secret_never_reaches_a_file_wherever_it_stands_in_its_line(tmp_path, 
 
 
 def test_redaction_holds_across_writes_caps_and_the_kept_end(tmp_path):
-    capture = Capture.open(tmp_path, "t", cap_bytes=3000, redact=lambda text: text.replace("hunter2", "***"))
+    capture = Capture.begin(tmp_path, "t", cap_bytes=3000, redact=lambda text: text.replace("hunter2", "***"))
     program = """if True:
         import os
         for i in range(20_000):
@@ -245,7 +247,7 @@ def test_redaction_holds_across_writes_caps_and_the_kept_end(tmp_path):
 
 
 def test_redaction_that_changes_nothing_gives_the_same_file(tmp_path):
-    capture = Capture.open(tmp_path, "t", cap_bytes=3000, redact=lambda text: text)
+    capture = Capture.begin(tmp_path, "t", cap_bytes=3000, redact=lambda text: text)
     run(capture, "for i in range(5_000): print(f'line {i}')\nprint('end', end='')")
     capture.close()
     assert (tmp_path / "logs/stdout.log").read_text() == "".join(f"line {i}\n" for i in range(5_000)) + "end"
@@ -253,7 +255,7 @@ def test_redaction_that_changes_nothing_gives_the_same_file(tmp_path):
 
 def test_the_child_holds_none_of_the_workers_descriptors(tmp_path):
     before = set(os.listdir("/proc/self/fd"))
-    capture = Capture.open(tmp_path, "t")
+    capture = Capture.begin(tmp_path, "t")
     pid = os.fork()
     if pid == 0:
         capture.child_side()
@@ -264,6 +266,6 @@ def test_the_child_holds_none_of_the_workers_descriptors(tmp_path):
     while capture.pump(1):
         pass
     os.waitpid(pid, 0)
-    assert capture.tail(1) == "|"
+    assert capture.tail("experiment", 1) == "|"
     capture.close()
     assert set(os.listdir("/proc/self/fd")) == before

@@ -11,18 +11,22 @@ from mocks.llm import build
 from benchhouse.experiments.serving.asking import ask
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Ready, Recipe
+from benchhouse.worker.output import Capture
 from benchhouse.worker.programs import find_program
-from benchhouse.worker.services import LogFiles, Services
+from benchhouse.worker.services import Services
 
 MOCK = (str(build()), "--port", "{port}")
 
 
 @pytest.fixture
 def services(tmp_path):
-    """With logs in `tmp_path`; ended after the test."""
-    made = Services(tmp_path / "services", LogFiles(tmp_path))
-    yield made
-    made.close()
+    """With logs in `tmp_path / "logs"`; ended after the test."""
+    logs = Capture.begin(tmp_path, "t", streams=())
+    made = Services(tmp_path / "services", logs)
+    with logs.pumping():
+        yield made
+        made.close()
+    logs.close()
 
 
 def recipe(command, **more):
@@ -64,7 +68,8 @@ print("serving as", os.getpid(), flush=True)
 
 
 def pids_told(folder):
-    return [int(line.split()[-1]) for line in (folder / "server.log").read_text().splitlines() if " as " in line]
+    log = folder / "logs" / "server.log"
+    return [int(line.split()[-1]) for line in log.read_text().splitlines() if " as " in line]
 
 
 def test_a_server_is_up_until_it_is_ended_and_its_folder_goes_with_it(services):
@@ -149,7 +154,7 @@ def test_a_server_that_refuses_root_is_somebody_else(services, tmp_path):
     services.start(
         recipe(script("print('I am', os.geteuid(), flush=True)" + SERVE + "server.serve_forever()"), refuses_root=True)
     )
-    assert "I am 0\n" not in (tmp_path / "server.log").read_text()
+    assert "I am 0\n" not in (tmp_path / "logs" / "server.log").read_text()
 
 
 def test_a_program_is_found_in_an_installed_package():

@@ -259,6 +259,7 @@ def effective_config(spec: TrialSpec) -> str:
         "services": {
             name: _escaped(service.use.model_dump(exclude_defaults=True)) for name, service in spec.services.items()
         },
+        "logs": spec.logs.model_dump(exclude_defaults=True),
     }
     return dump_yaml({key: value for key, value in config.items() if value not in (None, {}, [])})
 

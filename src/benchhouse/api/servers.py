@@ -3,6 +3,7 @@
 import contextlib
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -120,7 +121,6 @@ def instances(workspace: Workspace) -> list[dict[str, Any]]:
 def check(workspace: Workspace, token: str, timeout_s: float) -> dict[str, Any]:
     """Ask a server now, by its own probe, until it answers or the time is over. `healthy` says which."""
     from benchhouse.worker.probes import Probe
-    from benchhouse.worker.services import LogFiles
 
     folder, state = _find(workspace, token)
     shown = _shown(folder, state)
@@ -128,16 +128,22 @@ def check(workspace: Workspace, token: str, timeout_s: float) -> dict[str, Any]:
         return shown | {"healthy": False}
     spec = ServiceSpec.model_validate_json(folder.spec.read_bytes())
     ready = spec.recipe.ready.model_copy(update={"timeout": timeout_s, "in_a_row": 1})
-    words = LogFiles(folder.path / "logs")
     try:
         servers = Addresses.model_validate_json(folder.endpoints.read_bytes()).servers
     except OSError:  # it is starting, or on its way out
         servers = []
     healthy = bool(servers)
     for server in servers:
-        probe = Probe(ready, server.endpoint, server.places, partial(words.tail, server.name))
+        probe = Probe(
+            ready, server.endpoint, server.places, partial(_tail, folder.path / "logs" / f"{server.name}.log")
+        )
         healthy = healthy and probe.wait(lambda: None)
     return shown | {"healthy": healthy}
+
+
+def _tail(path: Path, lines: int) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return "".join(deque(file, lines))
 
 
 def logs(workspace: Workspace, token: str) -> Path:

@@ -228,6 +228,7 @@ class Orchestrator:
             binds=plan.scenario.binds,
             environment=plan.scenario.environment,
             services=self.attached.for_trials(),
+            logs=plan.scenario.logs,
             attempt=item.attempt,
             previous_attempts=item.previous,
             final=str(self.workspace.trial(plan.scenario.scenario, item.trial_id).path.absolute()),

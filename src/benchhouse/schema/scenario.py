@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
@@ -163,6 +164,7 @@ class Scenario(Defined):
     services: dict[Name, ServiceUse] = Field(
         default_factory=dict, description="Servers that its trials need; `service:NAME` stands for an endpoint."
     )
+    logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is printed is kept.")
 
     @model_validator(mode="after")
     def _one_subject(self) -> "Scenario":

@@ -19,8 +19,12 @@ _MENTION = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _REFERENCE = re.compile(r"^\$(?:\{(\w+)\}|(\w+))$")
 _KEY_SHAPES = re.compile(
     r"(AKIA[0-9A-Z]{16}|sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{30,}"
-    r"|xox[abpr]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----)"
+    r"|xox[abpr]-[A-Za-z0-9-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+    r"(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{16,}+)*+"  # its body, also with line ends as programs write them
+    r"(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{0,15}(?:\s|\\[nr])*+-----END [A-Z ]*PRIVATE KEY-----)?)"
 )
+_KEY_MARKS = ("AKIA", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "xox", "PRIVATE KEY-----")
+
 _IN_TEXT = re.compile(
     r"://[^\s/@:]*:([^\s/@]+)@"  # a password in an address
     r"|https?://([^\s/@:]+)@"  # a key in front of a web server's
@@ -29,6 +33,7 @@ _IN_TEXT = re.compile(
 )
 REDACTED = "[redacted]"
 _SHORTEST = 4  # a shorter secret would blank half of every text
+_SHORTEST_LINE = 8  # of a secret of several lines, such as a key file's content
 
 
 @functools.lru_cache(4096)
@@ -85,7 +90,7 @@ def resolve(parameters: Any, environ: Mapping[str, str], key: str = "") -> Any:
 
 
 def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
-    """The values of all secrets that the parameters refer to, longest first."""
+    """The values of all secrets that the parameters refer to, longest first; of one with several lines, each too."""
     found: set[str] = set()
 
     def walk(value: Any, key: str = "") -> None:
@@ -101,6 +106,7 @@ def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
             found.update(environ.get(name, "") for name in names if is_secret_variable(name) or name == whole)
 
     walk(parameters)
+    found |= {line for value in found for line in value.splitlines() if len(line) >= _SHORTEST_LINE}
     return sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True)
 
 
@@ -111,6 +117,11 @@ def redactor(parameters: Any, environ: Mapping[str, str] = os.environ) -> Callab
     def redact(text: str) -> str:
         for value in values:
             text = text.replace(value, REDACTED)
-        return _KEY_SHAPES.sub(REDACTED, text)
+        return redact_keys(text)
 
     return redact
+
+
+def redact_keys(text: str) -> str:
+    """Blanks keys of well-known shapes. Looking for what each begins with is cheaper than one search for all shapes."""
+    return _KEY_SHAPES.sub(REDACTED, text) if any(mark in text for mark in _KEY_MARKS) else text

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field
 
 from benchhouse.schema.digests import canonical_json, digest
+from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
@@ -107,6 +108,7 @@ class TrialSpec(Model):
     binds: list[str] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict)
     services: dict[str, TrialService] = Field(default_factory=dict)
+    logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is said is kept.")
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     attempt: int = 1

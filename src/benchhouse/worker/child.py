@@ -19,6 +19,7 @@ from benchhouse.worker.cache import DataCache
 from benchhouse.worker.context import TrialContext
 from benchhouse.worker.results import Handover, definitions, measure, plain_text
 from benchhouse.worker.watching import ServerDiedError
+from benchhouse.worker.words import Logs
 
 if TYPE_CHECKING:
     from benchhouse.worker.trial_services import TrialServices
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _DEPTH = 20
 
 
-def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path) -> None:
+def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> None:
     """Run one experiment and write `result`; whatever it raises is recorded there, never swallowed."""
     handover = Handover()
     ctx: TrialContext | None = None
@@ -41,7 +42,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             workdir=workdir,
             artifacts=folder.artifacts,
             cache=DataCache(Path(spec.cache), experiment.name, experiment.data),
-            make_services=lambda: _services(folder, workdir, result),
+            make_services=lambda: _services(folder, workdir, result, logs),
         )
         if experiment.deprecated:
             instead = f"; use {experiment.deprecated.replaced_by}" if experiment.deprecated.replaced_by else ""
@@ -74,7 +75,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
     sys.stderr.flush()
 
 
-def _services(folder: TrialFolder, workdir: Path, result: Path) -> "TrialServices":
+def _services(folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> "TrialServices":
     from benchhouse.worker.trial_services import TrialServices
 
     def give_up(said: str) -> None:
@@ -84,7 +85,7 @@ def _services(folder: TrialFolder, workdir: Path, result: Path) -> "TrialService
         result.write_text(handover.model_dump_json(), encoding="utf-8")
         os._exit(0)
 
-    return TrialServices(workdir.with_name("services"), folder, give_up)
+    return TrialServices(workdir.with_name("services"), folder, logs, give_up)
 
 
 def _write_samples(ctx: TrialContext, path: Path) -> None:

@@ -20,12 +20,13 @@ from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.owner import OWNER, identity, is_gone
-from benchhouse.schema.secrets import REDACTED
+from benchhouse.schema.secrets import REDACTED, redact_keys
 from benchhouse.schema.service import Address, Addresses, Phase, Replica, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.worker import processes
+from benchhouse.worker.output import Capture
 from benchhouse.worker.owned import make_scratch
 from benchhouse.worker.programs import version_of
-from benchhouse.worker.services import LogFiles, Services
+from benchhouse.worker.services import Services
 
 KEPT = "benchhouse-service"  # how the names of scratch folders of kept services begin
 _OWNER_S = 0.5
@@ -44,9 +45,8 @@ class Keeper:
         self.secret = secrets.token_hex(16)
         self.reason = ""  # why it is to end, where nobody said so
         self.scratch = make_scratch(f"{KEPT}-{self.spec.id}")
-        logs = path / "logs"
-        logs.mkdir(exist_ok=True)
-        self.services = Services(self.scratch, LogFiles(logs), self.secret)
+        self.logs = Capture.begin(path, "", redact=lambda text: self._blank(redact_keys(text)), streams=())
+        self.services = Services(self.scratch, self.logs, self.secret)
         self.state = ServiceState(
             id=self.spec.id,
             recipe=self.spec.recipe.name,
@@ -60,6 +60,13 @@ class Keeper:
 
     def run(self) -> int:
         """0 when it was stopped, 1 when the service failed."""
+        try:
+            with self.logs.pumping():
+                return self._run()
+        finally:
+            self.logs.close()
+
+    def _run(self) -> int:
         try:
             if self.spec.owner:
                 threading.Thread(target=self._follow_owner, daemon=True).start()

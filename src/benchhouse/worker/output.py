@@ -1,237 +1,27 @@
-"""The child's stdout and stderr: always drained, kept within a cap, and told line by line in `logs/trial.jsonl`."""
+"""Everything that a trial's processes print: always drained, redacted, kept within a cap, and told line by line."""
 
 import contextlib
 import fcntl
-import json
 import os
 import selectors
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-CAP_BYTES = 8 << 20
-RING_BYTES = 64 << 10
-LINE_BYTES = 8 << 10
-NOTE_BYTES = 1 << 20  # on top of the cap: the worker's own words survive a chatty experiment
+from benchhouse.schema.components import CAP_BYTES, EXPERIMENT, check_component
+from benchhouse.schema.secrets import redact_keys
+from benchhouse.worker import words
+from benchhouse.worker.journal import Journal, Sink
+from benchhouse.worker.stream import Redact, Stream
+
+MOST_PIPES = 100
 _PIPE_BYTES = 1 << 20
 _READ_BYTES = 256 << 10  # at once; split into empty lines this already makes a list of 2 MiB
-_LONG_LINE_BYTES = 1 << 20  # with redaction a line is held until it ends, up to here
-_CUT_MARGIN_BYTES = 4 << 10  # a secret that straddles the cut of such a line goes with it
-_SHORT_LINE_BYTES = 8  # with redaction no line counts for less, which bounds the calls to the filter
+_READS_FOR_TAIL = 64
 _BREATH_S = 0.001
-
-Redact = Callable[[str], str]
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False).encode
-
-
-def _stamp(now_s: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s)) + f".{int(now_s * 1000) % 1000:03d}Z"
-
-
-class _Sink:
-    """A log file. A disk that is full is remembered in `trouble`, never raised."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.size = 0
-        self.trouble: str | None = None
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-
-    def write(self, data: bytes | memoryview) -> bool:
-        """All or nothing: a write that fails half-way is cut off again, so that no torn line is left behind."""
-        done = 0
-        try:
-            while done < len(data):
-                done += os.write(self._fd, data[done:])
-        except OSError as error:
-            self._remember(error)
-            try:
-                os.ftruncate(self._fd, self.size)
-                os.lseek(self._fd, self.size, os.SEEK_SET)
-            except OSError:
-                self.size += done
-            return False
-        self.size += done
-        return True
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        try:
-            if fd >= 0:
-                os.close(fd)
-        except OSError as error:  # network file systems report a full quota only here
-            self._remember(error)
-
-    def _remember(self, error: OSError) -> None:
-        self.trouble = self.trouble or f"{self.path.name}: {error.strerror}"
-
-
-class _Journal:
-    """`trial.jsonl`: one JSON object a line, from both streams and from the worker."""
-
-    def __init__(self, sink: _Sink, trial_id: str, cap_bytes: int, clock: Callable[[], float]) -> None:
-        self.sink = sink
-        self.full = False
-        self._trial_id = trial_id
-        self._clock = clock
-        self._room = cap_bytes
-        self._note_room = NOTE_BYTES
-        self._lines_left_out = 0
-        self._bytes_left_out = 0
-
-    def add(self, stream: str, lines: list[bytes]) -> None:
-        """Lines that came in together, without their line ends."""
-        start = {"time": _stamp(self._clock()), "trial_id": self._trial_id, "component": "experiment", "stream": stream}
-        head = _encode(start)[:-1] + ',"line":'
-        rows: list[bytes] = []
-        for at, line in enumerate(lines):
-            cut = len(line) > LINE_BYTES
-            text = line[:LINE_BYTES].decode("utf-8", "replace").rstrip("\r")
-            row = (head + _encode(text) + (',"cut":true}\n' if cut else "}\n")).encode("utf-8", "replace")
-            if len(row) > self._room:
-                self.full = True
-                self.leave_out(len(lines) - at, sum(map(len, lines[at:])) + len(lines) - at)
-                break
-            self._room -= len(row)
-            rows.append(row)
-        if rows and not self.sink.write(b"".join(rows)):
-            self.full = True
-            self.leave_out(len(rows), sum(map(len, lines[: len(rows)])) + len(rows))
-
-    def leave_out(self, lines: int, size: int) -> None:
-        self._lines_left_out += lines
-        self._bytes_left_out += size
-
-    def note(self, fields: dict[str, Any], *, last: bool = False) -> None:
-        row = {"time": _stamp(self._clock()), "trial_id": self._trial_id, "component": "worker"} | fields
-        try:
-            text = _encode(row)
-        except (ValueError, TypeError):  # NaN is no JSON, nor is a tuple a key
-            text = _encode({key: value if isinstance(value, str) else repr(value) for key, value in row.items()})
-        data = text.encode("utf-8", "replace") + b"\n"
-        self._note_room -= len(data)
-        if (self._note_room < 0 and not last) or not self.sink.write(data):
-            self.leave_out(1, len(data))
-
-    def close(self) -> None:
-        if self._lines_left_out:
-            message = (
-                f"{self._lines_left_out} lines ({self._bytes_left_out} bytes) are not kept in {self.sink.path.name}"
-            )
-            counts = {"lines_left_out": self._lines_left_out, "bytes_left_out": self._bytes_left_out}
-            self.note({"level": "warning", "message": message} | counts, last=True)
-        self.sink.close()
-
-
-class _Stream:
-    """One pipe: its raw log, its lines on their way to the journal, and the last bytes that came through."""
-
-    def __init__(self, name: str, sink: _Sink, journal: _Journal, cap_bytes: int, redact: Redact | None) -> None:
-        self.name = name
-        self.sink = sink
-        self._journal = journal
-        self._room = cap_bytes
-        self._redact = redact
-        self._raw_full = False
-        self._total = 0
-        self._consumed = 0  # bytes of input that the raw log stands for
-        self._recent = bytearray()
-        self._partial = b""
-        self._skipping = False  # inside a line whose beginning was already cut and told
-
-    def feed(self, buffer: bytearray, size: int) -> None:
-        """Takes `buffer[:size]`; the buffer may be reused afterwards."""
-        view = memoryview(buffer)[:size]
-        self._total += size
-        self._recent += view[-RING_BYTES:]
-        if len(self._recent) > 2 * RING_BYTES:
-            del self._recent[:-RING_BYTES]
-        if self._redact is None and not self._raw_full:
-            piece = view[: self._room - self._consumed]
-            written = self.sink.write(piece)
-            self._consumed += len(piece) if written else 0
-            self._raw_full = not written or len(piece) < size
-        if self._journal.full:
-            self._journal.leave_out(buffer.count(b"\n", 0, size), size)
-        if self._journal.full and (self._raw_full or self._redact is None):
-            self._partial = b""
-            return
-        if not self._skipping or buffer.find(b"\n", 0, size) >= 0:
-            self._split(self._partial + view)
-        elif self._redact is not None and not self._raw_full:
-            self._consumed += size
-
-    def _split(self, data: bytes) -> None:
-        *lines, rest = data.split(b"\n")
-        if self._skipping and lines:
-            self._consume(len(lines.pop(0)) + 1)
-            self._skipping = False
-        bound = LINE_BYTES if self._redact is None else _LONG_LINE_BYTES
-        if len(rest) > bound:
-            lines.append(rest)
-            rest = b""
-            self._skipping = True
-        self._partial = rest
-        if lines:
-            self._tell(lines, unfinished=self._skipping)
-
-    def _tell(self, lines: list[bytes], *, unfinished: bool) -> None:
-        shown = lines
-        if self._redact is not None:
-            shown = [self._clean(line) for line in lines] if not (self._raw_full and self._journal.full) else []
-            self._write_clean(lines, shown, unfinished=unfinished)
-        if not self._journal.full:
-            self._journal.add(self.name, shown)
-
-    def _write_clean(self, lines: list[bytes], clean: list[bytes], *, unfinished: bool) -> None:
-        """Whole redacted lines in one write, as many as fit; the rest is left to the ring."""
-        if self._raw_full:
-            return
-        fits = 0
-        for line in clean:
-            self._room -= max(len(line) + 1, _SHORT_LINE_BYTES)
-            if self._room < 0:
-                break
-            fits += 1
-        if fits and not self.sink.write(b"\n".join(clean[:fits]) + b"\n"):
-            self._raw_full = True
-            return
-        self._consume(sum(map(len, lines[:fits])) + fits - (1 if unfinished and fits == len(lines) else 0))
-        self._raw_full = fits < len(clean)
-
-    def _consume(self, size: int) -> None:
-        if self._redact is not None and not self._raw_full:
-            self._consumed += size
-
-    def _clean(self, line: bytes) -> bytes:
-        """The line after redaction. Bytes that are no UTF-8 pass through unharmed."""
-        if self._redact is None or not line:
-            return line
-        text = self._redact(line[:_LONG_LINE_BYTES].decode("utf-8", "surrogateescape"))
-        clean = text.encode("utf-8", "surrogateescape")
-        return clean if len(line) <= _LONG_LINE_BYTES else clean[:-_CUT_MARGIN_BYTES] + b" [... line cut ...]"
-
-    def _last(self, size: int) -> bytes:
-        """Up to `size` of the newest bytes, before redaction; with it, a line whose beginning is gone is left out."""
-        data = bytes(self._recent[-min(size, RING_BYTES) :]) if size else b""
-        return data.partition(b"\n")[2] if self._redact is not None and len(data) < size else data
-
-    def _clean_lines(self, data: bytes) -> bytes:
-        return data if self._redact is None else b"\n".join(map(self._clean, data.split(b"\n")))
-
-    def tail(self, n_lines: int) -> list[str]:
-        lines = self._clean_lines(self._last(self._total)).decode("utf-8", "replace").rstrip("\n").split("\n")
-        return [line[:LINE_BYTES] for line in lines[-n_lines:]] if n_lines > 0 and any(lines) else []
-
-    def close(self) -> None:
-        if self._partial and not self._journal.full:
-            self._journal.add(self.name, [self._clean(self._partial)])
-        overflow = self._total - self._consumed
-        end = self._last(overflow)
-        lost = overflow - len(end)
-        self.sink.write((b"\n[... %d bytes not kept ...]\n" % lost if lost else b"") + self._clean_lines(end))
-        self.sink.close()
 
 
 def _pipe() -> tuple[int, int]:
@@ -248,46 +38,70 @@ def _pipe() -> tuple[int, int]:
 
 
 class Capture:
-    """Call order: `open`, fork, `child_side` in the child, `parent_side` in the parent, `pump`..., `close`.
+    """The logs of a trial, or of services that run on their own. It is the Logs of whoever holds it.
 
+    Call order for a trial: `begin`, fork, `child_side` in the child, `parent_side` in the parent, `pump`..., `close`.
     Flush sys.stdout and sys.stderr before the fork, or what they held is logged as the child's.
     """
 
-    def __init__(self, streams: dict[str, _Stream], journal: _Journal, redact: Redact | None) -> None:
-        self._streams = streams
+    def __init__(self, folder: Path, journal: Journal, cap_bytes: int, redact: Redact) -> None:
+        self._folder = folder
         self._journal = journal
+        self._cap_bytes = cap_bytes
         self._redact = redact
-        self._readers: dict[int, _Stream] = {}
-        self._writers: list[int] = []
+        self._streams: dict[str, Stream] = {}  # by the name of the file
+        self._readers: dict[int, Stream] = {}
+        self._writers: list[int] = []  # of the child's stdout and stderr, until the fork
         self._buffer = bytearray(_READ_BYTES)
         self._last_read_s = 0.0
         self._closed = False
+        self._lock = threading.RLock()  # between `pumping` and whoever opens a component or asks for its tail
         self._selector = selectors.DefaultSelector()
-        for stream in streams.values():
-            reader, writer = _pipe()
-            self._readers[reader] = stream
-            self._writers.append(writer)
-            self._selector.register(reader, selectors.EVENT_READ)
+        self._asked, self._asking = words.pair()
+        self._selector.register(self._asked, selectors.EVENT_READ)
 
     @classmethod
-    def open(
+    def begin(
         cls,
         folder: Path,
         trial_id: str,
         cap_bytes: int = CAP_BYTES,
         *,
-        redact: Redact | None = None,
+        redact: Redact = redact_keys,
+        streams: Sequence[str] = ("stdout", "stderr"),
         clock: Callable[[], float] = time.time,
     ) -> "Capture":
-        """Makes `folder/logs`, the three files in it, and the pipes; `cap_bytes` holds for each file by itself."""
+        """Makes `folder/logs` with trial.jsonl, and the pipes of a child's streams: () where there is no child.
+
+        `cap_bytes` holds for each log by itself, and for each component in trial.jsonl.
+        """
         logs = folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        journal = _Journal(_Sink(logs / "trial.jsonl"), trial_id, cap_bytes, clock)
-        streams = {
-            name: _Stream(name, _Sink(logs / f"{name}.log"), journal, cap_bytes, redact)
-            for name in ("stdout", "stderr")
-        }
-        return cls(streams, journal, redact)
+        made = cls(logs, Journal(Sink(logs / "trial.jsonl"), trial_id, cap_bytes, clock), cap_bytes, redact)
+        made._writers = [made._pipe_into(made._stream(EXPERIMENT, name, name)) for name in streams]
+        return made
+
+    def open(self, component: str) -> int:
+        """The write end of a pipe into `logs/<component>.log`; the caller closes it. Again: the same log goes on."""
+        check_component(component)
+        with self._lock:
+            if self._closed:
+                raise OSError("the logs are closed")
+            if len(self._readers) >= MOST_PIPES:
+                raise OSError(f"more than {MOST_PIPES} logs at once")
+            return self._pipe_into(self._stream(component, component, "output"))
+
+    def _stream(self, component: str, file: str, name: str) -> Stream:
+        if file not in self._streams:
+            sink = Sink(self._folder / f"{file}.log")
+            self._streams[file] = Stream(name, sink, self._journal.page(component), self._cap_bytes, self._redact)
+        return self._streams[file]
+
+    def _pipe_into(self, stream: Stream) -> int:
+        reader, writer = _pipe()
+        self._readers[reader] = stream
+        self._selector.register(reader, selectors.EVENT_READ)
+        return writer
 
     @property
     def trouble(self) -> str | None:
@@ -295,61 +109,102 @@ class Capture:
         sinks = [*(stream.sink for stream in self._streams.values()), self._journal.sink]
         return next((sink.trouble for sink in sinks if sink.trouble), None)
 
-    def child_side(self) -> None:
-        """In the child: stdout and stderr become the pipes, and everything of the worker's is closed."""
+    def child_side(self) -> words.Words:
+        """In the child: stdout and stderr become the pipes, and everything of the worker's is closed.
+
+        What is returned opens logs for the services that the child starts.
+        """
         for writer, target in zip(self._writers, (1, 2), strict=True):
             os.dup2(writer, target)
+        asking = socket.socket(fileno=fcntl.fcntl(self._asking, fcntl.F_DUPFD_CLOEXEC, 3))
         self.parent_side()
         self._close_readers()
         for stream in self._streams.values():
             stream.sink.close()
         self._journal.sink.close()
         self._closed = True
+        return words.Words(asking)
 
     def parent_side(self) -> None:
-        """In the worker, after the fork: lets go of the write ends, so that EOF can arrive."""
+        """In the worker, after the fork: lets go of the child's ends, so that EOF can arrive."""
+        self._asking.close()
         while self._writers:
             os.close(self._writers.pop())
 
     def filenos(self) -> tuple[int, ...]:
-        """The read ends still open, for a selector of the supervisor's own."""
-        return tuple(self._readers)
+        """What is to be waited for, for a selector of the supervisor's own."""
+        asked = self._asked.fileno()
+        return (*self._readers, asked) if asked >= 0 else tuple(self._readers)
 
-    def pump(self, timeout_s: float) -> bool:
-        """Waits up to `timeout_s` for output and takes at most 256 KiB of each stream; False once both have ended.
+    def pump(self, timeout_s: float | None) -> bool:
+        """Waits up to `timeout_s` (None: for ever) for output, takes at most 256 KiB of each pipe, answers the child.
 
-        True with nothing read is normal: a grandchild may hold the pipe for ever, so never wait for False alone.
+        False once all pipes have ended. True with nothing read is normal: a grandchild may hold a pipe for ever, so
+        never wait for False alone.
         """
-        if not self._readers:
+        if not self._selector.get_map():
             return False
-        for key, _ in self._selector.select(max(0.0, timeout_s)):
-            self._read(key.fd)
+        self._take(self._selector.select(timeout_s and max(0.0, timeout_s)))
         return bool(self._readers)
 
     def drain(self, quiet_s: float = 0.0, limit_s: float = 5.0) -> bool:
-        """Pumps until both streams end (True), are silent for `quiet_s`, or `limit_s` is over (False)."""
+        """Pumps until all pipes end (True), are silent for `quiet_s`, or `limit_s` is over (False)."""
         until = time.monotonic() + limit_s
         while self._readers and time.monotonic() < until:
             ready = self._selector.select(quiet_s)
             if not ready:
                 break
-            for key, _ in ready:
-                self._read(key.fd)
+            self._take(ready)
         return not self._readers
 
-    def _read(self, reader: int) -> None:
+    @contextlib.contextmanager
+    def pumping(self) -> Iterator[None]:
+        """Pumps in a thread, for a process that starts services itself and has no loop to do it in."""
+        wake, bell = _pipe()
+        self._selector.register(wake, selectors.EVENT_READ)
+
+        def work() -> None:
+            ready = self._selector.select()
+            while wake not in [key.fd for key, _ in ready]:
+                self._take(ready)
+                ready = self._selector.select()
+
+        thread = threading.Thread(target=work, name="logs", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            os.close(bell)
+            thread.join()
+            self._selector.unregister(wake)
+            os.close(wake)
+            self.drain(limit_s=1.0)
+
+    def _take(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
+        size = 0
+        with self._lock:
+            for key, _ in ready:
+                if key.fileobj is not self._asked:
+                    size += self._read(key.fd)
+                elif not words.answer(self._asked, self):
+                    self._selector.unregister(self._asked)
+                    self._asked.close()
+        if size:
+            self._breathe(size)
+
+    def _read(self, reader: int) -> int:
         try:
             size = os.readv(reader, [self._buffer])
         except BlockingIOError:
-            return
+            return 0
         if size:
             self._readers[reader].feed(self._buffer, size)
-            self._breathe(size)
         else:
             self._forget(reader)
+        return size
 
     def _breathe(self, size: int) -> None:
-        """Small pieces in close succession cost a wake-up each: a millisecond lets the pipe fill instead."""
+        """Small pieces in close succession cost a wake-up each: a millisecond lets the pipes fill instead."""
         now = time.monotonic()
         if size < _READ_BYTES // 4 and now - self._last_read_s < _BREATH_S:
             time.sleep(_BREATH_S)
@@ -361,31 +216,40 @@ class Capture:
         os.close(reader)
 
     def _close_readers(self) -> None:
-        # Closing an epoll descriptor is safe on both sides of a fork; unregistering in the child would reach the
+        # One epoll object may be shared by both sides of a fork; unregistering in the child would reach the
         # parent's, which is the same kernel object.
         self._selector.close()
+        self._asked.close()
         for reader in self._readers:
             os.close(reader)
         self._readers.clear()
 
     def note(self, level: str, message: str, **fields: Any) -> None:
-        """Appends an event of the worker's to trial.jsonl; text is redacted like the experiment's lines."""
+        """Appends an event of the worker's to trial.jsonl; text is redacted like what is printed."""
         row: dict[str, Any] = {"level": level, "message": message} | fields
-        if self._redact is not None:
-            row = {key: self._redact(value) if isinstance(value, str) else value for key, value in row.items()}
-        self._journal.note(row)
+        row = {key: self._redact(value) if isinstance(value, str) else value for key, value in row.items()}
+        with self._lock:
+            self._journal.note(row)
 
-    def tail(self, n_lines: int) -> str:
-        """The last lines of stderr, then of stdout, for an error message; at most `n_lines` of each."""
-        return "\n".join(self._streams["stderr"].tail(n_lines) + self._streams["stdout"].tail(n_lines))
+    def tail(self, component: str, n_lines: int) -> str:
+        """The last lines of a component, what is still in its pipe included; of the experiment, stderr comes first."""
+        files = ("stderr", "stdout") if component == EXPERIMENT else (component,)
+        with self._lock:
+            streams = [self._streams[file] for file in files if file in self._streams]
+            for reader in [reader for reader, stream in self._readers.items() if stream in streams]:
+                for _ in range(_READS_FOR_TAIL):
+                    if not self._read(reader):
+                        break
+            return "\n".join(line for stream in streams for line in stream.tail(n_lines))
 
     def close(self) -> None:
         """Writes the kept ends and closes the files; output that comes later meets a closed pipe. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self.parent_side()
-        self._close_readers()
-        for stream in self._streams.values():
-            stream.close()
-        self._journal.close()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self.parent_side()
+            self._close_readers()
+            for stream in self._streams.values():
+                stream.close()
+            self._journal.close()

@@ -8,48 +8,21 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
 
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe, Service, fill
 from benchhouse.schema.secrets import resolve
 from benchhouse.worker.probes import Probe
 from benchhouse.worker.programs import chosen_program
+from benchhouse.worker.words import Logs
 
 _GRACE_S = 10.0
 _TAIL_LINES = 15
 _NOBODY = 65534
-
-
-class Words(Protocol):
-    """Where the words of servers go."""
-
-    def open(self, component: str) -> int:
-        """A descriptor to write to; the caller closes it."""
-        ...
-
-    def tail(self, component: str, lines: int) -> str:
-        """The last lines that came from it."""
-        ...
-
-
-class LogFiles:
-    """A plain file for each server: for whoever needs no journal of them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def open(self, component: str) -> int:
-        return os.open(self._folder / f"{component}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-
-    def tail(self, component: str, lines: int) -> str:
-        with (self._folder / f"{component}.log").open(encoding="utf-8", errors="replace") as file:
-            return "".join(deque(file, lines)).rstrip()
 
 
 @dataclass(frozen=True)
@@ -65,8 +38,8 @@ class Running:
 class Services:
     """Starts servers, each in a session and a folder of its own, and ends them all, the last one first."""
 
-    def __init__(self, folder: Path, words: Words, secret: str = "") -> None:
-        self._folder, self._words = folder, words
+    def __init__(self, folder: Path, logs: Logs, secret: str = "") -> None:
+        self._folder, self._logs = folder, logs
         self._secret = secret or secrets.token_hex(16)
         self.running: list[Running] = []
 
@@ -108,7 +81,13 @@ class Services:
         return ""
 
     def tail(self, service: Service, lines: int = _TAIL_LINES) -> str:
-        return self._words.tail(service.name, lines)
+        return self._logs.tail(service.name, lines)
+
+    def _open_log(self, name: str) -> int:
+        try:
+            return self._logs.open(name)
+        except ValueError as error:
+            raise ExperimentFailed("bad_recipe_name", str(error), retryable=False) from error
 
     def _free_name(self, name: str, begun: Sequence[Running]) -> str:
         taken = {item.service.name for item in (*self.running, *begun)}
@@ -130,7 +109,7 @@ class Services:
             environment = resolve(recipe.environment, os.environ)
             environment = os.environ | {key: fill(value, places) for key, value in environment.items()}
             began = monotonic()
-            words = self._words.open(name)
+            words = self._open_log(name)
             try:
                 for line in recipe.prepare:
                     self._prepare(recipe, name, _command(recipe, line, places), environment, folder, words)
@@ -174,7 +153,7 @@ class Services:
                 "server_not_ready", f"{name} was not prepared within {recipe.ready.timeout:g} s ({command[-1]})", False
             ) from None
         if done.returncode:
-            said = self._words.tail(name, _TAIL_LINES)
+            said = self._logs.tail(name, _TAIL_LINES)
             raise ExperimentFailed(
                 "server_died", f"{name} could not be prepared ({command[-1]}):\n{said}", retryable=False
             )

@@ -19,6 +19,7 @@ from typing import Any
 from benchhouse.evidence.blanking import blank_secrets
 from benchhouse.evidence.folder import read_spec, seal, tidy, write_metrics_csv
 from benchhouse.evidence.writing import now, write_model
+from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import redactor, secret_values
 from benchhouse.schema.service import SECRET, Addresses, ServiceFolder
@@ -26,9 +27,10 @@ from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, T
 from benchhouse.worker import limits, node, processes
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.limits import Cage
-from benchhouse.worker.output import Capture, Redact
+from benchhouse.worker.output import Capture
 from benchhouse.worker.owned import make_scratch
 from benchhouse.worker.results import Handover, metrics_file
+from benchhouse.worker.stream import Redact
 
 TAG = "BENCHHOUSE_TRIAL"
 LEFTOVERS = "benchhouse"  # how the names of cgroups and scratch folders begin
@@ -69,7 +71,7 @@ def run_trial(path: Path) -> int:
     known = os.environ | _attached_secrets(spec)
     parameters += [f"${name}" for name in known if name.startswith(SECRET)]
     redact, secrets = redactor(parameters, known), secret_values(parameters, known)
-    capture = Capture.open(path, spec.trial_id, redact=redact if secrets else None)
+    capture = Capture.begin(path, spec.trial_id, spec.logs.cap, redact=redact)
     scratch = make_scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")
     cage = Cage.build(f"{LEFTOVERS}-{spec.trial_id[:8]}", _limits(spec))
     try:
@@ -119,7 +121,7 @@ def _run(
             Warning(code="secret_blanked", message=f"a secret stood in artifacts: {', '.join(blanked[:10])}")
         )
     if failure:
-        failure = failure.model_copy(update={"log_tail": capture.tail(20)})
+        failure = failure.model_copy(update={"log_tail": capture.tail(EXPERIMENT, 20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
     capture.close()
     if outcome not in MEASURED:
@@ -204,7 +206,7 @@ def _become_experiment(
         processes.die_with_parent(signal.SIGKILL, worker)
         for number in _STOPS:
             signal.signal(number, signal.SIG_DFL)
-        capture.child_side()
+        logs = capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdin = os.fdopen(0, closefd=False)
         sys.stdout, sys.stderr = (
@@ -212,7 +214,7 @@ def _become_experiment(
         )
         cage.enter()
         os.chdir(workdir)
-        run_experiment(spec, folder, workdir, result)
+        run_experiment(spec, folder, workdir, result, logs)
         code = 0
     except BaseException:  # noqa: BLE001 - it is printed to the trial's log, and the process ends
         import traceback

@@ -21,17 +21,18 @@ from benchhouse.schema.service import (
     ended,
     read_state,
 )
-from benchhouse.worker.services import LogFiles, Services
+from benchhouse.worker.services import Services
 from benchhouse.worker.watching import Watch
+from benchhouse.worker.words import Logs
 
 
 class TrialServices:
     """Starts, finds and watches; `close` ends what was started here."""
 
-    def __init__(self, folder: Path, trial: TrialFolder, give_up: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, trial: TrialFolder, logs: Logs, give_up: Callable[[str], None]) -> None:
         self._trial = trial
         self._secret = os.environ.get(SECRET, "")
-        self._services = Services(folder, LogFiles(trial.artifacts), self._secret)
+        self._services = Services(folder, logs, self._secret)
         self._watch = Watch(give_up)
         self._live: dict[str, Replica] = {}
 

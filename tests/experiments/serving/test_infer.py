@@ -219,7 +219,7 @@ def test_a_server_is_started_for_the_trial_and_ended_with_it(lab, tmp_path):
     assert facts["deployment"] == "embedded"
     assert facts["server_statistics"]["requests"] == 10
     assert value["requests_per_s", "value"] * facts["window_s"] == pytest.approx(10, rel=0.5)  # timed to the last send
-    assert "slow" in (trial.folder / "artifacts" / "server.log").read_text()
+    assert "slow" in (trial.folder / "logs" / "server.log").read_text()
     assert lab.left_running() == []
 
 

@@ -353,7 +353,7 @@ def test_an_embedded_server_is_started_for_the_trial_and_gone_after_it(lab):
     assert value["error_rate", "value"] == 0
     assert trial.meta["custom"]["deployment"] == "embedded"
     assert trial.meta["custom"]["services"]["server"]["start_s"] < 20
-    assert (trial.folder / "artifacts" / "server.log").exists()
+    assert (trial.folder / "logs" / "server.log").exists()
     lab.is_tidy()
 
 

@@ -1,0 +1,19 @@
+"""The components of a trial whose words are logged, by name. No model here: every worker needs it."""
+
+import re
+
+CAP_BYTES = 8 << 20
+EXPERIMENT = "experiment"
+WORKER = "worker"
+ORCHESTRATOR = "orchestrator"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_OURS = {EXPERIMENT, WORKER, ORCHESTRATOR, "stdout", "stderr", "trial"}
+
+
+def check_component(name: str) -> str:
+    """The name of a service's log, as it becomes a file's. Raises ValueError."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} can't name a log: up to 64 letters, digits and . _ -, a letter or digit first")
+    if name.lower() in _OURS:
+        raise ValueError(f"{name!r} can't name a log: it is one of our own ({', '.join(sorted(_OURS))})")
+    return name

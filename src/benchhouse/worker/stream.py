@@ -1,0 +1,134 @@
+"""One component's output on its way to its log: redacted, kept within a cap, told to the journal line by line.
+
+The filter is given whole lines, many at a time: a secret has no line end in it, so it is found however it was written.
+Only a private key has several lines; from its first one on, they wait for the last.
+"""
+
+import re
+from collections.abc import Callable
+
+from benchhouse.worker.journal import LINE_BYTES, Page, Sink
+
+RING_BYTES = 64 << 10
+_LONG_LINE_BYTES = 32 << 10  # a line is held until it ends, up to here
+_KEY_BYTES = 16 << 10  # a private key is, up to here; both together fit the ring
+_SECRET_BYTES = 4 << 10  # the longest secret that is looked for where a line has to be cut
+_STEP = 61  # between places where a line may be cut: prime, so that no regular pattern avoids all of them
+
+Redact = Callable[[str], str]
+_KEY_BEGINS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS = re.compile(rb"-----END [A-Z ]*PRIVATE KEY-----")
+
+
+def whole_lines(data: bytes, end: int) -> int:
+    """Where the last whole line before `end` ends; before a private key whose end is yet to come."""
+    end = data.rfind(b"\n", 0, end) + 1
+    key = data.rfind(b"-----BEGIN ", 0, end)
+    if key >= 0 and end - key < _KEY_BYTES and _KEY_BEGINS.match(data, key) and not _KEY_ENDS.search(data, key, end):
+        return data.rfind(b"\n", 0, key) + 1
+    return end
+
+
+def whole_beginning(data: bytes) -> int:
+    """Where text whose beginning is gone can be shown from: after what may be the rest of a secret."""
+    key = _KEY_ENDS.search(data)
+    if key and not _KEY_BEGINS.search(data, 0, key.start()):
+        return key.end()
+    line = data.find(b"\n", 0, _SECRET_BYTES)
+    return line + 1 if line >= 0 else _SECRET_BYTES
+
+
+class Stream:
+    """One or more pipes of a component: the raw log, the lines for the journal, and the last bytes that came."""
+
+    def __init__(self, name: str, sink: Sink, page: Page, cap_bytes: int, redact: Redact) -> None:
+        self.sink = sink
+        self._name = name
+        self._page = page
+        self._room = cap_bytes
+        self._redact = redact
+        self._full = False  # from then on it is drained and counted, no more
+        self._total = 0
+        self._kept = 0  # bytes of input that the raw log stands for
+        self._recent = bytearray()
+        self._pending = b""
+        self._begun = False  # a line so long that its beginning is already told
+
+    def feed(self, buffer: bytearray, size: int) -> None:
+        """Takes `buffer[:size]`; the buffer may be reused afterwards."""
+        view = memoryview(buffer)[:size]
+        self._total += size
+        self._recent += view[-RING_BYTES:]
+        if len(self._recent) > 2 * RING_BYTES:
+            del self._recent[:-RING_BYTES]
+        if self._full or self._page.full:
+            self._page.leave_out(buffer.count(b"\n", 0, size), size)
+        if self._full:
+            self._pending = b""
+            return
+        data = self._pending + view
+        end = whole_lines(data, len(data))
+        if len(data) - end > _LONG_LINE_BYTES + _KEY_BYTES:
+            end = self._within_line(data)
+        if end:
+            self._take(data[:end])
+        self._pending = data[end:]
+
+    def _within_line(self, data: bytes) -> int:
+        """Where a long line can be cut: not through a secret, nor through the beginning of one that is yet to come."""
+        last = len(data) - _SECRET_BYTES
+        for at in range(last, last - _SECRET_BYTES, -_STEP):
+            left, right = data[at - _SECRET_BYTES : at], data[at : at + _SECRET_BYTES]
+            if self._clean(left) + self._clean(right) == self._clean(left + right):
+                return at
+        return last
+
+    def _take(self, data: bytes) -> None:
+        clean = self._clean(data)
+        self._write(data, clean)
+        ended = data.endswith(b"\n")
+        if not self._page.full:
+            lines = clean.split(b"\n")
+            if ended:
+                lines.pop()
+            if lines := lines[1:] if self._begun else lines:
+                self._page.add(self._name, lines)
+        self._begun = not ended
+
+    def _write(self, data: bytes, clean: bytes) -> None:
+        """All of it, or the whole lines that fit; what comes after is left to the ring."""
+        end = len(data)
+        if len(clean) > self._room:
+            self._full = True
+        while len(clean) > self._room:
+            end = whole_lines(data, max(0, end - (len(clean) - self._room)))
+            clean = self._clean(data[:end])
+        if self.sink.write(clean):
+            self._room -= len(clean)
+            self._kept += end
+        else:
+            self._full = True
+
+    def _clean(self, data: bytes) -> bytes:
+        """Redacted. Bytes that are no UTF-8 pass through unharmed."""
+        return self._redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def _last(self, size: int) -> bytes:
+        """Up to `size` of the newest bytes, redacted; where there were more, from a place where that can be done."""
+        data = bytes(self._recent[-min(size, RING_BYTES) :]) if size else b""
+        return self._clean(data[whole_beginning(data) :] if len(data) < size else data)
+
+    def tail(self, n_lines: int) -> list[str]:
+        lines = self._last(self._total).decode("utf-8", "replace").rstrip("\n").split("\n")
+        return [line[:LINE_BYTES] for line in lines[-n_lines:]] if n_lines > 0 and any(lines) else []
+
+    def close(self) -> None:
+        if self._pending and not self._page.full:
+            lines = self._clean(self._pending).split(b"\n")
+            if lines := [line for at, line in enumerate(lines) if at or not self._begun]:
+                self._page.add(self._name, lines)
+        overflow = self._total - self._kept
+        end = self._last(overflow)
+        lost = max(0, overflow - RING_BYTES)
+        self.sink.write((b"\n[... %d bytes not kept ...]\n" % lost if lost else b"") + end)
+        self.sink.close()

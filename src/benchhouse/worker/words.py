@@ -1,0 +1,103 @@
+"""How the experiment's process gets logs for the servers it starts: it asks its supervisor, who owns them.
+
+Over a pair of sockets made before the fork. A request is one packet of JSON; the answer is one too, and brings the
+write end of a new pipe along (SCM_RIGHTS).
+"""
+
+import itertools
+import json
+import os
+import socket
+import threading
+from typing import Any, Protocol
+
+_TAIL_CHARACTERS = 16 << 10  # fits a packet, however it is escaped
+
+
+class Logs(Protocol):
+    """Where the words of services go. A Capture is one; so are the Words of a process that has none of its own."""
+
+    def open(self, component: str) -> int:
+        """The write end of a new pipe into `logs/<component>.log`; whoever asked closes it.
+
+        Raises ValueError for a name that is none, OSError where no log can be made.
+        """
+        ...
+
+    def tail(self, component: str, n_lines: int) -> str:
+        """The last lines that came, redacted, for an error message; empty when there are none."""
+        ...
+
+
+class Words:
+    """The Logs of the process that asks. Safe for threads, not for its forks."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+
+    def open(self, component: str) -> int:
+        _, handles = self._ask({"ask": "open", "component": component})
+        return handles[0]
+
+    def tail(self, component: str, n_lines: int) -> str:
+        reply, _ = self._ask({"ask": "tail", "component": component, "lines": n_lines})
+        return str(reply["tail"])
+
+    def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
+        with self._lock:
+            number = next(self._numbers)
+            self._line.send(json.dumps(request | {"number": number}).encode())
+            while True:
+                data, handles, _, _ = socket.recv_fds(self._line, 1 << 18, 1, socket.MSG_CMSG_CLOEXEC)
+                if not data:
+                    raise ConnectionError("the supervisor has closed the logs")
+                reply: dict[str, Any] = json.loads(data)
+                if reply["number"] == number:
+                    break
+                for handle in handles:  # the answer to a question whose asker was interrupted
+                    os.close(handle)
+        if "error" in reply:
+            raise (ValueError if reply["refused"] else OSError)(reply["error"])
+        return reply, handles
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """The supervisor's end, which never blocks, and the asker's."""
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mine.setblocking(False)
+    return mine, theirs
+
+
+def answer(line: socket.socket, logs: Logs) -> bool:
+    """Answer one request, if there is one; False when nobody is left to ask."""
+    try:
+        data = line.recv(1 << 16)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    if not data:
+        return False
+    reply: dict[str, Any] = {"number": None}
+    handles: list[int] = []
+    try:
+        request = json.loads(data)
+        reply["number"] = request["number"]
+        if request["ask"] == "open":
+            handles.append(logs.open(request["component"]))
+        else:
+            reply["tail"] = logs.tail(request["component"], int(request["lines"]))[-_TAIL_CHARACTERS:]
+    except (ValueError, KeyError, TypeError) as error:
+        reply |= {"error": str(error), "refused": True}
+    except OSError as error:
+        reply |= {"error": str(error), "refused": False}
+    try:
+        socket.send_fds(line, [json.dumps(reply).encode()], handles)
+    except OSError:
+        return False  # it ended while it waited
+    finally:
+        for handle in handles:
+            os.close(handle)
+    return True
