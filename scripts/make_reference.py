@@ -15,6 +15,7 @@ import click
 from benchhouse.api import catalogue, looking
 from benchhouse.cli import bench
 from benchhouse.schema.layout import Workspace
+from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.scenario import AxisBlock, Benchmark, Defined, Range, Runtime, Scenario
 
@@ -97,6 +98,8 @@ def scenario_page() -> str:
         _keys(Retries),
         "## `runtime`",
         _keys(Runtime),
+        "## `logs`",
+        _keys(LogSettings),
         "## Registered benchmark",
         _BENCHMARK,
         _keys(Benchmark, only={"benchmark", *Defined.model_fields}),

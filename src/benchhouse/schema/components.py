@@ -17,3 +17,8 @@ def check_component(name: str) -> str:
     if name.lower() in _OURS:
         raise ValueError(f"{name!r} can't name a log: it is one of our own ({', '.join(sorted(_OURS))})")
     return name
+
+
+def is_plain(name: str) -> bool:
+    """Whether it is a name of the kind that logs have, ours or a service's."""
+    return bool(_NAME.fullmatch(name))

@@ -58,3 +58,11 @@ class LogsManifest(Model):
     until: str | None = Field(None, description="Lines before then, UTC.")
     files: list[PackedFile]
     left_out: list[str] = Field(description="Files that were not packed, and why.")
+
+
+class PrunedLogs(Model):
+    """What `bench logs prune` removed, or would remove."""
+
+    removed: list[str] = Field(description="Paths below the workspace.")
+    size: Bytes = Field(description="Bytes in them.")
+    dry_run: bool = Field(description="Whether they are still there.")

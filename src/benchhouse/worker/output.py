@@ -193,6 +193,8 @@ class Capture:
             self._breathe(size)
 
     def _read(self, reader: int) -> int:
+        if reader not in self._readers:  # ended while others of the same moment were read
+            return 0
         try:
             size = os.readv(reader, [self._buffer])
         except BlockingIOError:

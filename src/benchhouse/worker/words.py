@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import threading
+from array import array
 from typing import Any, Protocol
 
 _TAIL_CHARACTERS = 16 << 10  # fits a packet, however it is escaped
@@ -50,7 +51,7 @@ class Words:
             number = next(self._numbers)
             self._line.send(json.dumps(request | {"number": number}).encode())
             while True:
-                data, handles, _, _ = socket.recv_fds(self._line, 1 << 18, 1, socket.MSG_CMSG_CLOEXEC)
+                data, handles = _receive(self._line)
                 if not data:
                     raise ConnectionError("the supervisor has closed the logs")
                 reply: dict[str, Any] = json.loads(data)
@@ -61,6 +62,17 @@ class Words:
         if "error" in reply:
             raise (ValueError if reply["refused"] else OSError)(reply["error"])
         return reply, handles
+
+
+def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
+    """One packet and the descriptors with it, which no program started meanwhile inherits: recv_fds can't do that."""
+    handles = array("i")
+    room = socket.CMSG_LEN(handles.itemsize)
+    data, ancillary, _, _ = line.recvmsg(1 << 18, room, socket.MSG_CMSG_CLOEXEC)
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            handles.frombytes(content)
+    return data, list(handles)
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -1,0 +1,264 @@
+"""Read the logs of a run: which there are, which lines are asked for, the newest of them, and what comes next."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from benchhouse.runs.ledger import Ledger
+from benchhouse.schema.components import EXPERIMENT, ORCHESTRATOR, WORKER, is_plain
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.logs import LogLine
+from benchhouse.schema.problems import did_you_mean
+from benchhouse.schema.quantities import parse_seconds
+
+JOURNAL = "trial.jsonl"
+_BLOCK_BYTES = 64 << 10
+_PAUSE_S = 0.2
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which lines are asked for. Nothing said: all."""
+
+    components: tuple[str, ...] = ()
+    trials: tuple[str, ...] = ()  # beginnings of ids
+    since: str = ""  # as in the logs, so that text compares as time
+    until: str = ""
+
+    def has_times(self) -> bool:
+        return bool(self.since or self.until)
+
+    def takes_component(self, name: str) -> bool:
+        return not self.components or name in self.components
+
+    def takes_trial(self, trial_id: str) -> bool:
+        return not self.trials or trial_id.startswith(self.trials)
+
+    def takes_time(self, stamp: str) -> bool:
+        stamp = stamp.replace("+00:00", "Z")
+        return self.since <= stamp and (not self.until or stamp < self.until)
+
+    def takes(self, line: LogLine) -> bool:
+        return self.takes_component(line.component) and self.takes_time(line.time)
+
+
+@dataclass(frozen=True)
+class TrialLogs:
+    """The logs of one attempt at a trial, wherever its folder is by now."""
+
+    home: Workspace
+    scenario: str
+    trial_id: str
+    attempt: int
+
+    def folder(self) -> TrialFolder:
+        """Running, set aside by a later attempt, or in its final place: in this order nothing else can be met."""
+        running = self.home.partial(self.scenario, self.trial_id, self.attempt)
+        aside = self.home.superseded(self.scenario, self.trial_id, self.attempt)
+        found = (place for place in (running, aside) if place.path.is_dir())
+        return next(found, self.home.trial(self.scenario, self.trial_id))
+
+    def names(self) -> list[str]:
+        """Files, journal included; what an experiment put there under odd names or as links is none of ours."""
+        try:
+            entries = list(os.scandir(self.folder().logs))
+        except OSError:
+            return []
+        plain = [entry.name for entry in entries if is_plain(entry.name) and entry.is_file(follow_symlinks=False)]
+        return sorted(name for name in plain if name == JOURNAL or name.endswith(".log"))
+
+    def open(self, name: str) -> BinaryIO | None:
+        for _ in range(3):  # it may move between looking and opening
+            with contextlib.suppress(OSError):
+                return (self.folder().logs / name).open("rb")
+        return None
+
+
+@dataclass
+class RunLogs:
+    """The trials of a run, looked up again and again while it goes on."""
+
+    workspace: Workspace
+    run_id: str
+    scenario: str = ""
+    _known: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.scenario = Ledger(self.workspace.run(self.run_id)).record.scenario
+
+    def trials(self, selection: Selection) -> list[TrialLogs]:
+        """Sealed, set aside and running ones, by id and attempt."""
+        results = self.workspace.results / self.scenario
+        found = {
+            (entry.name.partition(".")[0], self._attempt(entry))
+            for folder in (results / ".partial", results)
+            for entry in _folders(folder)
+            if selection.takes_trial(entry.name) and self._attempt(entry)
+        }
+        return [TrialLogs(self.workspace, self.scenario, trial_id, attempt) for trial_id, attempt in sorted(found)]
+
+    def _attempt(self, entry: "os.DirEntry[str]") -> int:
+        """Which attempt the folder holds, or 0 where it is not of this run. A name may get another folder."""
+        key = entry.name, entry.inode()
+        if key not in self._known:
+            try:
+                spec = json.loads(TrialFolder(Path(entry.path)).spec.read_bytes())
+                self._known[key] = spec["run_id"], int(spec["attempt"])
+            except (OSError, ValueError, KeyError, TypeError):
+                return 0  # being written, or being moved
+        run_id, attempt = self._known[key]
+        return attempt if run_id == self.run_id else 0
+
+    def is_running(self) -> bool:
+        return Ledger(self.workspace.run(self.run_id)).owner() is not None
+
+    def check(self, selection: Selection) -> list[TrialLogs]:
+        """The trials that are asked for. Raises BenchError for a trial or a component that is not there."""
+        every = self.trials(Selection())
+        for beginning in selection.trials:
+            if not any(trial.trial_id.startswith(beginning) for trial in every):
+                raise BenchError(
+                    f"run {self.run_id} has no logs of a trial '{beginning}'", f"see: bench status {self.run_id}"
+                )
+        trials = [trial for trial in every if selection.takes_trial(trial.trial_id)]
+        there = {WORKER, ORCHESTRATOR, *(component_of(name) for trial in trials for name in trial.names())} - {""}
+        for component in selection.components:
+            if component not in there:
+                guess = did_you_mean(component, sorted(there))
+                hint = f"did you mean '{guess}'? " if guess else ""
+                raise BenchError(f"nothing called '{component}' has said anything", f"{hint}there is {_list(there)}")
+        return trials
+
+
+def component_of(name: str) -> str:
+    """Whose log a file is; the journal is nobody's."""
+    stem = name.removesuffix(".log")
+    return "" if name == JOURNAL else EXPERIMENT if stem in ("stdout", "stderr") else stem
+
+
+def select(
+    components: Iterable[str] = (),
+    trials: Iterable[str] = (),
+    since: str | None = None,
+    until: str | None = None,
+) -> Selection:
+    """`since` and `until` are `10m` (ago) or a time; without a zone it is UTC, as the logs are. Raises BenchError."""
+    now_s = time.time()
+    begin, end = moment(since, now_s), moment(until, now_s)
+    if begin and end and begin >= end:
+        raise BenchError(f"no time is both since {begin} and before {end}", "swap --since and --until")
+    return Selection(tuple(components), tuple(trials), begin, end)
+
+
+def moment(text: str | None, now_s: float) -> str:
+    """A time as the logs write it, to compare with; empty for none."""
+    if not text:
+        return ""
+    try:
+        when = datetime.fromtimestamp(now_s - parse_seconds(text), UTC)
+    except (ValueError, OverflowError):
+        try:
+            given = datetime.fromisoformat(text.strip())
+            when = given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise BenchError(
+                f"'{text}' is no time", "write 90s, 10m or 2h (ago), or 2026-11-15T10:00 (UTC), or ...T10:00+01:00"
+            ) from None
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def tail(workspace: Workspace, run_id: str, selection: Selection, n: int) -> list[LogLine]:
+    """The newest lines of all trials and components, in the order of their times."""
+    logs = RunLogs(workspace, run_id)
+    logs.check(selection)
+    return next(_follow(logs, selection, n))
+
+
+def follow(workspace: Workspace, run_id: str, selection: Selection, n: int) -> Iterator[list[LogLine]]:
+    """The same, then whatever comes, until the run has ended. What comes together is in order."""
+    return _follow(RunLogs(workspace, run_id), selection, n)
+
+
+def _follow(logs: RunLogs, selection: Selection, n: int) -> Iterator[list[LogLine]]:
+    running = logs.is_running()
+    read_to: dict[TrialLogs, int] = {}
+    newest: list[LogLine] = []
+    for trial in logs.trials(selection):
+        lines, read_to[trial] = _last_lines(trial, selection, n)
+        newest += lines
+    yield in_order(newest)[-n:] if n else []
+    while running:
+        time.sleep(_PAUSE_S)
+        running = logs.is_running()  # asked first: what is written before it ends is read below
+        came: list[LogLine] = []
+        for trial in logs.trials(selection):
+            lines, read_to[trial] = _new_lines(trial, selection, read_to.get(trial, 0))
+            came += lines
+        if came:
+            yield in_order(came)
+
+
+def in_order(lines: Iterable[LogLine]) -> list[LogLine]:
+    """By time; what has the same keeps its order."""
+    return sorted(lines, key=lambda line: line.time)
+
+
+def read_lines(data: bytes) -> Iterator[tuple[bytes, LogLine]]:
+    """The lines of a journal; one that a kill or a full disk tore is left out."""
+    for text in data.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            yield text, LogLine.model_validate_json(text)
+
+
+def _taken(data: bytes, selection: Selection) -> list[LogLine]:
+    return [line for _, line in read_lines(data) if selection.takes(line)]
+
+
+def _last_lines(trial: TrialLogs, selection: Selection, n: int) -> tuple[list[LogLine], int]:
+    """The last `n` that are asked for, read from the end, and where the last whole line ends."""
+    file = trial.open(JOURNAL)
+    if file is None:
+        return [], 0
+    with file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _BLOCK_BYTES))
+        data = file.read(_BLOCK_BYTES)
+        at = end = size - len(data) + data.rfind(b"\n") + 1  # the last line may still be being written
+        found: list[LogLine] = []
+        rest = b""
+        while at and len(found) < n:
+            begin = max(0, at - _BLOCK_BYTES)
+            file.seek(begin)
+            data = file.read(at - begin) + rest
+            cut = data.find(b"\n") + 1 if begin else 0
+            rest, found, at = data[:cut], _taken(data[cut:], selection) + found, begin
+    return found[-n:] if n else [], end
+
+
+def _new_lines(trial: TrialLogs, selection: Selection, begin: int) -> tuple[list[LogLine], int]:
+    file = trial.open(JOURNAL)
+    if file is None:
+        return [], begin
+    with file:
+        file.seek(begin)
+        data = file.read()
+    end = data.rfind(b"\n") + 1
+    return _taken(data[:end], selection), begin + end
+
+
+def _folders(path: Path) -> list["os.DirEntry[str]"]:
+    try:
+        return [entry for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False) and entry.name[0] != "."]
+    except OSError:
+        return []
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
