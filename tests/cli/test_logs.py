@@ -283,10 +283,11 @@ def test_after_kill_9_what_was_said_is_still_there(talkers):
     assert any(path.endswith("/echo.log") for path in packed(talkers)[0])
 
 
-def test_a_server_whose_name_is_a_path_is_refused(talkers):
-    talkers.run("talk", code=1, workload={"name": "../x"})
+@pytest.mark.parametrize(("name", "code"), [("../x", "ValidationError"), ("worker", "bad_recipe_name")])
+def test_a_server_whose_name_is_a_path_or_taken_is_refused(talkers, name, code):
+    talkers.run("talk", code=1, workload={"name": name})
     (trial,) = talkers.trials()
-    assert trial.code == "bad_recipe_name" and "'../x' can't name a log" in trial.meta["failure"]["message"]
+    assert trial.code == code and f"'{name}' can't" in trial.meta["failure"]["message"]
 
 
 def test_an_attempt_that_was_set_aside_keeps_its_logs(lab):

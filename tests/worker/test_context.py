@@ -11,7 +11,7 @@ from benchhouse.worker.context import TrialContext
 
 def context(tmp_path, *metrics, strict=True):
     experiment = Experiment("e", "1", lambda: None, metrics=metrics, strict_metrics=strict)
-    return TrialContext(experiment, "t", 0, 0, tmp_path, tmp_path, None, None)
+    return TrialContext(experiment, "t", 0, 0, tmp_path, tmp_path, None)
 
 
 X = Metric(name="x", unit="ms")
