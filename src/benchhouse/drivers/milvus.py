@@ -81,7 +81,8 @@ class Milvus:
             with socket.create_connection((parts.hostname or "", parts.port or _PORT), timeout=shared.CONNECT_S):
                 return
         except OSError as error:
-            raise shared.named(error, f"{parts.hostname}:{parts.port or _PORT}: {error}") from error
+            why = error.strerror or str(error)
+            raise shared.named(error, f"{parts.hostname}:{parts.port or _PORT}: {why}") from error
 
     def create(self) -> None:
         name, types = self._collection.name, self._milvus.DataType

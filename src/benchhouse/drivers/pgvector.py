@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from benchhouse.drivers import vector_shared as shared
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import CallFailed
+from benchhouse.schema.postgres import not_connected
 from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorStats
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class PgVector:
                 f"not a PostgreSQL address: {error}", hint="postgresql://user@host:5432/database"
             ) from error
         except psycopg.OperationalError as error:
-            raise _not_connected(error) from error
+            raise not_connected(str(error)) from error
         self._raw = self._connection.pgconn
         self._statements: dict[tuple[int, bool], bytes] = {}
         self._effort = 0
@@ -265,12 +266,3 @@ def _kind(state: str) -> str:
     if state.startswith("08") or state in ("57P01", "57P02", "57P03"):
         return "reset"
     return "timeout" if state == "57014" else "server_error"
-
-
-def _not_connected(error: Exception) -> CallFailed:
-    text = str(error).strip()[:500]
-    if type(error).__name__ == "ConnectionTimeout" or "timeout expired" in text:
-        return CallFailed("timeout", text)
-    if "could not translate host name" in text or "failed to resolve host" in text:
-        return CallFailed("dns", text)
-    return CallFailed("refused", text)

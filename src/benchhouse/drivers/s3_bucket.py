@@ -4,6 +4,7 @@ import base64
 import hashlib
 import http.client
 import re
+import socket
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -158,8 +159,8 @@ class Bucket:
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 if last or not kept:
-                    kind = "refused" if isinstance(error, ConnectionRefusedError) else "reset"
-                    raise S3Refused(kind, f"{method} to {self._url.netloc}: {error}") from error
+                    why = getattr(error, "strerror", None) or str(error)
+                    raise S3Refused(_kind(error), f"{method} to {self._url.netloc}: {why}") from error
         raise AssertionError
 
     def _connected(self) -> http.client.HTTPConnection:
@@ -176,6 +177,14 @@ class Bucket:
 
     def _refused(self, status: int, body: bytes) -> S3Refused:
         return S3Refused(f"http_{status}", self._credentials.blank(said(body)) or f"status {status}")
+
+
+def _kind(error: Exception) -> str:
+    if isinstance(error, socket.gaierror):
+        return "dns"
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    return "refused" if isinstance(error, ConnectionRefusedError) else "reset"
 
 
 def said(body: bytes) -> str:

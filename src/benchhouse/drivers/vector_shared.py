@@ -132,7 +132,7 @@ def exchange(
         answer = connection.getresponse()
         return answer.status, answer.read()
     except (OSError, http.client.HTTPException) as error:
-        raise named(error, f"{url}: {error}") from error
+        raise named(error, f"{url}: {getattr(error, 'strerror', None) or error}") from error
     finally:
         connection.close()
 

@@ -40,7 +40,8 @@ class Weaviate:
         shared.refuse_what_it_lacks(self, "weaviate", collection)
         if not shared.is_address(endpoint):
             raise BenchError(
-                f"weaviate is a server, and {endpoint!r} is no address", hint="endpoint: http://host:8080?grpc=50051"
+                "weaviate is a server, and none can be started here: give its address",
+                hint="target.endpoint: http://host:8080?grpc=50051",
             )
         self._messages = shared.library("weaviate.proto.v1.search_get_pb2", "weaviate")
         self._grpc = shared.library("grpc", "weaviate")

@@ -19,8 +19,8 @@ NAMED = {
     "57014": "timeout",
     "57P01": "reset",  # shut down, or ended by an administrator
     "57P02": "reset",  # another process of the server crashed
-    "57P03": "refused",  # it is starting, or about to end
-    "53300": "refused",  # no connection is left
+    "57P03": "starting",  # or in recovery, or about to end
+    "53300": "too_many_connections",
     "28P01": "login",
     "28000": "login",
     "3D000": "no_database",
@@ -171,6 +171,8 @@ _CONNECTING = (
     ("no_database", r'database ".*" does not exist'),
     ("tls", r"\bSSL\b|certificate"),
     ("timeout", r"timeout expired"),
+    ("starting", r"the database system is|not yet accepting connections"),  # starting up, in recovery, shutting down
+    ("too_many_connections", r"too many (clients|connections)|remaining connection slots"),
 )
 
 

@@ -6,12 +6,13 @@ from collections import Counter
 
 import pytest
 
+from benchhouse.experiments.load import threads
 from benchhouse.experiments.load.certificate import certify
 from benchhouse.experiments.load.engine import NotReached, run_load
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.experiments.load.source import Planned, Pool
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import Reply
+from benchhouse.schema.load import CallFailed, Reply
 
 LOCK = threading.Lock()
 
@@ -148,3 +149,45 @@ def test_two_processes_of_threads_share_the_calls():
     book, _ = load(concurrency=3, requests=31, warmup=0, processes=2)
     assert (book.succeeded, book.processes) == (31, 2)
     assert len(book.tally.due) == 31
+
+
+class Mortal(Sleeper):
+    """Takes no connection from its 20th call on, but for a call that was under way."""
+
+    slow_s = 0.0
+
+    def call(self, item):
+        with LOCK:
+            self._log["calls"] += 1
+            number = self._log["calls"]
+        if number == 20 and self.slow_s:
+            time.sleep(self.slow_s)
+        elif number >= 20:
+            raise CallFailed("refused", "nobody listens")
+        else:
+            time.sleep(self.seconds)
+        return Reply(count=1)
+
+
+@pytest.mark.parametrize("loop", [{"concurrency": 4}, {"concurrency": 4, "think_time": 0.01}, {"rps": 100}])
+def test_a_load_whose_server_is_gone_is_given_up(monkeypatch, loop):
+    monkeypatch.setattr(threads, "_DEAD_AFTER_NS", 500_000_000)
+    began = time.monotonic()
+    book, _ = load(Mortal, duration=60, warmup=0, **loop)
+    assert time.monotonic() - began < 20
+    assert book.stop_code == "server_gone"
+    assert book.stopped == "the server has not taken a connection for 0.5 s"
+    assert book.ended_early
+    assert book.succeeded == 19
+    assert book.errors.keys() == {"refused"}
+
+
+def test_a_call_that_is_under_way_keeps_the_load_alive(monkeypatch):
+    monkeypatch.setattr(threads, "_DEAD_AFTER_NS", 300_000_000)
+
+    class Slow(Mortal):
+        slow_s = 1.0
+
+    book, _ = load(Slow, duration=60, warmup=0, concurrency=4)
+    assert book.succeeded == 20
+    assert book.stop_code == "server_gone"

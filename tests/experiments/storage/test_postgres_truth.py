@@ -128,7 +128,7 @@ def test_a_crash_in_mid_run_loses_what_was_acknowledged_only_where_commits_do_no
     crasher.join()
 
     assert ctx.values["errors"][0] > 0
-    assert ctx.facts["errors"].keys() <= {"reset", "refused"}, ctx.facts["errors"]
+    assert ctx.facts["errors"].keys() <= {"reset", "refused", "starting"}, ctx.facts["errors"]
     assert (ctx.values["lost_writes"][0] > 0) is not durable
     assert ("writes_lost" in ctx.invalidities) is not durable
 
@@ -154,6 +154,28 @@ def test_a_server_that_is_killed_in_mid_run_is_told(play, own_postgres, driver, 
     ):
         play(postgres, {"endpoint": own_postgres.endpoint, "driver": driver}, LONG | {"operation": "update"})
     killer.join()
+
+
+@pytest.mark.parametrize("loop", [{"concurrency": 2}, {"concurrency": None, "rps": 200}])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_load_whose_server_was_killed_ends_long_before_its_time(play, own_postgres, driver, loop):  # noqa: F811
+    def kill() -> None:
+        _when_written(own_postgres, 20)
+        os.kill(own_postgres.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    began = time.monotonic()
+    with pytest.raises(
+        ExperimentFailed, match=r"server_gone: .* connection for 3 s, after \d+ good answers \(refused \d+ times"
+    ):
+        play(
+            postgres,
+            {"endpoint": own_postgres.endpoint, "driver": driver},
+            LONG | loop | {"operation": "update", "duration": 100},
+        )
+    killer.join()
+    assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize(

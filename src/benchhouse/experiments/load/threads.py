@@ -18,6 +18,8 @@ _TICK_S = 0.02
 _BACK_OFF_S = 0.05
 _AT_A_TIME = 256  # calls that a thread writes down together: one by one would cost more than many a call
 _LONGEST_NS = _SECOND_NS // 4
+_DEAD_AFTER_NS = 3 * _SECOND_NS  # as of sockets
+_CONNECTING = ("refused", "dns", "tls")
 
 
 class ThreadLoad:
@@ -33,6 +35,9 @@ class ThreadLoad:
         self._go = threading.Event()
         self._over = threading.Event()
         self._problems: list[str] = []
+        self._good_ns = 0  # when something last went well, as far as it was written down
+        self._cut: set[int] = set()  # threads whose last call found no server
+        self._cut_ns = 0  # when that was last the case
         self._open = threading.Semaphore(0)
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
         self._open_loop, self._think_s = shape.open_loop, shape.think_time
@@ -51,7 +56,7 @@ class ThreadLoad:
         return self._problems[0] if self._problems else ""
 
     def run(self, clock: Clock) -> None:
-        self._clock = clock
+        self._clock, self._good_ns = clock, clock.begin_ns
         self._book.start_ns, self._book.end_ns = clock.window_ns, clock.end_ns
         watcher = threading.Thread(target=self._watch, daemon=True)
         _sleep_until(clock.begin_ns)
@@ -146,6 +151,8 @@ class ThreadLoad:
             ended_ns = monotonic_ns()
             made.append((index, measured, item, answer, sent_ns, ended_ns))
             if type(answer) is Reply and answer.error is not None:
+                with self._lock:
+                    self._note_life(answer.error, ended_ns)
                 sleep(_BACK_OFF_S)
                 ended_ns = monotonic_ns()
             if len(made) >= most or ended_ns - first_ns > _LONGEST_NS:
@@ -164,6 +171,7 @@ class ThreadLoad:
             answers = Answers(items, values, sent, ended, driver.operations(items))  # type: ignore[attr-defined]
             with self._lock:
                 if self._book.settle_answers(answers):
+                    self._note_life(None, ended[-1])
                     made.clear()
                     return
         self._settle([self._told(driver, *each) for each in made])
@@ -188,7 +196,7 @@ class ThreadLoad:
     def _next(self) -> Call | None:
         if self._open_loop:
             while call := self._due.get():
-                if monotonic_ns() < self._clock.stop_ns + self._timeout_ns:
+                if monotonic_ns() < self._clock.stop_ns + self._timeout_ns and not self._book.stopped:
                     with self._lock:
                         self._begin(call)
                     return call
@@ -217,6 +225,7 @@ class ThreadLoad:
             reply = _failed(problem)
         call.ended_ns = monotonic_ns()
         with self._lock:
+            self._note_life(reply.error, call.ended_ns)
             self._in_flight -= 1
             self._asked -= 1
         call.due_ns = call.due_ns or sent_ns
@@ -234,7 +243,28 @@ class ThreadLoad:
                 self._source.answered(call.item, reply)
             self._book.wrote_many([call for call, _ in ended])
             self._book.settle_many(ended)
+            if ended[-1][1].error is None:
+                self._note_life(None, ended[-1][0].ended_ns)
         ended.clear()
+
+    def _note_life(self, error: str | None, now: int) -> None:
+        """How the last call of this thread ended; one that failed for another reason says nothing."""
+        if error in _CONNECTING:
+            self._cut.add(threading.get_ident())
+            self._cut_ns = now
+        elif error is None:
+            self._cut.discard(threading.get_ident())
+            self._good_ns = max(self._good_ns, now)
+
+    def _look_for_life(self, now: int) -> None:
+        """A server that nobody has reached for seconds would tell nothing by the rest. A call that is under way in a
+        thread that had a connection may still be answered."""
+        if now - self._good_ns < _DEAD_AFTER_NS or now - self._cut_ns > _SECOND_NS or self._in_flight > len(self._cut):
+            return
+        self._book.stop_code = "server_gone"
+        self._book.stopped = f"the server has not taken a connection for {_DEAD_AFTER_NS / 1e9:g} s"
+        self._book.ended_early = True
+        self._clock.stop_ns = min(self._clock.stop_ns, now)
 
     def _watch(self) -> None:
         """Ticks: how late this process wakes, how many calls are in flight, and when the window opens and ends."""
@@ -253,6 +283,7 @@ class ThreadLoad:
                 ended = True
             second = (now - clock.window_ns) // _SECOND_NS
             with self._lock:
+                self._look_for_life(now)
                 if opened:
                     book.loop_lag.add(now - due)
                 if second != last_row and (row := book.second(now - _SECOND_NS)):

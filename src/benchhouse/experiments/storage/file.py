@@ -92,7 +92,8 @@ def file_io(target: FileTarget, workload: FileWorkload, ctx: Context) -> None:
     """Read or write a file in blocks: bandwidth, operations a second, latency."""
     folder = Path(target.path) if target.path else ctx.workdir
     if not folder.is_dir():
-        ctx.fail("no_such_folder", f"target.path {str(folder)!r} is not a folder here")
+        how = "make it, or give another" if folder.is_absolute() else "give the whole path, which begins with /"
+        ctx.fail("no_such_folder", f"target.path {str(folder)!r} is not a folder on this machine: {how}")
     life: FileLife = ctx.driver("fileio")()
     engine: FileEngine = ctx.driver(target.engine)()
     job = _job(target, workload, folder, ctx)

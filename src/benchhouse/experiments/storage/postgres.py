@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, field_validator
 
+from benchhouse.experiments.advice import advised
 from benchhouse.experiments.load.book import Book
 from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
 from benchhouse.experiments.load.source import Planned, Pool
@@ -26,7 +27,7 @@ from benchhouse.schema.service import is_mention
 
 _ACCOUNT = "by the server's own account, five looks a second"
 _BACK_S = 5.0  # within which a server that had a crash must be back, for the check
-_UNREACHED = ("dns", "refused", "reset", "timeout", "tls")
+_UNREACHED = ("dns", "refused", "reset", "starting", "timeout", "tls", "too_many_connections")
 METRICS = (
     Metric(
         name="transactions_per_s",
@@ -171,7 +172,8 @@ def _named(ctx: Context, what: str) -> Iterator[None]:
         yield
     except CallFailed as failed:
         code = "not_reached" if failed.kind in _UNREACHED else failed.kind
-        ctx.fail(code, f"{what}: {failed.kind}: {failed.detail}")
+        named = "" if code == failed.kind else f"{failed.kind}: "
+        ctx.fail(code, advised(failed.kind, f"{what}: {named}{failed.detail}"))
     except BenchError as error:
         ctx.fail("bad_load", said(error))
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from benchhouse.experiments.advice import advised
 from benchhouse.experiments.load.book import Book
 from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
 from benchhouse.experiments.load.shape import Shape
@@ -197,7 +198,7 @@ def _trial(target: S3Target, workload: S3Workload, ctx: Context) -> Iterator[_Tr
             made = bucket.make_sure(target.create_bucket or ours)
         except S3Refused as refused:
             hint = "; create_bucket: true creates it for the trial" if refused.kind == "http_404" else ""
-            ctx.fail(refused.kind, f"{where}: {refused.message}{hint}")
+            ctx.fail(refused.kind, advised(refused.kind, f"{where}: {refused.message}{hint}"))
         _tell_of_others(bucket, ctx)
         places = Places(f"{_FOLDER}{ctx.trial_id}-{token_hex(4)}/")
         many = workload.requests or 64

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from benchhouse.experiments.advice import advised
 from benchhouse.experiments.vector import footprint
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.recall import labels
@@ -35,6 +36,8 @@ class Place:
 def find_place(target: VectorTarget, workload: VectorWorkload, data: Dataset, ctx: Context) -> Place:
     """Start the server if one is needed, and check that the driver can do what is asked."""
     driver = ctx.driver(target.driver)
+    if not hasattr(driver, "indexes"):
+        raise BenchError(f"{target.driver!r} is no driver of a vector database")
     _check(driver, target, workload, ctx)
     collection = Collection(
         name=f"bench_{digest([ctx.trial_id, ctx.repetition, ctx.seed])[:16]}",
@@ -84,7 +87,10 @@ class Made:
 def alive(place: Place) -> Iterator[VectorDriver]:
     """A driver that is open; what it creates is deleted, whatever happens. What went wrong first is what is told."""
     driver = place.make()
-    driver.open()
+    try:
+        driver.open()
+    except CallFailed as failed:
+        raise CallFailed(failed.kind, advised(failed.kind, failed.detail)) from failed
     with contextlib.closing(driver):
         try:
             yield driver

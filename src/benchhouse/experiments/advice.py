@@ -1,0 +1,17 @@
+"""What to look at when a server could not be reached or did not let us in, in one clause."""
+
+_REACH = "is the server up, and is target.endpoint right?"
+_NEXT = {
+    "refused": _REACH,
+    "timeout": _REACH,
+    "reset": _REACH,
+    "dns": "is the host in target.endpoint right?",
+    "login": "are user and password right? A password is given by the name of its variable, as $NAME",
+    "no_database": "target.endpoint ends with the name of one that exists",
+    "too_many_connections": "ask for fewer in flight, or let the server take more",
+}
+
+
+def advised(kind: str, words: str) -> str:
+    """The words of a failure to connect, and what to look at next where its kind tells."""
+    return f"{words} ({_NEXT[kind]})" if kind in _NEXT else words
