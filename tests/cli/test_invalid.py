@@ -23,7 +23,7 @@ def doubted(tmp_path_factory):
 
 
 def test_the_terminal_shows_invalid_with_the_reason_and_what_becomes_of_the_numbers(doubted):
-    assert f"✗ n=1: INVALID: {LATE}  (2 trials)" in doubted.done.stderr
+    assert f"✗ n=1: INVALID: {LATE} (2 trials)" in doubted.done.stderr
     assert "no summary or comparison takes them" in doubted.done.stderr
     assert "2 INVALID, 2 succeeded" in doubted.done.stderr
     assert f"next:  bench run --resume {doubted.run_id()} --rerun-failed" in doubted.done.stderr

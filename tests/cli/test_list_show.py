@@ -31,6 +31,31 @@ def test_show_tells_inputs_metrics_and_resources(bench):
     assert {item["name"] for item in shown["target"]} >= {"argv", "shell"}
 
 
+def test_show_tells_what_a_key_may_hold_by_full_names_and_kinds(bench):
+    lines = bench("show", "vector.search").out.splitlines()
+    (data,) = [line for line in lines if line.startswith("data ") and "synthetic" in line]
+    assert "synthetic | glove | minilm | file" in data
+    (path,) = [line for line in lines if line.startswith("data.path ")]
+    assert path.split()[1:4] == ["str", "required", "file:"]
+    assert any(line.split()[:2] == ["arrivals.rates", "list[float]"] for line in lines)
+    names = [line.split()[0] for line in bench("show", "storage.postgres").out.splitlines() if line.startswith("sql")]
+    assert names == [
+        "sql",
+        "sql.*.text",
+        "sql.*.params",
+        "sql.*.params.*.low",
+        "sql.*.params.*.high",
+    ]
+
+
+def test_show_fits_a_screen_of_80_columns(bench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("storage.s3", "storage.postgres", "vector.search"):
+        tables = bench("show", name).out.partition("\ntarget\n")[2].partition("\ndata ")[0]
+        assert max(map(len, tables.splitlines())) <= 80
+        assert tables.count("─" * 60) == 3, "tables, not lists of records"
+
+
 def test_show_of_something_unknown_is_answered_with_the_nearest(bench):
     done = bench("show", "comand")
     assert done.code == 2

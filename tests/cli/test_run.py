@@ -90,3 +90,11 @@ def test_a_failure_names_its_point_on_an_axis_inside_a_mapping(lab):
         "command", target=target, axes=[{"grid": {"values.status": [0, 3]}}], workload={"executions": 1}
     )
     assert "✗ values.status=3: failed" in lab.bench("run", path, code=1).stderr
+
+
+def test_one_failure_of_many_points_is_told_once(lab):
+    workload = {"pattern": ["read", "write"], "file_size": ["1MiB", "2MiB"]}
+    path = lab.scenario("storage.file", target={"path": "/no/such/folder"}, workload=workload)
+    (told,) = [line for line in lab.bench("run", path, code=1).stderr.splitlines() if line.startswith("✗")]
+    assert told.startswith("✗ pattern=read file_size=1048576 and 3 other points: failed: no_such_folder: target.path")
+    assert told.endswith("make it, or give another (4 trials)")

@@ -110,9 +110,35 @@ def _fields(model: "type[BaseModel] | None") -> list[dict[str, Any]]:
             "required": field.is_required(),
             "default": None if field.is_required() else _plain(field.get_default(call_default_factory=True)),
             "description": field.description or "",
+            "variants": [_variant(inner, above, model) for above, inner in _models(field.annotation)],
         }
         for name, field in model.model_fields.items()
     ]
+
+
+def _variant(model: "type[BaseModel]", above: str, outer: "type[BaseModel]") -> dict[str, Any]:
+    """A model inside of a field: its kind, how its keys are reached (`.`, `[].`, `.*.`), and the keys themselves."""
+    fields = [] if model is outer else [item for item in _fields(model) if item["name"] != "kind"]
+    return {"kind": _kind(model), "above": above, "fields": fields}
+
+
+def _models(annotation: Any, above: str = ".") -> "list[tuple[str, type[BaseModel]]]":
+    """The models that a value of this type may be or hold, and what stands between its name and their keys."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
+        return [(above, annotation)]
+    if origin is Annotated:
+        return _models(parts[0], above)
+    if origin is dict:
+        return _models(parts[1], ".*.")
+    if origin in (list, tuple):
+        return [found for part in parts for found in _models(part, "[].")]
+    return [found for part in parts for found in _models(part, above)] if origin in (Union, UnionType) else []
+
+
+def _kind(model: "type[BaseModel]") -> str:
+    kind = model.model_fields.get("kind")
+    return str(kind.default) if kind else ""
 
 
 def _plain(default: Any) -> Any:
@@ -131,6 +157,10 @@ def _type_text(annotation: Any) -> str:
         return " | ".join(_type_text(part) for part in parts)
     if annotation in (None, NoneType):
         return "none"
+    if origin is tuple and parts[-1] is Ellipsis:
+        return f"list[{_type_text(parts[0])}]"
+    if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
+        return _kind(annotation) or "mapping"
     name = getattr(origin or annotation, "__name__", str(annotation))
     return f"{name}[{', '.join(_type_text(part) for part in parts)}]" if parts else name
 

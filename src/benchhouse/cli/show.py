@@ -6,7 +6,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _WRAPPED = 16
 """The least width of a column that wraps beside others that don't."""
 _NO_END = 10_000
+_UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
 _QUOTED = re.compile(r" *\d* \| ")
 
 
@@ -41,9 +42,17 @@ def note(message: str) -> None:
 
 def on_stderr(text: str) -> str:
     """Text broken at spaces where a terminal would break it within a word; untouched where there is no terminal."""
-    if not sys.stderr.isatty():
+    return _fitted(text, sys.stderr)
+
+
+def on_stdout(text: str) -> str:
+    return _fitted(text, sys.stdout)
+
+
+def _fitted(text: str, stream: TextIO) -> str:
+    if not stream.isatty():
         return text
-    width = _columns() or os.get_terminal_size(sys.stderr.fileno()).columns
+    width = _columns() or os.get_terminal_size(stream.fileno()).columns
     return "\n".join(_broken(line, width) for line in text.split("\n"))
 
 
@@ -59,8 +68,7 @@ def _broken(line: str, width: int) -> str:
         width,
         initial_indent=indent,
         subsequent_indent=f"{indent}    ",
-        break_long_words=False,
-        break_on_hyphens=False,
+        **_UNBROKEN,
     )
     return broken.replace("\0", " ")
 
@@ -97,8 +105,10 @@ def table(
         return dropped
     widest = max(len(column) for column in columns)
     for row in texts:
-        lines = [f"{column:<{widest}}  {item}" for column, item in zip(columns, row, strict=True)]
-        click.echo("\n".join([*lines, ""]))
+        for column, item in zip(columns, row, strict=True):
+            lines = textwrap.wrap(item, max(screen.width - widest - 2, _WRAPPED), **_UNBROKEN) or [""]
+            click.echo(f"\n{'':<{widest}}  ".join([f"{column:<{widest}}  {lines[0]}", *lines[1:]]))
+        click.echo()
     return []
 
 

@@ -133,6 +133,8 @@ def _explain(group: list[_Finding], document: "Document") -> list[Problem]:
         key = str(error["loc"][-1])
         field = _field(finding.parent, key)
         expected = str(getattr(field, "description", None) or "")
+        if get_origin(choice := getattr(field, "annotation", None)) is Literal:
+            expected = f"one of {', '.join(map(str, get_args(choice)))}. {expected}".rstrip()
         return [document.problem(path, f"missing key '{key}'{_within(path)}", expected, key=True)]
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return [_explain_tag(finding, document)]

@@ -1,6 +1,7 @@
 """Show an experiment or a benchmark: inputs, metrics, data, resources."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -23,20 +24,20 @@ def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) ->
     fixed = _show_benchmark(shown["benchmark"]) if shown["benchmark"] else {}
     click.echo(f"{shown['name']} {shown['version']}  ({shown['distribution']} {shown['distribution_version']})")
     if shown["description"]:
-        click.echo(shown["description"])
+        click.echo(show.on_stdout(shown["description"]))
     if shown["deprecated"]:
         instead = shown["deprecated"].get("replaced_by")
         click.echo(f"DEPRECATED: {shown['deprecated']['reason']}{f'; use {instead}' if instead else ''}")
     for part in ("target", "workload"):
         if shown[part]:
             click.echo(f"\n{part}")
-            inputs = [_row(item, fixed if part == "workload" else {}) for item in shown[part]]
-            show.table(("input", "type", "default", "meaning"), inputs)
+            inputs = list(_rows(shown[part], fixed if part == "workload" else {}))
+            show.table(("input", "type", "default", "meaning"), inputs, whole=("input",))
     if shown["metrics"]:
         click.echo("\nmetrics")
         columns = ("metric", "unit", "better", "formula")
         rows = [(item["name"], item["unit"], item["direction"] or "", item["formula"]) for item in shown["metrics"]]
-        show.table(columns, rows)
+        show.table(columns, rows, whole=("metric", "unit", "better"))
     for item in shown["data"]:
         click.echo(f"data  {item['name']}  {item['source']}  sha256 {item['sha256'][:12]}  {item['licence']}")
     needs = [f"{key} {value}" for key, value in shown["resources"].items() if value is not None]
@@ -65,8 +66,22 @@ def _words(value: Any) -> str:
     )
 
 
-def _row(item: dict[str, Any], fixed: dict[str, Any]) -> tuple[str, str, str, str]:
-    default = "required" if item["required"] else str(item["default"])
-    if item["name"] in fixed:
-        default = f"fixed: {fixed[item['name']]}"
-    return item["name"], item["type"], default, item["description"]
+def _rows(
+    items: list[dict[str, Any]], fixed: dict[str, Any], above: str = "", kind: str = ""
+) -> Iterator[tuple[str, str, str, str]]:
+    """A row a key; below it those of the models that it may hold, by their full names, each with its kind in front."""
+    for item in items:
+        name, variants = f"{above}{item['name']}", item["variants"]
+        default = "required" if item["required"] else _default(item["default"])
+        if name in fixed:
+            default = f"fixed: {fixed[name]}"
+        yield name, item["type"], default, f"{kind}: {item['description']}" if kind else item["description"]
+        for variant in variants:
+            yield from _rows(variant["fields"], {}, f"{name}{variant['above']}", variant["kind"])
+
+
+def _default(value: Any) -> str:
+    """As it would be written; of a model with a kind, the kind: its keys follow."""
+    if value is None or isinstance(value, bool):
+        return "none" if value is None else str(value).lower()
+    return str(value["kind"]) if isinstance(value, dict) and "kind" in value else str(value)
