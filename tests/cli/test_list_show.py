@@ -51,7 +51,7 @@ def test_show_tells_what_a_key_may_hold_by_full_names_and_kinds(bench):
 def test_show_fits_a_screen_of_80_columns(bench, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("storage.s3", "storage.postgres", "vector.search"):
-        tables = bench("show", name).out.partition("\ntarget\n")[2].partition("\ndata ")[0]
+        tables = bench("show", name).out.partition("\ntarget\n")[2].partition("\ndata  glove")[0]
         assert max(map(len, tables.splitlines())) <= 80
         assert tables.count("─" * 60) == 3, "tables, not lists of records"
 

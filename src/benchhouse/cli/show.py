@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _WRAPPED = 16
 """The least width of a column that wraps beside others that don't."""
+_GAP = 3
 _NO_END = 10_000
 _UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
 _QUOTED = re.compile(r" *\d* \| ")
@@ -97,10 +98,11 @@ def table(
         kept = [at for at, column in enumerate(columns) if column not in dropped]
         drawn = _drawn([columns[at] for at in kept], [[row[at] for at in kept] for row in texts], right, whole)
         needs = screen.measure(drawn, options=room)
-        if needs.minimum <= screen.width or len(dropped) == len(spare):
+        least = _least(drawn) if whole else needs.minimum
+        if least <= screen.width or len(dropped) == len(spare):
             break
         dropped.append(spare[-1 - len(dropped)])
-    if needs.minimum <= screen.width if whole else needs.maximum < 2 * screen.width:
+    if least <= screen.width if whole else needs.maximum < 2 * screen.width:
         screen.print(drawn)
         return dropped
     widest = max(len(column) for column in columns)
@@ -110,6 +112,11 @@ def table(
             click.echo(f"\n{'':<{widest}}  ".join([f"{column:<{widest}}  {lines[0]}", *lines[1:]]))
         click.echo()
     return []
+
+
+def _least(drawn: "Table") -> int:
+    """How narrow it can be, with words broken that are too long for their column."""
+    return sum((column.min_width or 0) + _GAP for column in drawn.columns) - _GAP
 
 
 def _drawn(columns: Sequence[str], rows: list[list[str]], right: Sequence[str], whole: Sequence[str]) -> "Table":
