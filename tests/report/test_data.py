@@ -4,7 +4,8 @@ import pytest
 import trial_maker
 
 from benchhouse.report import html, markdown
-from benchhouse.report.data import _limits, gather, write_report
+from benchhouse.report.data import gather, write_report
+from benchhouse.report.environment import limits_in_words
 from benchhouse.report.lineage import trace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
@@ -68,7 +69,7 @@ def test_limits_say_what_was_asked_and_what_holds_it():
         "asked": {"wall": 120.0, "cpu": 60.0, "memory": 2 << 30, "processes": 9},
         "enforced_by": {"wall": "worker timer", "cpu_s": "RLIMIT_CPU", "memory": "cgroup v2"},
     }
-    assert _limits(limits) == {
+    assert limits_in_words(limits) == {
         "wall": "120 s, held by worker timer",
         "cpu": "60 s, held by RLIMIT_CPU",
         "memory": "2 GiB, held by cgroup v2",

@@ -11,21 +11,14 @@ from pydantic import ValidationError
 from benchhouse.evidence.folder import read_meta
 from benchhouse.evidence.writing import write_text
 from benchhouse.report import html, markdown, scaling, tradeoff
-from benchhouse.report.content import (
-    Environment,
-    FailureFacts,
-    Number,
-    Point,
-    ReportData,
-    RunFacts,
-    TrialFacts,
-    WarningGroup,
-)
+from benchhouse.report.content import FailureFacts, Point, ReportData, RunFacts, TrialFacts, WarningGroup
 from benchhouse.report.curves import Tradeoff
+from benchhouse.report.environment import environment
 from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, make_cells, publish
 from benchhouse.report.loads import gather_loads
-from benchhouse.report.numbers import headline_stats, mean_interval, primary_stats, shaky, stat_place
+from benchhouse.report.numbers import headline_stats
 from benchhouse.report.order import declared_order, declared_roles
+from benchhouse.report.points import labeller, make_points, without_number
 from benchhouse.report.refusals import invalid_rows
 from benchhouse.report.series import Column, Member, members_of_points
 from benchhouse.report.standings import make_headline, make_rankings, side_by_side
@@ -41,7 +34,6 @@ __all__ = ["ReportData", "gather", "report_json", "write_report"]
 
 Row = Mapping[str, Any]
 Rerun = Callable[[str, str], str]
-_IDENTITY = ("run_id", "instance_digest", "metric", "stat")
 _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
 _LONGEST_TITLE = 100  # of the characters that a folder's name may have
@@ -68,7 +60,7 @@ def gather(
     by_run = {run_id: [row for row in trials if row["run_id"] == run_id] for run_id in dict.fromkeys(run_ids)}
     witnesses = {run_id: _witness(workspace, rows) for run_id, rows in by_run.items()}
     order = declared_order(folder for folder, _ in witnesses.values())
-    points = _points(result.dicts(), make_cells(result), order, several_runs=len(by_run) > 1)
+    points = make_points(result.dicts(), make_cells(result), order, several_runs=len(by_run) > 1)
     failures = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(_failed(trials))]
     invalid = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(invalid_rows(trials))]
     columns = ReportData(scenario="", runs=[], points=points, trials=[], headline=[]).columns()
@@ -85,7 +77,7 @@ def gather(
         scenario=_title(row["scenario"] for row in trials),
         runs=[_run(run_id, rows) for run_id, rows in by_run.items()],
         points=points,
-        without_number=_without_number(trials, points, several_runs=len(by_run) > 1),
+        without_number=without_number(trials, points, several_runs=len(by_run) > 1),
         trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
         headline=make_headline(
             points, columns, rankings, failures, invalid, first=curves.sentences[:1] if curves else ()
@@ -94,12 +86,12 @@ def gather(
         cases=cases if len(cases) > 1 else [],
         tradeoff=curves,
         scalings=scaling.automatic(members, throughput, roles.get("latency"), swept),
-        loads=gather_loads(workspace.root, executed, _labeller(executed, several_runs=len(by_run) > 1)),
+        loads=gather_loads(workspace.root, executed, labeller(executed, several_runs=len(by_run) > 1)),
         failures=failures,
         invalid=invalid,
         warnings=_warnings(trials),
         configuration="\n".join(_configuration(folder) for folder, _ in witnesses.values()),
-        environments=[_environment(meta, by_run[run_id]) for run_id, (_, meta) in witnesses.items() if meta],
+        environments=[environment(meta, by_run[run_id]) for run_id, (_, meta) in witnesses.items() if meta],
         queries=[result.spec],
     )
 
@@ -188,120 +180,6 @@ def _meta(folder: TrialFolder) -> Meta | None:
         return None
 
 
-def _points(rows: Sequence[Row], cells: Sequence[Cell], order: Mapping[str, int], *, several_runs: bool) -> list[Point]:
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["run_id"], row["instance_digest"]), []).append(row)
-    found = {(*(cell.key[name] for name in _IDENTITY), cell.unit): cell for cell in cells}
-    told_by_target = _told_by_target(group[0] for group in groups.values())
-    least: dict[tuple[str, str, str], float] = {}
-    for row in rows:
-        column = row["metric"], row["stat"], row["unit"]
-        least[column] = min(row["min"], least.get(column, row["min"]))
-    points = []
-    for group in groups.values():
-        first = group[0]
-        stats: dict[str, set[str]] = {}
-        for row in group:
-            stats.setdefault(row["metric"], set()).add(row["stat"])
-        leading = {metric: primary_stats(present) for metric, present in stats.items()}
-        ordered = sorted(
-            group, key=lambda row: (order.get(row["metric"], len(order)), row["metric"], stat_place(row["stat"]))
-        )
-        numbers = []
-        for row in ordered:
-            cell = found.get((*(row[name] for name in _IDENTITY), row["unit"]))
-            if cell:
-                primary = row["stat"] in leading[row["metric"]] and bool(row["direction"])
-                numbers.append(_number(row, cell, primary, least[row["metric"], row["stat"], row["unit"]]))
-        axes, label = _axes(first)
-        points.append(
-            Point(
-                label=_label(first, label, by_target=told_by_target, several_runs=several_runs),
-                run_id=first["run_id"],
-                target_name=first["target_name"],
-                target=json.loads(first["target"]),
-                axes=axes,
-                parameters=json.loads(first["parameters"]),
-                instance_digest=first["instance_digest"],
-                benchmark_case_id=first["benchmark_case_id"],
-                workload_spec_digest=first["workload_spec_digest"],
-                numbers=numbers,
-            )
-        )
-    runs = list(dict.fromkeys(point.run_id for point in points))
-    return sorted(points, key=lambda point: (runs.index(point.run_id), [_natural(v) for v in point.axes.values()]))
-
-
-def _told_by_target(rows: Iterable[Row]) -> bool:
-    """Whether points of different targets would otherwise have the same label."""
-    names: dict[str, set[str]] = {}
-    for row in rows:
-        names.setdefault(row["point"], set()).add(row["target_name"])
-    return any(len(targets) > 1 for targets in names.values())
-
-
-def _label(row: Row, axes: str, *, by_target: bool, several_runs: bool) -> str:
-    name = " ".join(filter(None, [row["target_name"] if by_target or not axes else "", axes]))
-    return " ".join(filter(None, [name or row["scenario"], f"({row['run_id']})" if several_runs else ""]))
-
-
-def _without_number(trials: Sequence[Row], points: Sequence[Point], *, several_runs: bool) -> list[str]:
-    """The labels of points that were tried and have no successful trial."""
-    tried = {(row["run_id"], row["instance_digest"]): row for row in trials if not row["warmup"]}
-    label = _labeller(tried.values(), several_runs=several_runs)
-    known = {(point.run_id, point.instance_digest) for point in points}
-    return [label(row) for key, row in tried.items() if key not in known]
-
-
-def _labeller(rows: Iterable[Row], *, several_runs: bool) -> Callable[[Row], str]:
-    """Names the point of each of these trials."""
-    by_target = _told_by_target(rows)
-    return lambda row: _label(row, _axes(row)[1], by_target=by_target, several_runs=several_runs)
-
-
-def _natural(value: Any) -> tuple[int, float, str]:
-    """Numbers in order of size, before words in order of the alphabet."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return (0, value, "") if number else (1, 0.0, str(value))
-
-
-def _axes(row: Row) -> tuple[dict[str, Any], str]:
-    """The axes in the order in which the label names them, and the label.
-
-    `target.index` is called `index` where that stays clear, and a target's name speaks for itself: `hnsw ef=16`.
-    """
-    axes, label = json.loads(row["axes"]), f" {row['point']}"
-    short = [name.rpartition(".")[2] for name in axes]
-    named = dict(zip(short, axes.values(), strict=True)) if len(set(short)) == len(short) else axes
-    ordered = dict(sorted(named.items(), key=lambda item: label.find(f" {item[0]}=")))
-    if "target.name" in axes and "name" in ordered and "target" not in ordered:
-        ordered = {"target" if name == "name" else name: value for name, value in ordered.items()}
-        label = label.replace(f" name={row['target_name']}", f" {row['target_name']}", 1)
-    return ordered, label.strip()
-
-
-def _number(row: Row, cell: Cell, primary: bool, least: float) -> Number:
-    stdev = row["stdev"] if row["n"] > 1 else None
-    interval = mean_interval(row["mean"], stdev, row["n"], least)
-    per_trial = int(row["samples"] or 0) // row["n"]
-    return Number(
-        cell=cell,
-        metric=row["metric"],
-        stat=row["stat"],
-        direction=row["direction"],
-        primary=primary,
-        stdev=stdev,
-        low=interval[0] if interval else None,
-        high=interval[1] if interval else None,
-        minimum=row["min"],
-        maximum=row["max"],
-        values=list(row["values"]),
-        samples=per_trial or None,
-        shaky=shaky(row["stat"], per_trial),
-    )
-
-
 def _run(run_id: str, rows: Sequence[Row]) -> RunFacts:
     first = rows[0]
     outcomes = Counter(row["outcome"] for row in rows if not row["warmup"])
@@ -362,59 +240,3 @@ def _configuration(folder: TrialFolder) -> str:
         return folder.effective_config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
-
-
-def _environment(meta: Meta, rows: Sequence[Row]) -> Environment:
-    hardware = dict(meta.hardware)
-    cpus = (hardware.pop("cpus_usable", None), hardware.pop("cpus_online", None))
-    model = str(hardware.pop("cpu_model", None) or hardware.get("machine", ""))
-    memory = hardware.pop("memory_bytes", None)
-    kernel = str(hardware.pop("kernel", "") or "")
-    other = {name.replace("_", " "): value for name, value in hardware.items() if value not in (None, [], "")}
-    other |= {f"{name} driver": version for name, version in meta.drivers.items() if version}
-    other |= {
-        name: value
-        for name, value in (
-            ("partition", meta.partition),
-            ("Slurm job", meta.slurm_job_id),
-            ("nodes", meta.slurm_node_list),
-            ("container digest", meta.container_digest),
-        )
-        if value
-    }
-    return Environment(
-        run_id=meta.run_id,
-        trial_id=meta.trial_id,
-        hosts=sorted({row["host"] for row in rows}),
-        cpu=model + (f", {cpus[0]} of {cpus[1]} threads" if all(cpus) else ""),
-        memory=_size(memory) if isinstance(memory, int) else "",
-        kernel=kernel,
-        python=meta.python.split(" ")[0],
-        package_lock_digest=meta.package_lock_digest,
-        git_commit=meta.git_commit,
-        git_dirty=meta.git_dirty,
-        limits=_limits(meta.limits),
-        other=other,
-    )
-
-
-def _limits(limits: Mapping[str, Any]) -> dict[str, Any]:
-    """Each limit with what was asked and what holds it, in words."""
-    asked, held = limits.get("asked"), limits.get("enforced_by")
-    if not isinstance(asked, Mapping) or not isinstance(held, Mapping):
-        return dict(limits)
-    told = {}
-    for name, value in asked.items():
-        size = _size(value) if name == "memory" else f"{value:g} s" if name in ("wall", "cpu") else str(value)
-        holder = held.get(name) or held.get({"cpu": "cpu_s", "processes": "pids"}.get(name, "")) or "nothing"
-        told[name] = f"{size}, held by {holder}"
-    return told
-
-
-def _size(count: int) -> str:
-    """Bytes in the largest binary unit that leaves at least one."""
-    size, units = float(count), ["bytes", "KiB", "MiB", "GiB", "TiB"]
-    while size >= 1024 and len(units) > 1:
-        size /= 1024
-        units.pop(0)
-    return f"{size:.4g} {units[0]}"

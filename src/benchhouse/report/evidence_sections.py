@@ -1,0 +1,162 @@
+"""The parts of the page that say where its numbers come from: what failed, on which machine, by which query."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchhouse.report.content import Environment, FailureFacts, ReportData, RunFacts
+from benchhouse.report.tags import Markup, join, tag
+from benchhouse.schema.trial import outcome_words
+
+_SHORT = 12
+_REFUSED = (
+    "These trials ran to their end, but by the experiment's own check their numbers don't hold. They are kept as "
+    "evidence; no number, chart or ranking of this report takes them."
+)
+_MOST_FAILURES = 20
+
+
+def failures_section(data: ReportData) -> Markup:
+    if not data.failures:
+        words = "No trial failed." if data.invalid else "Every trial succeeded." if data.trials else "No trial was run."
+        return tag("p", words, class_="soft")
+    return _listed(data.failures)
+
+
+def invalid_section(data: ReportData) -> Markup:
+    return join(tag("p", _REFUSED, class_="small soft"), _listed(data.invalid))
+
+
+def _listed(trials: Sequence[FailureFacts]) -> Markup:
+    """The first trials in full, the rest in a folded table."""
+    shown = [_failure(trial) for trial in trials[:_MOST_FAILURES]]
+    rest = [
+        tag("tr", *(tag("td", text) for text in (item.trial_id, item.outcome, item.code, tag("code", item.rerun))))
+        for item in trials[_MOST_FAILURES:]
+    ]
+    more = None
+    if rest:
+        table = tag("div", tag("table", tag("tbody", *rest)), class_="scroll")
+        more = tag("details", tag("summary", f"{len(rest):,} more"), table)
+    return join(*shown, more)
+
+
+def _failure(failure: FailureFacts) -> Markup:
+    heading = " · ".join(filter(None, [outcome_words(failure.outcome), failure.code, failure.point]))
+    tail = (
+        tag("details", tag("summary", "Log tail"), tag("pre", failure.log_tail)) if failure.log_tail.strip() else None
+    )
+    return tag(
+        "article",
+        tag("h3", heading),
+        tag("p", failure.message) if failure.message else None,
+        _pairs([("Trial", failure.trial_id), ("Folder", failure.folder), ("Run again", failure.rerun)], code=True),
+        tail,
+        class_="failure",
+    )
+
+
+def warnings_section(data: ReportData) -> Markup:
+    if not data.warnings:
+        return tag("p", "No warnings.", class_="soft")
+    rows = [
+        tag(
+            "tr",
+            tag("td", tag("code", group.code)),
+            tag("td", f"{group.count:,}", class_="n"),
+            tag("td", " / ".join(group.messages), class_="wrap"),
+        )
+        for group in data.warnings
+    ]
+    head = tag("tr", tag("th", "warning"), tag("th", "trials", class_="n"), tag("th", "what it says"))
+    return tag("div", tag("table", tag("thead", head), tag("tbody", *rows)), class_="scroll")
+
+
+def configuration_section(data: ReportData) -> Markup | None:
+    if not data.configuration.strip():
+        return None
+    explain = tag("p", "The effective scenario as one trial was given it: axes have its values.", class_="small soft")
+    return join(explain, tag("pre", data.configuration, tabindex=0))
+
+
+def environments_section(data: ReportData) -> Markup:
+    several = len(data.environments) > 1
+    return tag("div", *(_environment(item, several=several) for item in data.environments), class_="columns")
+
+
+def _environment(item: Environment, *, several: bool) -> Markup:
+    commit = "not in a git repository"
+    if item.git_commit:
+        commit = item.git_commit[:_SHORT] + (" with uncommitted changes" if item.git_dirty else "")
+    entries = [
+        ("Host" if len(item.hosts) == 1 else "Hosts", ", ".join(item.hosts)),
+        ("CPU", item.cpu),
+        ("Memory", item.memory),
+        ("Kernel", item.kernel),
+        ("Python", item.python),
+        ("Package lock digest", item.package_lock_digest),
+        ("Git commit", commit),
+        *((f"Limit: {name}", _plain(value)) for name, value in item.limits.items()),
+        *((name, _plain(value)) for name, value in item.other.items()),
+    ]
+    heading = tag("h3", f"Run {item.run_id}") if several else None
+    return tag("div", heading, _pairs(entries), tag("p", f"As recorded by trial {item.trial_id}.", class_="note"))
+
+
+def _plain(value: Any) -> str:
+    """A fact as text: words as they are, everything else as compact JSON."""
+    if isinstance(value, dict) and value and all(not isinstance(item, dict | list) for item in value.values()):
+        return ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
+    if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _pairs(entries: Iterable[tuple[str, str]], *, code: bool = False) -> Markup:
+    listed = [
+        join(tag("dt", name), tag("dd", tag("code", value) if code else value)) for name, value in entries if value
+    ]
+    return tag("dl", *listed, class_="pairs")
+
+
+def lineage_section(data: ReportData) -> Markup:
+    explain = tag(
+        "p",
+        "Every number above carries a short reference. ",
+        tag("code", "bench trace REFERENCE"),
+        " runs its query again, checks the digests of what it read and names the sealed trial folders behind it.",
+    )
+    runs = tag("div", *(_run(run) for run in data.runs), class_="columns")
+    queries = [
+        tag(
+            "details",
+            tag("summary", f"Query {query.name} ", tag("code", query.digest()[:_SHORT])),
+            _pairs(
+                [
+                    ("Query spec digest", query.digest()),
+                    ("Engine", f"{query.engine} {query.engine_version}"),
+                    ("Quantile definition", query.quantile_definition),
+                    ("Parameters", json.dumps(query.parameters, ensure_ascii=False, default=str)),
+                ]
+            ),
+            tag("pre", query.sql, tabindex=0),
+            tag("pre", "\n".join(f"{item.sha256}  {item.table}  {item.file}" for item in query.inputs), tabindex=0),
+        )
+        for query in data.queries
+    ]
+    return join(explain, runs, *queries)
+
+
+def _run(run: RunFacts) -> Markup:
+    entries = [
+        ("Run", run.run_id),
+        ("From, to", f"{when(run.started)} to {when(run.ended)}" if run.started else ""),
+        ("Plan digest", run.plan_digest),
+        ("Experiment", f"{run.experiment} {run.version}"),
+        ("Distribution", run.distribution),
+    ]
+    return _pairs(entries)
+
+
+def when(stamp: str | None) -> str:
+    return (stamp or "").replace("T", " ")[:19] + (" UTC" if stamp else "")
