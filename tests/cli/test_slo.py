@@ -6,6 +6,8 @@ import math
 import pytest
 from mocks.llm import MockLLM
 
+_TRIES = 3  # a neighbour's load comes and goes
+
 
 def scenario(lab, url, **workload):
     return lab.scenario(
@@ -18,16 +20,20 @@ def scenario(lab, url, **workload):
 
 @pytest.mark.slow
 @pytest.mark.serial
+@pytest.mark.timeout(900)
 def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
     """M/M/1 at 100/s: a tenth of the requests take more than 100 ms where 100 - rate = ln(10) / 0.1 s."""
     knee = 100 - math.log(10) / 0.1
-    with MockLLM(servers=1, service_exp_ms=10, seed=5) as server:
-        path = scenario(lab, server.url, rps=20)
-        asked = ["--slo", "e2e.p90<100ms", "--to", "200", "--requests", "6000", "--precision", "10%"]
-        done = lab.bench("slo", "find", path, *asked, "--json", code=None, timeout_s=280)
-    answer = json.loads(done.stdout)
-    if "could not be delivered" in str(answer.get("error")):
-        pytest.skip(f"this machine is too busy to offer the load: {answer['error']}")
+    asked = ["--slo", "e2e.p90<100ms", "--to", "200", "--requests", "6000", "--precision", "10%"]
+    for _ in range(_TRIES):
+        with MockLLM(servers=1, service_exp_ms=10, seed=5) as server:
+            path = scenario(lab, server.url, rps=20)
+            done = lab.bench("slo", "find", path, *asked, "--json", code=None, timeout_s=280)
+        answer = json.loads(done.stdout)
+        if "could not be delivered" not in str(answer.get("error")):
+            break
+    else:
+        pytest.skip(f"this machine is too busy to offer the load, {_TRIES} times: {answer['error']}")
     found = answer["found"]
     assert found["status"] in ("found", "budget")
     assert found["low"] * 0.9 <= knee <= found["high"] * 1.1

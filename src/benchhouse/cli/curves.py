@@ -73,6 +73,8 @@ def show_scaling(found: "Scaling") -> None:
 
 
 def show_beside(found: "SideBySide") -> None:
+    from statistics import fmean, stdev
+
     from benchhouse.api.looking import number, spread_text, titled
 
     by_place = {member.at: member for member in found.members}
@@ -85,8 +87,7 @@ def show_beside(found: "SideBySide") -> None:
             for standing in ranking.standings:
                 member = by_place[standing.point]
                 values = member.samples[ranking.metric, ranking.stat].values
-                mean = sum(values) / len(values)
-                spread = _stdev(values, mean)
+                mean, spread = fmean(values), stdev(values) if len(values) > 1 else None
                 told = number(mean, spread) + (f" ± {spread_text(mean, spread)}" if spread else "")
                 change, interval = standing.told(ranking.unit)
                 against = change + (f" ({interval})" if interval else "")
@@ -112,8 +113,3 @@ def _names(members: "Sequence[Member]") -> dict[int, str]:
     targets = [member.target_name for member in members]
     clear = len(set(targets)) == len(targets)
     return {member.at: member.target_name if clear else f"{member.target_name} {member.label}" for member in members}
-
-
-def _stdev(values: Sequence[float], mean: float) -> float | None:
-    n = len(values)
-    return float((sum((value - mean) ** 2 for value in values) / (n - 1)) ** 0.5) if n > 1 else None

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchhouse.report.content import Environment, FailureFacts, ReportData, RunFacts
+from benchhouse.report.numbers import number
 from benchhouse.report.tags import Markup, join, tag
 from benchhouse.schema.trial import outcome_words
 
@@ -37,7 +38,7 @@ def _listed(trials: Sequence[FailureFacts]) -> Markup:
     more = None
     if rest:
         table = tag("div", tag("table", tag("tbody", *rest)), class_="scroll")
-        more = tag("details", tag("summary", f"{len(rest):,} more"), table)
+        more = tag("details", tag("summary", f"{number(len(rest))} more"), table)
     return join(*shown, more)
 
 
@@ -63,7 +64,7 @@ def warnings_section(data: ReportData) -> Markup:
         tag(
             "tr",
             tag("td", tag("code", group.code)),
-            tag("td", f"{group.count:,}", class_="n"),
+            tag("td", number(group.count), class_="n"),
             tag("td", " / ".join(group.messages), class_="wrap"),
         )
         for group in data.warnings

@@ -16,7 +16,7 @@ from benchhouse.report.evidence_sections import (
     when,
 )
 from benchhouse.report.load_section import load_section
-from benchhouse.report.numbers import plural
+from benchhouse.report.numbers import number, plural
 from benchhouse.report.payload import axis_values, payload, varying_axes
 from benchhouse.report.tags import Markup, embedded_json, join, tag
 from benchhouse.schema.trial import outcome_words
@@ -94,7 +94,7 @@ def _top(data: ReportData) -> Markup:
     trouble = not data.points
     verdicts = [tag("p", line, class_="verdict trouble" if trouble else "verdict") for line in data.headline]
     outcomes = data.outcomes()
-    counted = ", ".join(f"{count:,} {outcome_words(outcome)}" for outcome, count in outcomes.items())
+    counted = ", ".join(f"{number(count)} {outcome_words(outcome)}" for outcome, count in outcomes.items())
     targets = list(dict.fromkeys(point.target_name for point in data.points))
     facts = [
         ("Compared", _compared(data)),

@@ -17,6 +17,7 @@ _HOW = (
 )
 _CHART = "Answers that ended in each second of the window, a line a trial; red: failures, where there were any."
 _MOST_ROWS = 60
+_MOST_OPEN = 12
 _MOST_CHARTS = 12
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 620, 190, 56, 12, 10, 36
 
@@ -36,9 +37,12 @@ def load_section(loads: Sequence[LoadFacts]) -> Markup:
     heads = [tag("th", head, scope="col", class_="n" if at in RIGHT else None) for at, head in enumerate(HEADS)]
     head = tag("thead", tag("tr", *heads))
     left_out = len(loads) - len(rows)
+    table = tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
+    if len(loads) > _MOST_OPEN and not any(load.problems for load in loads):  # nothing in it needs a look
+        table = tag("details", tag("summary", f"All {len(loads)} certificates hold"), table)
     return join(
         tag("p", _HOW, class_="small soft"),
-        tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll"),
+        table,
         tag("p", f"{plural(left_out, 'trial')} more in report.json.", class_="note") if left_out > 0 else None,
         tag("p", _CHART, class_="small soft") if figures else None,
         tag("div", *figures, class_="charts") if figures else None,
@@ -58,12 +62,12 @@ def load_rows(loads: Sequence[LoadFacts]) -> list[list[str]]:
             load.verdict,
             load.loop,
             f"{number(load.asked)}{'/s' if load.loop == 'open' else ' in flight'}" if load.asked else "by its arrivals",
-            f"{load.offered:,}",
-            f"{load.delivered:,}",
+            number(load.offered),
+            number(load.delivered),
             number(load.lag_ms),
             number(load.wake_ms),
             percent(load.cpu_share, signed=False),
-            f"{load.in_flight:,}",
+            number(load.in_flight),
         ]
         for load in ordered[:_MOST_ROWS]
     ]

@@ -77,7 +77,9 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[i
 
 def _headline(data: ReportData) -> list[str]:
     lines = [f"**{plain(line)}**" if not at else plain(line) for at, line in enumerate(data.headline)]
-    outcomes = ", ".join(f"{count:,} {plain(outcome_words(outcome))}" for outcome, count in data.outcomes().items())
+    outcomes = ", ".join(
+        f"{number(count)} {plain(outcome_words(outcome))}" for outcome, count in data.outcomes().items()
+    )
     facts = [
         f"{plain(run.experiment)} {plain(run.version)}, run {code(run.run_id)}, "
         f"{plain(run.executor)}/{plain(run.runtime)}"
@@ -206,14 +208,14 @@ def _listed(trials: Sequence[FailureFacts]) -> list[str]:
         if failure.log_tail.strip():
             parts.append("\n".join("  " + line for line in block(failure.log_tail).splitlines()))
     if len(trials) > _MOST_FAILURES:
-        parts.append(f"{len(trials) - _MOST_FAILURES:,} more in report.json.")
+        parts.append(f"{number(len(trials) - _MOST_FAILURES)} more in report.json.")
     return parts
 
 
 def _warnings(data: ReportData) -> str:
     if not data.warnings:
         return ""
-    rows = [[code(group.code), f"{group.count:,}", plain(" / ".join(group.messages))] for group in data.warnings]
+    rows = [[code(group.code), number(group.count), plain(" / ".join(group.messages))] for group in data.warnings]
     return "## Warnings\n\n" + table(["warning", "trials", "what it says"], rows, (1,))
 
 
