@@ -118,8 +118,8 @@ def test_a_search_after_a_lost_connection_connects_again(filled, endpoint):
 @pytest.mark.parametrize(
     ("bad", "kind"),
     [
-        ("postgresql://nobody@127.0.0.1:{port}/postgres", "refused"),
-        ("postgresql://postgres@127.0.0.1:{port}/no_such_database", "refused"),
+        ("postgresql://nobody@127.0.0.1:{port}/postgres", "login"),
+        ("postgresql://postgres@127.0.0.1:{port}/no_such_database", "no_database"),
         ("postgresql://postgres@no-such-host.invalid/postgres", "dns"),
     ],
 )

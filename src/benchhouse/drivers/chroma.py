@@ -1,10 +1,8 @@
 """Driver `chroma`: Chroma inside this process, on a folder, or as a server, by its address."""
 
 import contextlib
-import shutil
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchhouse.drivers import vector_shared as shared
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Chroma:
+class Chroma(shared.Database):
     """On a folder, each collection has a database of its own in it: Chroma itself leaves files of a deleted one behind.
 
     Of a server, the client's pool has a connection for each thread; one client a thread was no faster.
@@ -29,19 +27,9 @@ class Chroma:
     recipe: ClassVar[str] = "chroma"
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
-        shared.refuse_what_it_lacks(self, "chroma", collection)
-        self._chroma = shared.library("chromadb", "chroma")
-        self._collection = collection
-        self._address, self._key = shared.address_and_key(endpoint) if shared.is_address(endpoint) else ("", "")
-        self._home = Path(endpoint) / collection.name
-        self._made = False
-        self._client: Any = None
+        super().__init__("chroma", "chromadb", endpoint, collection)
+        self._chroma, self._version = self._library, str(self._library.__version__)
         self._records: Any = None
-        self._version = str(self._chroma.__version__)
-
-    @property
-    def version(self) -> str:
-        return self._version
 
     def open(self) -> None:
         if self._address:
@@ -121,22 +109,14 @@ class Chroma:
         size = None if self._address else shared.folder_bytes(self._home)
         return VectorStats(self._call(lambda: self._records.count()), size)
 
-    def delete(self) -> None:
-        if not self._made:
-            return
-        self._made = False
-        if self._address:
-            self._call(lambda: self._client.delete_collection(self._collection.name))
-        else:
-            self.close()
-            shutil.rmtree(self._home, ignore_errors=True)
+    def _drop(self) -> None:
+        self._call(lambda: self._client.delete_collection(self._collection.name))
 
     def close(self) -> None:
-        client, self._client, self._records = self._client, None, None
-        if client and self._address:
-            client._server._session.close()  # which its own `close` leaves open
-        if client:
-            client.close()
+        self._records = None
+        if self._client and self._address:
+            self._client._server._session.close()  # which its own `close` leaves open
+        super().close()
 
     def _call(self, action: Callable[[], Any]) -> Any:
         try:

@@ -3,11 +3,9 @@
 import logging
 import math
 import re
-import shutil
 import socket
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -33,7 +31,7 @@ class _Once(float):
         return True
 
 
-class Milvus:
+class Milvus(shared.Database):
     """One gRPC channel serves all threads. pq is Milvus's IVF_PQ over a single cell; Lite has none."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
@@ -43,18 +41,11 @@ class Milvus:
     recipe: ClassVar[str] = "milvus_lite"
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
-        shared.refuse_what_it_lacks(self, "milvus", collection)
-        self._milvus = shared.library("pymilvus", "milvus")
+        super().__init__("milvus", "pymilvus", endpoint, collection)
+        self._milvus = self._library
         logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it prints what it also raises
-        self._collection, self._address = collection, endpoint if shared.is_address(endpoint) else ""
-        self._home = Path(endpoint) / f"{collection.name}.db"
-        self._made = False
-        self._client: Any = None
-        self._version = ""
-
-    @property
-    def version(self) -> str:
-        return self._version
+        self._address = endpoint if shared.is_address(endpoint) else ""  # pymilvus takes the key out by itself
+        self._home = self._home.with_name(f"{collection.name}.db")
 
     def open(self) -> None:
         if not self._address:
@@ -163,20 +154,11 @@ class Milvus:
         counted = self._call(lambda: self._client.query(name, filter="id >= 0", output_fields=["count(*)"]))
         return VectorStats(int(counted[0]["count(*)"]), None if self._address else shared.folder_bytes(self._home))
 
-    def delete(self) -> None:
-        if not self._made:
-            return
-        self._made = False
-        if self._address:
-            self._call(lambda: self._client.drop_collection(self._collection.name, timeout=shared.CONNECT_S))
-        else:
-            self.close()
-            shutil.rmtree(self._home, ignore_errors=True)
+    def _drop(self) -> None:
+        self._call(lambda: self._client.drop_collection(self._collection.name, timeout=shared.CONNECT_S))
 
     def close(self) -> None:
-        client, self._client = self._client, None
-        if client:
-            client.close()
+        super().close()
         if not self._address:
             manager = shared.library("milvus_lite.server_manager", "milvus")
             manager.server_manager_instance.release_server(str(self._home))

@@ -3,10 +3,8 @@
 The server has never been run live by this driver's tests: there is no package to install it from.
 """
 
-import shutil
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,7 +22,7 @@ _AT_A_TIME = 500  # points a request: a server takes 32 MB at most
 _POLL_S = 0.1
 
 
-class Qdrant:
+class Qdrant(shared.Database):
     """On a folder it compares with every vector, whatever is asked: only `flat` is honest there."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "hnsw")
@@ -34,23 +32,13 @@ class Qdrant:
     recipe: ClassVar[str] = ""
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
-        shared.refuse_what_it_lacks(self, "qdrant", collection)
-        self._address, self._key = shared.address_and_key(endpoint) if shared.is_address(endpoint) else ("", "")
+        super().__init__("qdrant", "qdrant_client", endpoint, collection)
+        self._qdrant = self._library
         if collection.index != "flat" and not self._address:
             raise BenchError(
                 f"qdrant on a folder has no index {collection.index!r}: it compares with every vector",
                 hint="it has: flat; hnsw needs a server (endpoint: http://...)",
             )
-        self._qdrant = shared.library("qdrant_client", "qdrant")
-        self._collection = collection
-        self._home = Path(endpoint) / collection.name
-        self._made = False
-        self._client: Any = None
-        self._version = ""
-
-    @property
-    def version(self) -> str:
-        return self._version
 
     def open(self) -> None:
         from importlib.metadata import version
@@ -141,20 +129,8 @@ class Qdrant:
         count = self._call(lambda: self._client.count(self._collection.name, exact=True).count)
         return VectorStats(count, None if self._address else shared.folder_bytes(self._home))
 
-    def delete(self) -> None:
-        if not self._made:
-            return
-        self._made = False
-        if self._address:
-            self._call(lambda: self._client.delete_collection(self._collection.name))
-        else:
-            self.close()
-            shutil.rmtree(self._home, ignore_errors=True)
-
-    def close(self) -> None:
-        client, self._client = self._client, None
-        if client:
-            client.close()
+    def _drop(self) -> None:
+        self._call(lambda: self._client.delete_collection(self._collection.name))
 
     @staticmethod
     def _call(action: Callable[[], Any]) -> Any:

@@ -1,17 +1,18 @@
-"""What the vector drivers have in common: what they refuse, and how answers and failures are put."""
+"""What vector drivers have in common: how they begin and end, what they refuse, how answers and failures are put."""
 
 import http.client
 import importlib
 import json
+import shutil
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import Collection, VectorDriver
+from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorDriver
 
 if TYPE_CHECKING:
     from numpy import float32, int64
@@ -19,6 +20,46 @@ if TYPE_CHECKING:
 
 CONNECT_S = 10.0  # longest time until a server has answered for the first time
 ANSWER_S = 60.0  # longest time for one search; making an index may take as long as it takes
+
+
+class Database:
+    """How a driver begins and ends whose database is a server, by its address, or runs inside this process, on a
+    folder of its own. `_drop` removes the collection from a server; a driver that reaches one must have it."""
+
+    indexes: ClassVar[tuple[IndexKind, ...]]
+    distances: ClassVar[tuple[Distance, ...]]
+
+    def __init__(self, name: str, package: str, endpoint: str, collection: Collection) -> None:
+        refuse_what_it_lacks(self, name, collection)
+        self._library = library(package, name)
+        self._collection = collection
+        self._address, self._key = address_and_key(endpoint) if is_address(endpoint) else ("", "")
+        self._home = Path(endpoint) / collection.name
+        self._made = False
+        self._client: Any = None
+        self._version = ""
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def delete(self) -> None:
+        if not self._made:
+            return
+        self._made = False
+        if self._address:
+            self._drop()
+        else:
+            self.close()
+            shutil.rmtree(self._home, ignore_errors=True)
+
+    def _drop(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client:
+            client.close()
 
 
 def library(name: str, extra: str) -> Any:
@@ -32,7 +73,9 @@ def library(name: str, extra: str) -> Any:
         ) from error
 
 
-def refuse_what_it_lacks(driver: "VectorDriver | type[VectorDriver]", name: str, collection: Collection) -> None:
+def refuse_what_it_lacks(
+    driver: "VectorDriver | type[VectorDriver] | Database", name: str, collection: Collection
+) -> None:
     """Raises BenchError where the driver has no such index or distance; the message names those that it has."""
     if collection.index not in driver.indexes:
         raise BenchError(f"{name} has no index {collection.index!r}", hint=f"it has: {', '.join(driver.indexes)}")

@@ -27,7 +27,7 @@ _POLL_S = 0.1
 _INGEST_S = 600.0
 
 
-class Weaviate:
+class Weaviate(shared.Database):
     """Collections and their state by REST; vectors and searches by gRPC, over one channel for all threads."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "hnsw")
@@ -37,39 +37,29 @@ class Weaviate:
     recipe: ClassVar[str] = ""
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
-        shared.refuse_what_it_lacks(self, "weaviate", collection)
+        super().__init__("weaviate", "weaviate.proto.v1.search_get_pb2", endpoint, collection)
         if not shared.is_address(endpoint):
             raise BenchError(
                 "weaviate is a server, and none can be started here: give its address",
                 hint="target.endpoint: http://host:8080?grpc=50051",
             )
-        self._messages = shared.library("weaviate.proto.v1.search_get_pb2", "weaviate")
-        self._grpc = shared.library("grpc", "weaviate")
-        address, self._key = shared.address_and_key(endpoint)
-        parts = urlsplit(address)
+        self._messages, self._grpc = self._library, shared.library("grpc", "weaviate")
+        parts = urlsplit(self._address)
         self._url = parts._replace(query="").geturl()
         self._grpc_at = f"{parts.hostname}:{parse_qs(parts.query).get('grpc', ['50051'])[0]}"
-        self._collection = collection
         self._name = collection.name[:1].upper() + collection.name[1:]  # as Weaviate itself would write it
-        self._made = False
-        self._channel: Any = None
-        self._version = ""
-
-    @property
-    def version(self) -> str:
-        return self._version
 
     def open(self) -> None:
         self._version = shared.ask_version(self._url, "/v1/meta", "version", "Weaviate server", self._key)
         if self._url.startswith("https"):
-            self._channel = self._grpc.secure_channel(self._grpc_at, self._grpc.ssl_channel_credentials())
+            self._client = self._grpc.secure_channel(self._grpc_at, self._grpc.ssl_channel_credentials())
         else:
-            self._channel = self._grpc.insecure_channel(self._grpc_at)
+            self._client = self._grpc.insecure_channel(self._grpc_at)
         try:
-            self._grpc.channel_ready_future(self._channel).result(shared.CONNECT_S)
+            self._grpc.channel_ready_future(self._client).result(shared.CONNECT_S)
         except self._grpc.FutureTimeoutError as error:
             raise CallFailed("refused", f"nobody speaks gRPC at {self._grpc_at} (endpoint: ...?grpc=PORT)") from error
-        self._stub = shared.library("weaviate.proto.v1.weaviate_pb2_grpc", "weaviate").WeaviateStub(self._channel)
+        self._stub = shared.library("weaviate.proto.v1.weaviate_pb2_grpc", "weaviate").WeaviateStub(self._client)
 
     def create(self) -> None:
         options = self._collection.options
@@ -143,17 +133,10 @@ class Weaviate:
         reply = self._call(lambda: self._stub.Aggregate(request, shared.ANSWER_S, self._who()))
         return VectorStats(int(reply.single_result.objects_count))
 
-    def delete(self) -> None:
-        if self._made:
-            status, body = self._rest("DELETE", f"/v1/schema/{self._name}")
-            if status != 200:
-                raise CallFailed(f"http_{status}", body[:500].decode(errors="replace"))
-            self._made = False
-
-    def close(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel:
-            channel.close()
+    def _drop(self) -> None:
+        status, body = self._rest("DELETE", f"/v1/schema/{self._name}")
+        if status != 200:
+            raise CallFailed(f"http_{status}", body[:500].decode(errors="replace"))
 
     def _rest(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         text = None if body is None else json.dumps(body).encode()

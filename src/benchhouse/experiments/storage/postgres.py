@@ -36,16 +36,15 @@ METRICS = (
         role="throughput",
         formula="as requests_per_s: transactions that went well",
     ),
-    REQUESTS_PER_S,
-    GOODPUT,
+    Metric(name="latency", unit="ms", direction="lower", role="latency", formula=f"of a whole transaction, {FROM_DUE}"),
     Metric(
         name="rows_per_s",
         unit="rows/s",
         direction="higher",
         formula="requests_per_s x mean rows that a good transaction brought or changed",
     ),
-    Metric(name="latency", unit="ms", direction="lower", role="latency", formula=f"of a whole transaction, {FROM_DUE}"),
     Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
+    GOODPUT,
     *(
         Metric(name=f"latency_{kind}", unit="ms", direction="lower", formula=f"latency of `{kind}` alone")
         for kind in BUILT_IN
@@ -84,6 +83,7 @@ METRICS = (
         direction="lower",
         formula=f"mean number of sessions that wait for a lock of another, {_ACCOUNT}",
     ),
+    REQUESTS_PER_S,
     *FAILURES,
 )
 

@@ -50,10 +50,9 @@ METRICS = (
         direction="higher",
         formula="bytes of object content that good requests moved, either way / 10^6 / seconds of the window",
     ),
-    REQUESTS_PER_S,
-    GOODPUT,
     Metric(name="latency", unit="ms", direction="lower", role="latency", formula=f"of any request, {FROM_DUE}"),
     Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
+    GOODPUT,
     Metric(name="ttfb", unit="ms", direction="lower", formula=f"of a get: to the first byte of its answer, {FROM_DUE}"),
     _latency("get", "of a get, to its last byte"),
     _latency("put", "of a put in one request"),
@@ -62,6 +61,7 @@ METRICS = (
     _latency("part", "of one part of an upload"),
     _latency("multipart", "of an upload: create, all parts, complete"),
     Metric(name="corrupt", unit="1", direction="lower", formula="answers and objects whose content is not as written"),
+    REQUESTS_PER_S,
     *FAILURES,
 )
 
