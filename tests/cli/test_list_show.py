@@ -48,6 +48,12 @@ def test_show_tells_what_a_key_may_hold_by_full_names_and_kinds(bench):
     ]
 
 
+def test_every_listed_experiment_can_be_shown(bench):
+    for item in json.loads(bench("list", "experiments", "--json").out):
+        done = bench("show", item["name"])
+        assert done.code == 0, done.err
+
+
 def test_show_fits_a_screen_of_80_columns(bench, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     for name in ("storage.s3", "storage.postgres", "vector.search"):

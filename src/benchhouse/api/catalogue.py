@@ -100,7 +100,8 @@ def _registered(item: "Registered") -> dict[str, Any]:
     return whole | {"file": item.document.path, "origin": item.origin}
 
 
-def _fields(model: "type[BaseModel] | None") -> list[dict[str, Any]]:
+def _fields(model: "type[BaseModel] | None", within: "tuple[type[BaseModel], ...]" = ()) -> list[dict[str, Any]]:
+    """The keys of a model; one that holds itself, however deep (`within`), is not opened again."""
     if model is None:
         return []
     return [
@@ -110,15 +111,15 @@ def _fields(model: "type[BaseModel] | None") -> list[dict[str, Any]]:
             "required": field.is_required(),
             "default": None if field.is_required() else _plain(field.get_default(call_default_factory=True)),
             "description": field.description or "",
-            "variants": [_variant(inner, above, model) for above, inner in _models(field.annotation)],
+            "variants": [_variant(inner, above, (*within, model)) for above, inner in _models(field.annotation)],
         }
         for name, field in model.model_fields.items()
     ]
 
 
-def _variant(model: "type[BaseModel]", above: str, outer: "type[BaseModel]") -> dict[str, Any]:
+def _variant(model: "type[BaseModel]", above: str, within: "tuple[type[BaseModel], ...]") -> dict[str, Any]:
     """A model inside of a field: its kind, how its keys are reached (`.`, `[].`, `.*.`), and the keys themselves."""
-    fields = [] if model is outer else [item for item in _fields(model) if item["name"] != "kind"]
+    fields = [] if model in within else [item for item in _fields(model, within) if item["name"] != "kind"]
     return {"kind": _kind(model), "above": above, "fields": fields}
 
 

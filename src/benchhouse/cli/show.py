@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_WRAPPED = 16
+_WRAPPED = 14
 """The least width of a column that wraps beside others that don't."""
 _GAP = 3
 _NO_END = 10_000

@@ -35,7 +35,10 @@ def make_scaling(
         raise BenchError(f"no point has {throughput[0]}")
     found = [one for one in sweeps(usable, along) if len(one.members) >= _FEWEST]
     if not found:
-        raise BenchError(f"no curve along {along}: no two points differ in it alone")
+        raise BenchError(
+            f"no curve along {along}: no two points differ in it alone",
+            "sweep it: give it a list of values in the scenario, and run that",
+        )
     full = found[0].along
     sample = usable[0].samples[throughput]
     if sample.direction != "higher":

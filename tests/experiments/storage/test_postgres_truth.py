@@ -264,7 +264,7 @@ def test_a_password_is_needed_given_and_never_shown(play, own_postgres, driver):
     ("endpoint", "words"),
     [
         ("postgresql://me@no-such-host.invalid/db", "not_reached: no session at no-such-host.invalid: dns"),
-        ("postgresql://me@127.0.0.1:1/db", "not_reached: no session at 127.0.0.1: refused"),
+        ("postgresql://me@127.0.0.1:1/db", r"not_reached: no session at 127.0.0.1: refused.*is the server up"),
     ],
 )
 def test_a_server_that_is_not_there_is_told(play, endpoint, words):
@@ -296,3 +296,8 @@ def test_more_clients_than_the_server_takes_is_told(play, endpoint, driver):
             play(postgres, target, FEW | {"concurrency": 8})
     finally:
         ask(endpoint, "DROP SCHEMA IF EXISTS benchhouse_trial CASCADE", "DROP OWNED BY few", "DROP ROLE few")
+
+
+def test_a_driver_of_something_else_is_told(play, endpoint):
+    with pytest.raises(ExperimentFailed, match="bad_load: 'openai' is no driver of PostgreSQL"):
+        play(postgres, {"endpoint": endpoint, "driver": "openai"}, FEW)

@@ -75,6 +75,12 @@ def test_a_server_that_is_not_there_is_a_named_failure(play):
     with pytest.raises(ExperimentFailed) as failed:
         play(search, {**FLAT, "endpoint": "postgresql://nobody@127.0.0.1:1/none"}, {**SMALL, "requests": 1})
     assert failed.value.code == "refused"
+    assert failed.value.message.endswith("(is the server up, and is its address in target right?)")
+
+
+def test_a_driver_of_something_else_is_told(play):
+    with pytest.raises(ExperimentFailed, match="driver_failed: 's3' is no driver of a vector database"):
+        play(search, {"driver": "s3"}, {**SMALL, "requests": 1})
 
 
 def test_a_driver_that_needs_an_address_says_so(play):

@@ -58,7 +58,7 @@ def run_load(
         book.drains = 0 if shape.open_loop or shape.requests is None else max(mine, 1)
         load = SocketLoad(first, source, shape, book, endpoint) if endpoint else ThreadLoad(driver, source, shape, book)
         if problem := load.prepare(max(mine, 1)):
-            raise NotReached(problem, "is the server up, and is target.url right?")
+            raise NotReached(problem)
         gc.collect()
         gc.freeze()
         gc.disable()  # a collection in mid-run is a pause in every open stream
@@ -116,7 +116,7 @@ def _in_processes(count: int, share: Callable[[int, Callable[[], int]], Book]) -
     try:
         problems = [problem for child in children if (problem := child.wait_ready())]
         if problems:
-            raise NotReached(problems[0], "is the server up, and is target.url right?")
+            raise NotReached(problems[0])
         edge = monotonic_ns() + _EDGE_NS
         for child in children:
             child.start(edge)

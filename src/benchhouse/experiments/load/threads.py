@@ -105,7 +105,8 @@ class ThreadLoad:
             driver = self._make()
             driver.open()
         except Exception as problem:  # noqa: BLE001 - told by `prepare` or `run`
-            self._problems.append(f"{type(problem).__name__}: {problem}")
+            named = isinstance(problem, CallFailed)
+            self._problems.append(str(problem) if named else f"{type(problem).__name__}: {problem}")
             self._open.release()
             return
         self._open.release()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from benchhouse.experiments.advice import advised
 from benchhouse.experiments.load.arrivals import Trace
 from benchhouse.experiments.load.book import Book, Tally
 from benchhouse.experiments.load.certificate import Certificate, certify
@@ -29,7 +30,8 @@ def offer(
     try:
         return run_load(driver, source, shape, tally, verify_tls=verify_tls, records=ctx.artifacts / "requests.parquet")
     except NotReached as error:
-        ctx.fail("not_reached", f"no connection to {where}: {error.message}")
+        kind = error.message.partition(":")[0]
+        ctx.fail("not_reached", advised(kind, f"no connection to {where}: {error.message}"))
     except BenchError as error:
         ctx.fail("bad_load", said(error))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import signature
 from time import monotonic, sleep
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -217,10 +218,13 @@ def _load(
     if workload.prepared:
         _try(script, login, session, ctx)
 
+    with _named(ctx, "the load"):
+        kind = ctx.driver(target.driver)
+    if "prepared" not in signature(kind).parameters:
+        ctx.fail("bad_load", f"{target.driver!r} is no driver of PostgreSQL: postgres and postgres_pq are")
+
     def make() -> Any:
-        return ctx.driver(target.driver)(
-            login, script.statements, prepared=workload.prepared, timeout_s=workload.timeout
-        )
+        return kind(login, script.statements, prepared=workload.prepared, timeout_s=workload.timeout)
 
     with _named(ctx, "the load"):
         driver = make()

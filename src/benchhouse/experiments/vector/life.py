@@ -37,7 +37,9 @@ def find_place(target: VectorTarget, workload: VectorWorkload, data: Dataset, ct
     """Start the server if one is needed, and check that the driver can do what is asked."""
     driver = ctx.driver(target.driver)
     if not hasattr(driver, "indexes"):
-        raise BenchError(f"{target.driver!r} is no driver of a vector database")
+        raise BenchError(
+            f"{target.driver!r} is no driver of a vector database", "those are in: bench show vector.search"
+        )
     _check(driver, target, workload, ctx)
     collection = Collection(
         name=f"bench_{digest([ctx.trial_id, ctx.repetition, ctx.seed])[:16]}",

@@ -11,7 +11,9 @@ from benchhouse.schema.vector import IndexKind
 class VectorTarget(Model):
     """The database or library, and the index in it."""
 
-    driver: str = Field("faiss", description="Driver of the vector database or library.")
+    driver: str = Field(
+        "faiss", description="chroma, faiss, lancedb, milvus, pgvector, qdrant, weaviate, or a driver of your own."
+    )
     endpoint: str = Field(
         "",
         description="Address of a server that runs. Where nothing is said, one is started for the trial, or the "
