@@ -8,6 +8,8 @@ import click
 
 from benchhouse.cli import options, show
 
+_DEEPEST = 2
+
 
 @click.command(help=__doc__)
 @click.argument("name", shell_complete=options.complete_experiment)
@@ -31,7 +33,8 @@ def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) ->
     for part in ("target", "workload"):
         if shown[part]:
             click.echo(f"\n{part}")
-            inputs = list(_rows(shown[part], fixed if part == "workload" else {}))
+            # The same key of several kinds that hold the same model is told once.
+            inputs = list(dict.fromkeys(_rows(shown[part], fixed if part == "workload" else {})))
             show.table(("input", "type", "default", "meaning"), inputs, whole=("input",))
     if shown["metrics"]:
         click.echo("\nmetrics")
@@ -67,17 +70,20 @@ def _words(value: Any) -> str:
 
 
 def _rows(
-    items: list[dict[str, Any]], fixed: dict[str, Any], above: str = "", kind: str = ""
+    items: list[dict[str, Any]], fixed: dict[str, Any], above: str = "", kind: str = "", depth: int = 0
 ) -> Iterator[tuple[str, str, str, str]]:
-    """A row a key; below it those of the models that it may hold, by their full names, each with its kind in front."""
+    """A row a key; below it those of the models that it may hold, by their full names, each with its kind in front.
+
+    What lies deeper than two is left to --json.
+    """
     for item in items:
         name, variants = f"{above}{item['name']}", item["variants"]
         default = "required" if item["required"] else _default(item["default"])
         if name in fixed:
             default = f"fixed: {fixed[name]}"
         yield name, item["type"], default, f"{kind}: {item['description']}" if kind else item["description"]
-        for variant in variants:
-            yield from _rows(variant["fields"], {}, f"{name}{variant['above']}", variant["kind"])
+        for variant in variants if depth < _DEEPEST else ():
+            yield from _rows(variant["fields"], {}, f"{name}{variant['above']}", variant["kind"], depth + 1)
 
 
 def _default(value: Any) -> str:
