@@ -2,7 +2,8 @@
 
 Lookups by key at 8 and 32 clients, updates at 32, p95 of lookups at a steady rate, and COPY beside plain loops of
 psycopg2, psycopg and asyncpg (the last if scripts/install-peers.sh asyncpg has brought it). Rounds alternate; the
-median of the rounds' ratios counts. pgbench runs with two threads, as it does best on two cores. p95 is compared with
+median of the rounds' ratios counts. pgbench runs with two threads, as it does best on two cores, and our load with two
+processes (`processes: 2`), for the same reason; at a steady rate it needs but one. p95 is compared with
 pgbench's log of transactions, at a rate (pgbench -R) at which neither client is short of time: at full speed pgbench's
 figure has its own queue in it.
 
@@ -26,6 +27,7 @@ from typing import Any
 
 ROWS, BATCH, SCHEMA = 100_000, 5_000, "benchhouse_figure"
 WARMUP_S = 0.5
+SHARES = 2  # threads of pgbench, load processes of ours
 PSYCOPG2, FAST = "postgres", "postgres_pq"
 # (what, operation, clients, driver, at least of pgbench's rate)
 RATES = (
@@ -60,7 +62,8 @@ def benchhouse(
     from benchhouse.experiments.storage.postgres_workload import PostgresWorkload, Script
     from benchhouse.schema.postgres import Login
 
-    load = {"rps": rate, "max_in_flight": clients} if rate else {"concurrency": clients}
+    closed = {"concurrency": clients, "processes": min(SHARES, clients)}
+    load = {"rps": rate, "max_in_flight": clients} if rate else closed
     workload = PostgresWorkload.model_validate(
         {"operation": operation, "rows": ROWS, "batch": BATCH, "duration": seconds, "warmup": WARMUP_S, "timeout": 30}
         | load
@@ -93,7 +96,7 @@ def pgbench(
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "same.sql"
         script.write_text(SCRIPTS[operation].replace("{rows}", str(ROWS)))
-        command = [program, "-n", "-M", "prepared", "-c", clients, "-j", min(2, clients), "-f", script, "-T"]
+        command = [program, "-n", "-M", "prepared", "-c", clients, "-j", min(SHARES, clients), "-f", script, "-T"]
         command += [max(1, round(seconds + WARMUP_S)), "-l", "--log-prefix", Path(folder) / "log"]
         command += [*(["-R", rate] if rate else []), endpoint]
         environment = os.environ | {"PGOPTIONS": f"-c search_path={SCHEMA}"}

@@ -54,7 +54,8 @@ class Postgres:
         finally:
             self.calls += 1
 
-    def call(self, item: Work) -> Reply:
+    def ask(self, item: Work) -> int:
+        """The rows that it brought or changed."""
         if self._connection is None:
             self.open()
         cursor, rows = self._cursor, 0
@@ -77,7 +78,16 @@ class Postgres:
             raise
         finally:
             self.calls += 1
+        return rows
+
+    def reply(self, _: Work, rows: int) -> Reply:
         return Reply(count=rows)
+
+    def operations(self, _: Sequence[Work], rows: Sequence[int]) -> int:
+        return sum(rows)
+
+    def call(self, item: Work) -> Reply:
+        return self.reply(item, self.ask(item))
 
     def _failed(self, error: Any) -> CallFailed:
         """The name of an error, after which the connection is clean, or gone."""

@@ -65,7 +65,8 @@ class PostgresPq:
         finally:
             self.calls += 1
 
-    def call(self, item: Work) -> Reply:
+    def ask(self, item: Work) -> int:
+        """The rows that it brought or changed."""
         if self._connection is None:
             self.open()
         connection, rows = self._connection, 0
@@ -87,7 +88,16 @@ class PostgresPq:
             raise failure(None, str(error)) from None
         finally:
             self.calls += 1
+        return rows
+
+    def reply(self, _: Work, rows: int) -> Reply:
         return Reply(count=rows)
+
+    def operations(self, _: Sequence[Work], rows: Sequence[int]) -> int:
+        return sum(rows)
+
+    def call(self, item: Work) -> Reply:
+        return self.reply(item, self.ask(item))
 
     def _copy(self, text: bytes, rows: bytes) -> Any:
         connection = self._connection

@@ -94,7 +94,8 @@ class CallDriver(Protocol):
 
     `call` raises CallFailed, or returns a Reply with an error, where the server did not do what it was asked. Where
     microseconds matter, a driver also has `ask(item)`, which returns anything but a Reply, `reply(item, answer)`, which
-    makes a Reply of that later, with nothing but `count` and `value`, and `operations(items)`, the sum of their counts.
+    makes a Reply of that later, with nothing but `count` and `value`, and `operations(items, answers)`, the sum of
+    their counts.
     """
 
     transport: ClassVar[Literal["call"]]

@@ -8,8 +8,10 @@ import pytest
 
 from benchhouse.experiments.load.book import Answers, Book, Call
 from benchhouse.experiments.load.calls import CallTally
+from benchhouse.experiments.storage.postgres_tally import PostgresTally
 from benchhouse.experiments.vector.searching import AnswerTally
 from benchhouse.schema.load import Reply
+from benchhouse.schema.postgres import Effect, Work
 from benchhouse.schema.slo import parse_slo
 
 MS = 1_000_000
@@ -39,7 +41,8 @@ def content(one):
     tally = one.tally
     streams = {name: getattr(tally, name).histogram.to_json() for name in ("latency", "latency_sent", "first_byte")}
     kinds = {kind: stream.histogram.to_json() for kind, stream in tally.by_kind.items()}
-    sums = (tally.calls, tally.bytes, tally.operations, dict(tally.bytes_by_kind))
+    sizes = {kind: size for kind, size in tally.bytes_by_kind.items() if size}
+    sums = (tally.calls, tally.bytes, tally.operations, sizes)
     counts = (one.sent, one.succeeded, one.unmeasured, one.failed, one.completed_in_window, dict(one.errors))
     ends = (one.first_ended_ns, one.last_ended_ns)
     seconds = {number: dataclasses.asdict(second) for number, second in sorted(one.seconds.items())}
@@ -111,6 +114,26 @@ def test_columns_come_to_the_same_as_one_by_one(drains):
     one_by_one.close()
     at_once.close()
     assert at_once.rate_to_last_send == one_by_one.rate_to_last_send
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_columns_of_transactions_come_to_the_same_as_one_by_one(writes):
+    one_by_one, at_once = (Book(PostgresTally(writes=writes), start_ns=START, end_ns=END) for _ in range(2))
+    rows = []
+    for number, (call, _) in enumerate(calls(300)):
+        kind, effect = (("update", Effect(balance=number, hits=1)), ("lookup", None))[number % 3 > 0]
+        call.item = Work(kind, [], effect)
+        rows.append((call, Reply(count=2, value=number)))
+    for call, reply in rows:
+        one_by_one.wrote(call)
+        one_by_one.settle(call, reply)
+    for start in range(0, len(rows), 7):
+        assert at_once.settle_answers(columns(rows[start : start + 7]))
+    found = content(at_once)
+    assert found == content(one_by_one)
+    assert found[1].keys() == {"lookup", "update"}
+    assert at_once.tally.written == one_by_one.tally.written
+    assert at_once.tally.written.acknowledged.hits == (100 if writes else 0)
 
 
 @pytest.mark.parametrize(

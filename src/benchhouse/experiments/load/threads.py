@@ -169,7 +169,8 @@ class ThreadLoad:
             return
         _, measured, items, values, sent, ended = zip(*made, strict=True)
         if Reply not in set(map(type, values)) and all(measured) and max(map(sub, ended, sent)) <= self._timeout_ns:
-            answers = Answers(items, values, sent, ended, driver.operations(items))  # type: ignore[attr-defined]
+            operations = driver.operations(items, values)  # type: ignore[attr-defined]
+            answers = Answers(items, values, sent, ended, operations)
             with self._lock:
                 if self._book.settle_answers(answers):
                     self._note_life(None, ended[-1])

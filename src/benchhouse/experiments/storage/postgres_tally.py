@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import compress
+from operator import sub
 
-from benchhouse.experiments.load.book import Call
+from benchhouse.experiments.load.book import Answers, Call
 from benchhouse.experiments.load.calls import CallTally
 from benchhouse.schema.load import Reply
 from benchhouse.schema.postgres import UNSURE, Effect
@@ -38,6 +40,20 @@ class PostgresTally(CallTally):
         super().add_many(ended)
         if self._writes:
             effects = [call.item.effect for call, _ in ended if call.item.effect]
+            self.written.acknowledged = _sum([self.written.acknowledged, *effects])
+
+    def add_answers(self, answers: Answers) -> None:
+        """As `add_many` of such calls; they have no bytes and no first byte."""
+        latencies = list(map(sub, answers.ended_ns, answers.sent_ns))
+        self.calls += len(latencies)
+        self.operations += answers.operations
+        self.latency.extend(latencies)
+        self.latency_sent.extend(latencies)
+        kinds = [item.kind for item in answers.items]
+        for kind in set(kinds):
+            self.by_kind[kind].extend(compress(latencies, map(kind.__eq__, kinds)))
+        if self._writes:
+            effects = [item.effect for item in answers.items if item.effect]
             self.written.acknowledged = _sum([self.written.acknowledged, *effects])
 
     def _wrote(self, call: Call, reply: Reply) -> None:

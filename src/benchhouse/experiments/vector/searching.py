@@ -50,7 +50,7 @@ class Searcher:
     def reply(self, item: int, answer: Any) -> Reply:
         return Reply(count=len(self._calls[item]), value=answer)
 
-    def operations(self, items: Sequence[int]) -> int:
+    def operations(self, items: Sequence[int], _: Sequence[Any]) -> int:
         return sum([len(self._calls[item]) for item in items])
 
     def call(self, item: int) -> Reply:
