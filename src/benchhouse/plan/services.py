@@ -6,6 +6,7 @@ from typing import Any
 
 from benchhouse.catalog.recipes import find_recipe
 from benchhouse.plan.scenario_file import ScenarioFile
+from benchhouse.schema.components import check_component
 from benchhouse.schema.document import Loc
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.problems import Problem, did_you_mean
@@ -20,6 +21,10 @@ def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialSe
     problems = list(_strangers(file))
     for name, use in file.scenario.services.items():
         loc: Loc = ("services", name)
+        try:
+            check_component(name)
+        except ValueError as error:
+            problems.append(file.document.problem(loc, str(error), key=True))
         if use.recipe is None:
             bound[name] = TrialService(use=use)
             continue
