@@ -1,6 +1,8 @@
 """A context that remembers everything, for calling experiments without a worker."""
 
 import os
+import signal
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -8,7 +10,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from laboratory import children, wait_until
 
+from benchhouse.experiments.load.shards import Pulse
 from benchhouse.schema.experiment import Experiment, ExperimentFailed
 from benchhouse.schema.histogram import Histogram
 
@@ -96,3 +100,38 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return ctx
 
     return run
+
+
+@pytest.fixture
+def kill_shards(monkeypatch: pytest.MonkeyPatch):
+    """`kill_shards(1)` kills the last load process of the load that will be run, once it has a few good answers;
+    `kill_shards(3, answers=0)` three of them as soon as they are there."""
+    pulses: list[Pulse] = []
+    make = Pulse.__init__
+
+    def remember(pulse: Pulse, shards: int) -> None:
+        make(pulse, shards)
+        pulses.append(pulse)
+
+    monkeypatch.setattr(Pulse, "__init__", remember)
+
+    def kill(number: int, answers: int = 6, shards: int = 3) -> None:
+        before = set(children(os.getpid()))
+
+        def load_processes() -> list[int]:
+            """All but what was started before and with them, such as a mock server."""
+            return sorted(set(children(os.getpid())) - before)[-shards:]
+
+        def begun() -> bool:
+            if not pulses or len(load_processes()) < shards:
+                return False
+            return all(pulses[-1].last(shard, "", 0).answered >= answers for shard in range(shards))
+
+        def work() -> None:
+            wait_until(begun, "the load processes", 30)
+            for pid in load_processes()[-number:]:
+                os.kill(pid, signal.SIGKILL)
+
+        threading.Thread(target=work, daemon=True).start()
+
+    return kill

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
-from benchhouse.schema.service import is_mention
+from benchhouse.schema.service import is_mention, split_endpoints
 
 Scalar = bool | int | float | str
 _SCHEMES = {"http": ("http", "https"), "grpc": ("grpc", "grpcs")}
@@ -23,7 +23,10 @@ class KServeTarget(Model):
     """A model on a server, and the way to it."""
 
     driver: str = Field("triton", description="Driver of the protocol; NAME_grpc is its driver over gRPC.")
-    url: str = Field(description="http://host:port or https://..., for gRPC grpc://host:port or grpcs://...")
+    url: str = Field(
+        description="http://host:port or https://..., for gRPC grpc://host:port or grpcs://... Several replicas over "
+        "HTTP with commas: connections are spread over them."
+    )
     model: str = Field(min_length=1, description="Name of the model.")
     version: str = Field("", description="Version of the model; empty: the one that the server chooses.")
     protocol: Literal["http", "grpc"] = Field("http", description="http, or grpc (needs the extra `triton`).")
@@ -45,11 +48,13 @@ class KServeTarget(Model):
     @model_validator(mode="after")
     def _the_protocol_can_do_it(self) -> "KServeTarget":
         schemes = _SCHEMES[self.protocol]
-        parts = urlsplit(self.url.replace("{port}", "1"))  # where an experiment starts the server on a free one
-        if is_mention(self.url):
-            parts = urlsplit(f"{schemes[0]}://service:1")
-        if parts.scheme not in schemes or not parts.hostname or not _has_good_port(parts):
-            raise ValueError(f"url: with protocol {self.protocol}, write {schemes[0]}://host:port, not {self.url!r}")
+        urls = (f"{schemes[0]}://service:1",) if is_mention(self.url) else split_endpoints(self.url)
+        for url in urls:
+            parts = urlsplit(url.replace("{port}", "1"))  # where an experiment starts the server on a free one
+            if parts.scheme not in schemes or not parts.hostname or not _has_good_port(parts):
+                raise ValueError(f"url: with protocol {self.protocol}, write {schemes[0]}://host:port, not {url!r}")
+        if len(urls) > 1 and (self.protocol == "grpc" or self.shared_memory):
+            raise ValueError("url: several addresses are for protocol http, and not for shared memory")
         if self.protocol == "grpc" and (self.call == "generate" or self.shared_memory):
             raise ValueError("generate and shared_memory are for protocol http")
         if parts.scheme == "grpcs" and not self.verify_tls:

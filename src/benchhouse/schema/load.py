@@ -61,6 +61,7 @@ ERRORS = {
     "empty": "a good answer without any output",
     "corrupt": "the content of a good answer is not what was written",
     "client": "the driver itself failed",
+    "lost": "the load process that waited for the answer died",
 }
 
 

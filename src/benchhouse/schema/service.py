@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -17,6 +18,7 @@ OVER: tuple[Phase, ...] = ("stopped", "failed")
 SECRET = "BENCHHOUSE_TRIAL_SECRET"  # noqa: S105 - its name
 """In the environment of an experiment: what stands for {secret} in the recipes of its servers."""
 _MENTION = re.compile(r"service:([A-Za-z0-9][A-Za-z0-9._-]*?)(?:#(\d+))?")
+_BETWEEN = re.compile(r"\s*,\s*(?=[a-z]+://)")  # a comma may also stand in the path of an address
 
 
 class ServiceUse(Model, strict=True):
@@ -189,6 +191,19 @@ def mentioned(value: Any) -> set[str]:
         return set().union(*map(mentioned, value))
     found = _MENTION.fullmatch(value) if isinstance(value, str) else None
     return {found[1]} if found else set()
+
+
+def split_endpoints(text: str) -> tuple[str, ...]:
+    """The addresses that `with_endpoints` has joined. ValueError where they differ in more than host and port: each
+    request may go to any of them."""
+    found = tuple(_BETWEEN.split(text.strip()))
+    if len(found) > 1:
+        parts = [urlsplit(each) for each in found]
+        if len({(part.scheme, part.path.rstrip("/"), part.query) for part in parts}) > 1:
+            raise ValueError(f"several addresses must have one scheme and one path: {text}")
+        if len({part.netloc for part in parts}) < len(parts):
+            raise ValueError(f"an address stands twice: {text}")
+    return found
 
 
 def with_endpoints(value: Any, endpoints: Mapping[str, list[str]]) -> Any:

@@ -2,11 +2,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchhouse.experiments.load.book import Book
+from benchhouse.experiments.load.book import Book, Lost
 from benchhouse.experiments.load.certificate import certify
 from benchhouse.experiments.load.shape import Shape
 
 MS = 1_000_000
+KILLED = Lost(shard=1, how="ended by signal 9", at_s=0.5, answered=40, failed=0, in_flight=2, measured=True)
 CLOSED = Shape(concurrency=4, duration=10, warmup=0)
 OPEN = Shape(rps=100, duration=10, warmup=0, arrivals="constant")
 
@@ -39,7 +40,7 @@ def test_a_load_as_asked_holds(shape):
         (CLOSED, {"cpu_share": 0.95}, "client_saturated"),
         (CLOSED, {"loop_ms": 15.0}, "client_starved"),
         (CLOSED, {"most_in_flight": 3}, "concurrency_not_reached"),
-        (CLOSED, {"lost": ["load process 1 ended by signal 9"]}, "shard_lost"),
+        (CLOSED, {"lost": [KILLED]}, "shard_lost"),
         (OPEN, {"sent_late": 30}, "not_delivered"),
         (OPEN, {"never_sent": 30}, "not_delivered"),
         (OPEN, {"lag_ms": 3.0}, "schedule_late"),

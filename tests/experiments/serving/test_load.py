@@ -408,7 +408,7 @@ vllm:queue_time_bad NaNN
             wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(page) + page)
 
     with ScriptedServer(script) as server:
-        metrics = ServerMetrics(f"{server.url}/v1")
+        metrics = ServerMetrics([f"{server.url}/v1"])
         metrics.finish()
     assert metrics.queue_delay_ms() == pytest.approx(150)
     assert metrics.facts()["vllm:prefix_cache_hits"] == 5
@@ -416,6 +416,6 @@ vllm:queue_time_bad NaNN
 
 
 def test_a_server_without_metrics_is_no_error():
-    metrics = ServerMetrics("http://127.0.0.1:1")
+    metrics = ServerMetrics(["http://127.0.0.1:1"])
     metrics.finish()
     assert (metrics.queue_delay_ms(), metrics.facts()) == (None, {})

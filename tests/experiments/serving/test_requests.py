@@ -19,7 +19,7 @@ CTX = SimpleNamespace(trial_id="one", seed=5, driver=lambda name: OpenAI)
 
 def requests(target=None, url="http://server", **workload):
     made = ServingTarget(**{"url": url, "model": "m", "api": "completions"} | (target or {}))
-    return Requests(made, url, ServingWorkload(**{"concurrency": 1} | workload), CTX)
+    return Requests(made, [url], ServingWorkload(**{"concurrency": 1} | workload), CTX)
 
 
 def body_of(planned):

@@ -69,6 +69,18 @@ def test_an_open_loop_and_several_processes_write_what_they_say(play, endpoint, 
     assert check["found"]["hits"] == check["found"]["rows"] == ctx.facts["measured"] + ctx.facts["not_measured"] > 50
 
 
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_what_a_load_process_wrote_that_was_killed_is_nobodys_mistake(play, endpoint, driver, kill_shards):
+    kill_shards(1, shards=2)
+    load = {"requests": None, "duration": 2, "processes": 2, "operation": "insert"}
+    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, FEW | load)
+
+    assert ctx.invalidities["shard_lost"].startswith("load process 1 ended by signal 9")
+    assert "writes_not_checked" in ctx.warnings and "writes_unasked" not in ctx.invalidities
+    assert ctx.facts["errors"] == {"lost": 1}, ctx.invalidities["shard_lost"]
+    assert ctx.values["transactions_per_s"][0] > 10
+
+
 @pytest.mark.serial
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_planted_sleep_is_the_latency(play, endpoint, driver):

@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from time import monotonic_ns, process_time_ns
 from typing import Any, NamedTuple, Protocol
 
+from pydantic import Field
+
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.load import Reply
+from benchhouse.schema.model import Model
 
 _SECOND_NS = 1_000_000_000
 _STAMPS_KEPT = 200_000  # of send times, for the test of their distribution
@@ -111,12 +114,78 @@ class Second:
     missed: list[int] = field(default_factory=list)  # by objective
 
 
+class Lost(Model):
+    """A load process that died, and what it last said of itself. What it had counted is gone with it."""
+
+    shard: int
+    how: str
+    at_s: float | None = Field(description="Of the load, when it last said something; null before the start.")
+    answered: int = Field(description="Measured requests that it had good answers to.")
+    failed: int = Field(description="Measured requests that had failed.")
+    in_flight: int = Field(description="Requests whose answers it was waiting for, at most 20 ms before it died.")
+    measured: bool = Field(description="Whether that was in the measured window.")
+
+    def __str__(self) -> str:
+        named = f"load process {self.shard} {self.how}"
+        if self.at_s is None:
+            return f"{named} before the start"
+        return (
+            f"{named} {self.at_s:.1f} s after the start: {self.answered} good answers are gone with it, "
+            f"{self.in_flight} requests were in flight"
+        )
+
+
+@dataclass
+class Place:
+    """What became of the load at one of several endpoints; warm-up and cool-down are in it."""
+
+    connections: int = 0
+    refused: int = 0  # connections that could not be made
+    good: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    why: str = ""  # the first connection that could not be made
+    refused_ns: int = 0  # the last
+    good_ns: int = 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether the last that was heard of it is that it takes no connection."""
+        return self.refused_ns > self.good_ns
+
+    def refuse(self, why: str) -> None:
+        self.refused += 1
+        self.refused_ns = monotonic_ns()
+        self.why = self.why or why
+
+    def note(self, error: str | None, ended_ns: int) -> None:
+        """How a request ended."""
+        if error is None:
+            self.good += 1
+            self.good_ns = ended_ns
+        else:
+            self.errors[error] += 1
+
+    def facts(self) -> dict[str, Any]:
+        told = {"connections": self.connections, "refused": self.refused, "good": self.good}
+        return told | {"errors": dict(self.errors), "gone": self.gone}
+
+    def merge(self, other: "Place") -> None:
+        self.connections += other.connections
+        self.refused += other.refused
+        self.good += other.good
+        self.errors.update(other.errors)
+        self.why = self.why or other.why
+        self.refused_ns = max(self.refused_ns, other.refused_ns)
+        self.good_ns = max(self.good_ns, other.good_ns)
+
+
 @dataclass
 class Book:
     """Counts are of measured requests unless said otherwise."""
 
     tally: Any
     objectives: int = 0
+    start_late_ns: int = 0  # from the common edge to the first send, of the load process that began last
     start_ns: int = 0  # of the window
     end_ns: int = _NEVER
     sent: int = 0
@@ -148,12 +217,27 @@ class Book:
     cpu_all_ns: int = 0  # of all load processes together, since it was opened
     peak_mb: float = 0.0  # of the largest load process
     processes: int = 1
-    lost: list[str] = field(default_factory=list)  # load processes that died, and how
+    lost: list[Lost] = field(default_factory=list)  # load processes that died
+    places: dict[str, Place] = field(default_factory=dict)  # by address; empty where there is one
     stopped: str = ""  # why the load was given up
     stop_code: str = ""  # the same as a name
     ended_early: bool = False  # before the window did: given up, or the schedule was over
     spool: Any = None  # of `records`, while the load runs
+    pulse: "Callable[[Book, int, int], None] | None" = None  # of shards, while the load runs: see `beat`
     _last: list[tuple[int, int]] = field(default_factory=list)  # a heap of (ended, sent)
+
+    def beat(self, now_ns: int, in_flight: int) -> None:
+        """A sign of life, every few hundredths of a second, for when there is no more."""
+        if self.pulse is not None:
+            self.pulse(self, now_ns, in_flight)
+
+    def lose(self, lost: Lost) -> None:
+        """Take in a load process that died: what it was waiting for has failed, as far as it is measured."""
+        self.lost.append(lost)
+        if lost.measured and lost.in_flight:
+            self.sent += lost.in_flight
+            self.errors["lost"] += lost.in_flight
+            self.details.setdefault("lost", str(lost))
 
     def second(self, at_ns: int) -> Second | None:
         """The row of that moment; None outside of the window."""
@@ -385,7 +469,10 @@ class Book:
         self.kernel_stamps &= other.kernel_stamps
         self.cpu_share = max(self.cpu_share, other.cpu_share)
         self.peak_mb = max(self.peak_mb, other.peak_mb)
+        self.start_late_ns = max(self.start_late_ns, other.start_late_ns)
         self.lost += other.lost
+        for url, place in other.places.items():
+            self.places.setdefault(url, Place()).merge(place)
         self.stopped, self.stop_code = self.stopped or other.stopped, self.stop_code or other.stop_code
         self.ended_early |= other.ended_early
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from benchhouse.experiments.load.book import Book
+from benchhouse.experiments.load.book import Book, Lost
 from benchhouse.experiments.load.gaps import gaps_fit
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.schema.histogram import Histogram
@@ -56,7 +56,9 @@ class Certificate(Model):
     )
     cpu_share: float = Field(description="Of one core, by the busiest load process in the window.")
     peak_mb: float = Field(description="Most memory of a load process, in MB (2^20 bytes).")
-    processes: int
+    processes: int = Field(description="Load processes that lived to the end.")
+    start_skew_ms: float = Field(description="From the common start to the first send of the process that began last.")
+    lost: tuple[Lost, ...] = Field(description="Load processes that died.")
     connections: int
     connections_late: int = Field(description="Of these, opened after the load had begun.")
     resent: int = Field(description="Sent again because the server had closed a kept connection.")
@@ -90,6 +92,8 @@ def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = Fals
         cpu_share=book.cpu_share,
         peak_mb=book.peak_mb,
         processes=book.processes,
+        start_skew_ms=round(book.start_late_ns / 1e6, 4),
+        lost=tuple(book.lost),
         connections=book.connections,
         connections_late=book.connections_late,
         resent=book.resent,
@@ -106,7 +110,8 @@ def _problems(
     draft: Certificate, book: Book, shape: Shape, median_ms: float, embedded: bool
 ) -> Iterator[tuple[str, str]]:
     for lost in book.lost:
-        yield "shard_lost", f"{lost}: its part of the load and of the results is missing"
+        yield "shard_lost", f"{lost}; its part of the load and of the results is missing"
+    yield from _endpoint_problems(book)
     if not embedded:
         yield from _client_problems(draft, book, median_ms)
     if draft.connection_errors > REFUSED_SHARE * max(draft.offered, 1):
@@ -137,6 +142,20 @@ def _problems(
                 f"{draft.arrivals['statistic']:.3g}, at most {draft.arrivals['limit']:.3g}"
             ),
         )
+
+
+def _endpoint_problems(book: Book) -> Iterator[tuple[str, str]]:
+    """Of several endpoints, one that takes no connection any more: the others bore its part of the load."""
+    answered = sum(place.good for place in book.places.values())
+    for url, place in book.places.items():
+        if place.gone:
+            yield (
+                "endpoint_dead",
+                (
+                    f"{url} takes no connection ({place.why}): {place.good} good answers came from it, and "
+                    f"{answered - place.good} from the others, which bore its part"
+                ),
+            )
 
 
 def _client_problems(draft: Certificate, book: Book, median_ms: float) -> Iterator[tuple[str, str]]:

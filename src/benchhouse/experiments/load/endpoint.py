@@ -21,7 +21,7 @@ class Endpoint:
             raise BenchError(f"{url!r} is not an address: {error}", "write target.url: http://host:port") from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BenchError(f"{url!r} is not an http:// or https:// address", "write target.url: http://host:port")
-        self.host = parts.hostname
+        self.url, self.host = url, parts.hostname
         try:
             found = socket.getaddrinfo(self.host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:

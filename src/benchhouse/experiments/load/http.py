@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns
 
+from benchhouse.experiments.load.book import Place
 from benchhouse.experiments.load.endpoint import Endpoint
 from benchhouse.experiments.load.framing import Answer, Malformed
 from benchhouse.experiments.load.reactor import Reactor
@@ -38,7 +39,7 @@ class Connection:
     __slots__ = (
         "_answer", "_data", "_done", "_endpoint", "_exchange", "_handshaking", "_incoming", "_kept", "_low",
         "_more", "_outgoing", "_pieces", "_reactor", "_read_ns", "_ready", "_recvmsg", "_socket", "_tls", "_unsent",
-        "busy", "kernel_stamps", "last_error", "read_lag_ns",
+        "busy", "kernel_stamps", "last_error", "place", "read_lag_ns",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +63,7 @@ class Connection:
         self._low = 1  # bytes that must have come before the kernel says so
         self._kept = False  # the connection had been open before the request came
         self.last_error = ""  # why it is not open
+        self.place: Place | None = None  # where the answers of its endpoint are counted, if there are several
         self.busy = self.kernel_stamps = False
         self.read_lag_ns = 0  # of the last read: from the kernel's stamp to this process
 

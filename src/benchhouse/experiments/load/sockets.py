@@ -1,10 +1,11 @@
 """Offers load through HTTP connections on the reactor: the way for drivers that speak HTTP/1.1."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import cycle
 from time import monotonic_ns
 
-from benchhouse.experiments.load.book import Book, Call, Clock, Stream
+from benchhouse.experiments.load.book import Book, Call, Clock, Place, Stream
 from benchhouse.experiments.load.endpoint import Endpoint
 from benchhouse.experiments.load.http import Connection
 from benchhouse.experiments.load.reactor import Reactor
@@ -28,11 +29,18 @@ _EARLY_SHARE = 0.2  # of the mean gap between two requests: this much of a core,
 class SocketLoad:
     """One process's share of a load. `prepare` connects, `run` offers the load from the clock's edge and drains it."""
 
-    def __init__(self, driver: HttpDriver, source: Source, shape: Shape, book: Book, endpoint: Endpoint) -> None:
+    def __init__(
+        self, driver: HttpDriver, source: Source, shape: Shape, book: Book, endpoints: Sequence[Endpoint]
+    ) -> None:
         self._driver, self._source, self._shape, self._book = driver, source, shape, book
         self._reactor = Reactor(_early_ns(shape))
-        self._endpoint = endpoint
-        self._idle: list[Connection] = []
+        self._endpoints = cycle(endpoints)
+        self._count = len(endpoints)
+        if self._count > 1:
+            book.places = {endpoint.url: Place() for endpoint in endpoints}
+        self._idle: deque[Connection] = deque()
+        # Of one server the connection that was used last is the warmest; several are all to have their turn.
+        self._next_idle = self._idle.popleft if self._count > 1 else self._idle.pop
         self._active: dict[Connection, Call] = {}  # oldest first
         self._waiting: deque[Call] = deque()  # due, and without a connection
         self._clients = 0  # of a closed loop, that have not retired
@@ -50,8 +58,11 @@ class SocketLoad:
         self._ended: list[tuple[Call, Reply]] = []  # not yet in the book
 
     def prepare(self, connections: int) -> str:
-        """Open connections before any time is measured; what went wrong when not a single one could be opened."""
-        opened = [self._connection() for _ in range(connections)]
+        """Open connections before any time is measured; what went wrong when not a single one could be opened.
+
+        Of several endpoints each gets as many: a client that finds one free takes that which has waited longest.
+        """
+        opened = [self._connection() for _ in range(-(-connections // self._count) * self._count)]
         for connection in opened:
             connection.connect()
         deadline = monotonic_ns() + _PREOPEN_LIMIT_NS
@@ -64,11 +75,13 @@ class SocketLoad:
 
         self._reactor.at(0, look)
         self._reactor.run()
-        self._idle = [item for item in opened if item.ready]
+        self._idle.extend(item for item in opened if item.ready)
         self._book.kernel_stamps = all(item.kernel_stamps for item in self._idle)
         for item in opened:
             if not item.ready:
                 item.close()
+                if item.place is not None:
+                    item.place.refuse(item.last_error or "no connection within 10 s")
         return "" if self._idle else opened[0].last_error or "refused: no connection within 10 s"
 
     def run(self, clock: Clock) -> None:
@@ -102,12 +115,15 @@ class SocketLoad:
             stream = self._shape.law.due(self._shape.rps, self._source.seed, self._shape.schedule_s)
             clock = self._clock
             self._due = (at for number, at in enumerate(stream) if number % clock.shards == clock.shard)
+            self._book.start_late_ns = monotonic_ns() - clock.begin_ns
             self._plan_next()
             return
         share = self._shape.concurrency or 1
         self._clients = share // self._clock.shards + (self._clock.shard < share % self._clock.shards)
-        for _ in range(self._clients):
+        for number in range(self._clients):
             self._next_of_client(0)
+            if number == 0:
+                self._book.start_late_ns = monotonic_ns() - self._clock.begin_ns
 
     def _plan_next(self) -> None:
         due = next(self._due, None)
@@ -164,14 +180,19 @@ class SocketLoad:
     def _kept(self) -> Connection | None:
         """A connection that waits for a request; one that the server has closed meanwhile is left aside."""
         while self._idle:
-            if (connection := self._idle.pop()).open:
+            if (connection := self._next_idle()).open:
                 return connection
         return None
 
     def _connection(self, late: bool = False) -> Connection:
         self._book.connections += 1
         self._book.connections_late += late
-        return Connection(self._reactor, self._endpoint, self._done)
+        endpoint = next(self._endpoints)
+        connection = Connection(self._reactor, endpoint, self._done)
+        if self._count > 1:
+            connection.place = self._book.places[endpoint.url]
+            connection.place.connections += 1
+        return connection
 
     # what comes back
 
@@ -194,11 +215,13 @@ class SocketLoad:
         if error is None and exchange.ended_ns - exchange.sent_ns > self._timeout_ns:  # between two ticks
             told, detail = "timeout", f"the answer took more than {self._shape.timeout:g} s"
         if self._source.needs_replies:
-            self._settle(call, exchange, told, detail)
+            self._settle(call, exchange, told, detail, connection.place)
         else:
-            self._reactor.later.append((self._settle, (call, exchange, told, detail)))
+            self._reactor.later.append((self._settle, (call, exchange, told, detail, connection.place)))
         if error in _CONNECTING:
             self._unconnected += 1
+            if connection.place is not None:
+                connection.place.refuse(connection.last_error)
         elif error is None:
             self._good_ns, self._unconnected = exchange.ended_ns, 0
             if connection.open:
@@ -219,7 +242,7 @@ class SocketLoad:
         else:
             self._next_of_client(0)
 
-    def _settle(self, call: Call, exchange: Exchange, error: str | None, detail: str) -> None:
+    def _settle(self, call: Call, exchange: Exchange, error: str | None, detail: str, place: Place | None) -> None:
         if error is not None:
             reply = Reply(error="reset" if error == "stale" else error, detail=detail)
         else:
@@ -228,6 +251,8 @@ class SocketLoad:
             except Exception as problem:  # noqa: BLE001 - a driver's bug is told, and ends nothing
                 reply = Reply(error="client", detail=f"{type(problem).__name__}: {problem}")
         self._source.answered(call.item, reply)
+        if place is not None:
+            place.note(reply.error, call.ended_ns)
         if reply.error is None:
             self._refused = -1
         elif self._refused >= 0 and reply.error.startswith(_NO):
@@ -258,6 +283,7 @@ class SocketLoad:
                 break
             oldest.give_up("timeout", f"no complete answer within {self._shape.timeout:g} s")
         self._settle_all()
+        self._book.beat(now, len(self._active))
         if self._ticks % 5 == 0:  # a little at a time: counting a second's values at once would be a pause
             for stream in self._book.streams():
                 self._reactor.later.append((self._count_some, (stream,)))

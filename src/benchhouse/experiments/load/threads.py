@@ -112,6 +112,7 @@ class ThreadLoad:
         self._open.release()
         self._go.wait()
         try:
+            self._book.start_late_ns = self._book.start_late_ns or monotonic_ns() - self._clock.begin_ns
             if self._counts_each:
                 self._one_by_one(driver)
             else:
@@ -288,6 +289,7 @@ class ThreadLoad:
                 self._look_for_life(now)
                 if opened:
                     book.loop_lag.add(now - due)
+                book.beat(now, self._in_flight)
                 if second != last_row and (row := book.second(now - _SECOND_NS)):
                     row.in_flight = self._in_flight
                     book.flush()

@@ -1,6 +1,6 @@
 """What every load experiment does around its load: offer it, keep the evidence, say whether it measured anything."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchhouse.experiments.advice import advised
@@ -10,6 +10,7 @@ from benchhouse.experiments.load.certificate import Certificate, certify
 from benchhouse.experiments.load.engine import NotReached, run_load
 from benchhouse.experiments.load.intervals import write_intervals
 from benchhouse.experiments.load.shape import Shape
+from benchhouse.experiments.load.shards import AllLost
 from benchhouse.experiments.load.source import Source
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
@@ -24,14 +25,18 @@ def offer(
     ctx: Context,
     *,
     where: str,
+    urls: Sequence[str] = (),
     verify_tls: bool = True,
 ) -> Book:
     """Run the load; a server that can't be reached and a load that can't be offered fail the trial."""
+    records = ctx.artifacts / "requests.parquet"
     try:
-        return run_load(driver, source, shape, tally, verify_tls=verify_tls, records=ctx.artifacts / "requests.parquet")
+        return run_load(driver, source, shape, tally, urls=urls, verify_tls=verify_tls, records=records)
     except NotReached as error:
         kind = error.message.partition(":")[0]
         ctx.fail("not_reached", advised(kind, f"no connection to {where}: {error.message}"))
+    except AllLost as error:
+        ctx.fail("shards_lost", error.message)
     except BenchError as error:
         ctx.fail("bad_load", said(error))
 
@@ -56,6 +61,8 @@ def keep_book(book: Book, shape: Shape, latencies: Histogram, ctx: Context, *, e
         errors=dict(book.errors),
         first_errors=book.details,
     )
+    if book.places:
+        ctx.metadata(endpoints={url: place.facts() for url, place in book.places.items()})
     write_intervals(ctx.artifacts / "intervals.csv", book, shape.objectives)
     return certificate
 

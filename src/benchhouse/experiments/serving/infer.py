@@ -1,7 +1,7 @@
 """Experiment `serving.infer`: a model on a Triton or other KServe v2 server under a load of tensors."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from secrets import randbits
 from typing import Any
@@ -21,6 +21,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.kserve import InferItem, KServeDriver, KServeTarget, NoServer, Survey, TensorInputs, sequence
 from benchhouse.schema.load import Reply
+from benchhouse.schema.service import split_endpoints
 
 OTHER_SHARE = 0.01  # of requests that the server counted beyond those of this load
 _OTHER_LEAST = 10  # it may still count what came just before
@@ -89,6 +90,8 @@ class InferTarget(KServeTarget):
         told = self.start is not None and any("{port}" in word for word in self.start.command)
         if ("{port}" in self.url) != told:
             raise ValueError("{port} is the free port that start.command listens on: it belongs there and into url")
+        if self.start and len(split_endpoints(self.url)) > 1:
+            raise ValueError("start is for one server: give url one address, or declare a service with replicas")
         if self.start and self.protocol != "http":
             raise ValueError("start is for protocol http: that is how a server says that it is up")
         return self
@@ -108,31 +111,50 @@ def infer(target: InferTarget, workload: InferWorkload, ctx: Context) -> None:
 def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[Survey, Book, dict[str, float]]:
     """What the server said before the load, the book of it, and the server's own account."""
 
-    def make() -> Any:
+    def make(url: str) -> Any:
         name = f"{target.driver}_grpc" if target.protocol == "grpc" else target.driver
-        return ctx.driver(name).for_load(target, workload, workload.timeout)
+        return ctx.driver(name).for_load(target.model_copy(update={"url": url}), workload, workload.timeout)
 
-    driver: Any = None
+    urls = split_endpoints(target.url)
+    if len(urls) > 1 and workload.sequence_length:
+        ctx.fail("bad_load", "the requests of a sequence must all reach one server: give target.url one address")
+    drivers: dict[str, Any] = {}
     try:
-        driver = make()
-        survey: Survey = driver.survey()
+        surveys = _surveys(urls, make, drivers)
+        url, survey = next(iter(surveys.items()))
+        driver = drivers[url]
         book = offer(
-            (lambda: driver) if driver.transport == "http" else make,
+            (lambda: driver) if driver.transport == "http" else lambda: make(url),
             _source(driver, survey, workload, ctx.seed),
             workload,
             lambda: ServingTally(workload.objectives),
             ctx,
             where=target.url,
+            urls=urls,
             verify_tls=target.verify_tls,
         )
-        return survey, book, _served(driver, survey, book)
+        return survey, book, _together([_served(drivers[url], surveys[url], book, url) for url in surveys])
     except NoServer as error:
         ctx.fail("not_reached", said(error))
     except BenchError as error:
         ctx.fail("bad_load", said(error))
     finally:
-        if driver:
+        for driver in drivers.values():
             driver.close()
+
+
+def _surveys(urls: Sequence[str], make: Callable[[str], Any], drivers: dict[str, Any]) -> dict[str, Survey]:
+    """What each replica says before the load, and its driver. One that can't be reached is left to the load, which
+    tells; at least one must be there."""
+    surveys: dict[str, Survey] = {}
+    for url in urls:
+        try:
+            drivers[url] = make(url)
+            surveys[url] = drivers[url].survey()
+        except NoServer:
+            if not surveys and url == urls[-1]:
+                raise
+    return surveys
 
 
 class Sequences:
@@ -168,12 +190,26 @@ def _source(driver: Any, survey: Survey, workload: InferWorkload, seed: int) -> 
     return Pool([Planned(number, encode(number)) for number in range(survey.distinct)], seed)
 
 
-def _served(driver: KServeDriver, survey: Survey, book: Book) -> dict[str, float]:
+def _served(driver: KServeDriver, survey: Survey, book: Book, url: str) -> dict[str, float]:
     """The server's own account of the load, empty where it gives none."""
+    answered = book.places[url].good if book.places else book.sent + book.unmeasured - book.failed
     try:
-        return driver.since(survey.counters, book.sent + book.unmeasured - book.failed)
+        return driver.since(survey.counters, answered)
     except BenchError:
         return {}  # it is gone; the book tells
+
+
+def _together(served: list[dict[str, float]]) -> dict[str, float]:
+    """The accounts of several servers as one: counts add up, times are means over all requests."""
+    told = [each for each in served if each]
+    if len(told) < 2:
+        return told[0] if told else {}
+    found = {name: sum(each[name] for each in told) for name in told[0] if not name.endswith(("_ms", "_mean"))}
+    for name in {name for each in told for name in each if name.endswith("_ms")}:
+        found[name] = sum(each.get(name, 0.0) * each["requests"] for each in told) / found["requests"]
+    if found["executions"]:
+        found["batch_mean"] = found["inferences"] / found["executions"]
+    return found
 
 
 def _keep_evidence(

@@ -20,6 +20,7 @@ from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.model import Model
+from benchhouse.schema.service import split_endpoints
 
 
 class Prices(Model):
@@ -34,7 +35,11 @@ class ServingTarget(Model):
     """The server under test, and how it is deployed."""
 
     driver: str = Field("openai", description="Driver of the server's protocol.")
-    url: str = Field("", description="Address of the server: http://host:port; {port} is a free port for `start`.")
+    url: str = Field(
+        "",
+        description="Address of the server: http://host:port; {port} is a free port for `start`. Several replicas with "
+        "commas: connections are spread over them.",
+    )
     model: str = Field("", description="Model to ask for; the only one that the server has, where empty.")
     api: Literal["chat", "completions"] | None = Field(
         None, description="Which endpoint; chat where nothing is said, completions for a batch."
@@ -54,6 +59,12 @@ class ServingTarget(Model):
     )
     prices: Prices = Field(default_factory=Prices, description="For figures of cost.")
     name: str = Field("", description="Name in reports.")
+
+    @model_validator(mode="after")
+    def _replicas_are_alike(self) -> "ServingTarget":
+        if len(split_endpoints(self.url)) > 1 and self.start:
+            raise ValueError("start is for one server: give target.url one address, or declare a service with replicas")
+        return self
 
     @model_validator(mode="after")
     def _port_is_told_to_both(self) -> "ServingTarget":
@@ -111,15 +122,23 @@ def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> Non
     if not target.url:
         ctx.fail("no_target", "nothing says where the server is: give target.url, and target.start to have it started")
     url = address(target.start, target.url, ctx, target.verify_tls)
+    urls = split_endpoints(url)
     try:
-        requests = Requests(target, url, workload, ctx)
+        requests = Requests(target, urls, workload, ctx)
     except NotReached as error:
         ctx.fail("not_reached", f"no connection to {url}: {error.message}")
     except BenchError as error:
         ctx.fail("bad_load", said(error))
-    server = ServerMetrics(url, target.verify_tls)
+    server = ServerMetrics(urls, target.verify_tls)
     book = offer(
-        requests.driver, requests.source, workload, requests.tally, ctx, where=url, verify_tls=target.verify_tls
+        requests.driver,
+        requests.source,
+        workload,
+        requests.tally,
+        ctx,
+        where=url,
+        urls=urls,
+        verify_tls=target.verify_tls,
     )
     server.finish()
     certificate = keep_book(book, workload, book.tally.e2e.histogram, ctx)

@@ -2,7 +2,8 @@
 
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice, takewhile
 from math import ceil
 from pathlib import Path
@@ -44,7 +45,8 @@ class Asked(NamedTuple):
 class Requests:
     """Made before the measured time."""
 
-    def __init__(self, target: "ServingTarget", url: str, workload: "ServingWorkload", ctx: Context) -> None:
+    def __init__(self, target: "ServingTarget", urls: Sequence[str], workload: "ServingWorkload", ctx: Context) -> None:
+        """The requests are the same for all `urls`; their Host is that of the first."""
         self._spec = workload.asked
         self._slo = workload.objectives
         self._batch = workload.batch
@@ -58,8 +60,8 @@ class Requests:
         self._tokens: Callable[[str], int] | None = load_tokenizer(Path(target.tokenizer)) if target.tokenizer else None
         talks = isinstance(self._spec, ConversationPrompts)
         self._driver: HttpDriver = ctx.driver(target.driver)(
-            url,
-            target.model or _only_model(url, target),
+            urls[0],
+            target.model or _only_model(urls, target),
             api=self.api,
             stream=target.stream,
             api_key=target.api_key,
@@ -160,8 +162,15 @@ def _expected(workload: "ServingWorkload") -> int:
     return round(1.2 * (course.expected(around_s) + asked)) + 100
 
 
-def _only_model(url: str, target: "ServingTarget") -> str:
-    """The name of the one model that the server has."""
+def _only_model(urls: Sequence[str], target: "ServingTarget") -> str:
+    """The name of the one model that the server has; of several, the first that can be reached."""
+    for url in urls[:-1]:
+        with suppress(NotReached):
+            return _model_at(url, target)
+    return _model_at(urls[-1], target)
+
+
+def _model_at(url: str, target: "ServingTarget") -> str:
     base = url.rstrip("/").removesuffix("/v1")
     headers = dict(target.headers) | ({"Authorization": f"Bearer {target.api_key}"} if target.api_key else {})
     try:

@@ -1,6 +1,7 @@
 """What the server says about itself in Prometheus' text format, before and after the load."""
 
 import re
+from collections.abc import Sequence
 
 from benchhouse.experiments.serving.asking import ask
 
@@ -10,16 +11,18 @@ _KEPT = ("prefix_cache", "queue_time", "preemptions", "prompt_tokens", "generati
 
 
 class ServerMetrics:
-    """Read once when made and once at `finish`; a server without such metrics is no error."""
+    """Read once when made and once at `finish`; a server without such metrics is no error.
 
-    def __init__(self, url: str, verify_tls: bool = True) -> None:
+    Of several servers, those that answer both times are added up.
+    """
+
+    def __init__(self, urls: Sequence[str], verify_tls: bool = True) -> None:
         self._verify_tls = verify_tls
-        self._url = f"{url.rstrip('/').removesuffix('/v1')}/metrics"
-        self._before = self._read()
-        self._after: dict[str, float] = {}
+        self._before = {url: self._read(url) for url in urls}
+        self._after: dict[str, dict[str, float]] = {}
 
     def finish(self) -> None:
-        self._after = self._read() if self._before else {}
+        self._after = {url: self._read(url) for url, before in self._before.items() if before}
 
     def queue_delay_ms(self) -> float | None:
         """Mean time of a request in the server's queue, where it counts that."""
@@ -37,15 +40,16 @@ class ServerMetrics:
 
     def facts(self) -> dict[str, float]:
         """How much each counter of interest grew during the load."""
-        return {
-            name: value - self._before.get(name, 0.0)
-            for name, value in self._after.items()
-            if any(part in name for part in _KEPT) and not name.endswith("_bucket")
-        }
+        grown: dict[str, float] = {}
+        for url, after in self._after.items():
+            for name, value in after.items():
+                if any(part in name for part in _KEPT) and not name.endswith("_bucket"):
+                    grown[name] = grown.get(name, 0.0) + value - self._before[url].get(name, 0.0)
+        return grown
 
-    def _read(self) -> dict[str, float]:
+    def _read(self, url: str) -> dict[str, float]:
         try:
-            text = ask(self._url, verify_tls=self._verify_tls, timeout_s=5.0).decode("utf-8", "replace")
+            text = ask(_metrics(url), verify_tls=self._verify_tls, timeout_s=5.0).decode("utf-8", "replace")
         except (OSError, ValueError):
             return {}
         found: dict[str, float] = {}
@@ -55,3 +59,7 @@ class ServerMetrics:
             except ValueError:
                 continue
         return found
+
+
+def _metrics(url: str) -> str:
+    return f"{url.rstrip('/').removesuffix('/v1')}/metrics"

@@ -265,6 +265,9 @@ def _check(session: Administrator, tables: Tables, workload: PostgresWorkload, b
     """Compare what was acknowledged with what is there."""
     if book.stopped:
         return  # `judge` tells that the server is gone
+    if book.lost:  # what is there may be theirs
+        ctx.warn("writes_not_checked", "a load process died: what it wrote, and what of that was acknowledged, is lost")
+        return
     with _named(ctx, f"after {book.succeeded} good transactions, what was written could not be checked"):
         _wait_until_back(session)
         tables.wait_for_leaving(tables.schema)
