@@ -260,6 +260,7 @@ def effective_config(spec: TrialSpec) -> str:
             name: _escaped(service.use.model_dump(exclude_defaults=True)) for name, service in spec.services.items()
         },
         "logs": spec.logs.model_dump(exclude_defaults=True),
+        "monitors": spec.monitors and (spec.monitors.model_dump(exclude_defaults=True) or None),
     }
     return dump_yaml({key: value for key, value in config.items() if value not in (None, {}, [])})
 
