@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from benchhouse.evidence.folder import read_meta, read_metrics, read_spec
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.hot_metrics import given_labels
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.telemetry import Monitors
 
 if TYPE_CHECKING:
+    from benchhouse.api.planning import Prepared
     from benchhouse.runs.orchestrate import Progress
     from benchhouse.worker.monitors.textfile import RunFile
 
@@ -19,8 +21,10 @@ Say = Callable[[str], None]
 class Export:
     """The text file of one run, kept up to date while the run goes on."""
 
-    def __init__(self, file: "RunFile", say: Say) -> None:
+    def __init__(self, file: "RunFile", monitors: Monitors | Literal[False], say: Say) -> None:
         self._file, self._say = file, say
+        told = {"textfile": str(file.folder), "labels": dict(file.given)}
+        self.monitors = monitors and monitors.model_copy(update=told)  # the workers write beside it, while they run
         self._told: set[str] = set()
         self._counted: dict[str, int] = {}
 
@@ -71,8 +75,14 @@ def checked_labels(folder: Path | None, labels: Sequence[str]) -> dict[str, str]
     return given_labels(pairs)
 
 
-def open_export(folder: Path | None, run_id: str, labels: Mapping[str, str], say: Say) -> Export | None:
-    """The text file is there as soon as the run is; a folder that can't be written is told before anything runs."""
+def open_export(
+    prepared: "Prepared", folder: Path | None, run_id: str, labels: Mapping[str, str], say: Say
+) -> Export | None:
+    """What `--textfile` or the scenario asks for. A folder that can't be written is told before anything runs."""
+    monitors = prepared.plan.scenario.monitors
+    if monitors and monitors.textfile:
+        folder = folder or prepared.home / monitors.textfile
+        labels = {str(name): value for name, value in monitors.labels.items()} | dict(labels)
     if folder is None:
         return None
     from benchhouse.worker.monitors.textfile import RunFile
@@ -83,4 +93,4 @@ def open_export(folder: Path | None, run_id: str, labels: Mapping[str, str], say
         file.write()
     except OSError as error:
         raise unwritable(folder, error) from error
-    return Export(file, say)
+    return Export(file, monitors, say)

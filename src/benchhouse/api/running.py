@@ -183,7 +183,7 @@ def execute(
             "plan_digest": plan.digest,
             "source": _git(prepared.home),
             "cache": str(places.cache()),
-        }
+        } | ({"monitors": export.monitors} if export else {})
         attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id)
         attached.start(say)
         orchestrator = Orchestrator(

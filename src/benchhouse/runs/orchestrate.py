@@ -231,11 +231,10 @@ class Orchestrator:
             environment=plan.scenario.environment,
             services=self.attached.for_trials(),
             logs=plan.scenario.logs,
-            monitors=plan.scenario.monitors,
             attempt=item.attempt,
             previous_attempts=item.previous,
             final=str(self.workspace.trial(plan.scenario.scenario, item.trial_id).path.absolute()),
-            **self.frame,
+            **{"monitors": plan.scenario.monitors} | self.frame,
         )
 
     def _follow(self) -> None:

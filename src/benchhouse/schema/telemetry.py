@@ -69,7 +69,15 @@ class Monitors(Model, strict=True):
         default_factory=lambda: list(get_args(SourceKind)),
         description="node: the machine; trial: all below the worker; services: each server's process tree; gpu.",
     )
-    prometheus: list[Scrape] = Field(default_factory=list, description="Prometheus endpoints to read.")
+    prometheus: list[Annotated[Scrape, BeforeValidator(_as_mapping)]] = Field(
+        default_factory=list, description="Prometheus endpoints to read, by address."
+    )
+    textfile: str | None = Field(
+        None, description="Folder of node exporter's textfile collector: results and the last values go there too."
+    )
+    labels: dict[Literal["cluster", "region", "node_pool"], str] = Field(
+        default_factory=dict, description="What the text file says of the place: cluster, region, node_pool."
+    )
 
 
 class StandingMonitor(Model):

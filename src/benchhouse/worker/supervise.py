@@ -158,7 +158,7 @@ def _experiment(
     if pid == 0:
         _become_experiment(spec, folder, capture, workdir, result, cage, worker)
     capture.parent_side()
-    watch.begin(cage.folders)
+    watch.begin(cage.folders, spec)
     deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else math.inf
     tick_s = _TICK_S if spec.limits.cpu is not None else math.inf
     stopped_by = ""

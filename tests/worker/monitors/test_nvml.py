@@ -2,30 +2,10 @@
 
 import ctypes
 import math
-import subprocess
-from pathlib import Path
 
 import pytest
 
 from benchhouse.worker.monitors import nvml
-
-HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory) -> str:
-    made = tmp_path_factory.mktemp("nvml") / "libnvidia-ml-fake.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", made, HERE / "fake_nvml.c"], check=True)
-    return str(made)
-
-
-@pytest.fixture
-def faults(tmp_path, monkeypatch) -> Path:
-    path = tmp_path / "faults"
-    path.write_text("")
-    ctypes.CDLL(None).setenv(b"FAKE_NVML_FAULTS", str(path).encode(), 1)
-    yield path
-    ctypes.CDLL(None).unsetenv(b"FAKE_NVML_FAULTS")
 
 
 def values(gpu: nvml.Gpu) -> dict[str, float]:

@@ -70,7 +70,7 @@ def command(
     for line in prepared.notes:
         show.note(f"note: {line}")
     run_id = ledger.folder.run_id
-    export = exporting.open_export(textfile, run_id, given, show.note)
+    export = exporting.open_export(prepared, textfile, run_id, given, show.note)
     # Also where a script started this in the background, with SIGINT ignored; batch systems send SIGTERM.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

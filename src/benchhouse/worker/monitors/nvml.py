@@ -3,15 +3,12 @@
 import contextlib
 import ctypes
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchhouse.schema.telemetry import Series
 
 _LIBRARY = "libnvidia-ml.so.1"
-_CONTROL = "/dev/nvidiactl"  # there as soon as a driver is; WSL has another door
-_WSL = "/dev/dxg"
 _LOST = 15
 _NOT_HERE = (2, 3, 4, 13)  # invalid argument, not supported, no permission, function not found
 _ALL_LINKS = 0xFFFFFFFF
@@ -154,11 +151,6 @@ class Library:
         out = ctypes.create_string_buffer(96)
         self.call(name, *arguments, out, len(out))
         return out.value.decode(errors="replace")
-
-
-def driver_is_here() -> bool:
-    """A look that costs microseconds, so that a machine without a GPU pays for nothing else."""
-    return os.path.exists(_CONTROL) or os.path.exists(_WSL)  # noqa: PTH110 - in the way of every trial
 
 
 def open_gpus(path: str = _LIBRARY) -> "list[Gpu] | None":

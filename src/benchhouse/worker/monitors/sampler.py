@@ -12,7 +12,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import nan
+from math import isnan, nan
 
 from benchhouse.schema.telemetry import Series, Source
 from benchhouse.worker.monitors.procfs import refresh
@@ -161,6 +161,21 @@ class Sampler:
         missed = sum(loop.missed for loop in self._loops)
         samples = max((track.samples for track in tracks), default=0)
         return Recording(self.interval_s, tracks, missed, cpu_s, samples, list(self.problems))
+
+    def latest(self, within_s: float) -> list[tuple[str, Series, float]]:
+        """Scope, series and the newest value of everything that was read in the last `within_s` seconds."""
+        since = time.monotonic() - self.zero_s - within_s
+        found = []
+        for track in [item.track for loop in self._loops for item in loop.items]:
+            count = track.samples  # another thread may be adding a row: only whole ones count
+            for at, one in enumerate(track.series, start=1):
+                for row in range((count - 1) * track.width, -1, -track.width):
+                    if track.rows[row] < since:
+                        break
+                    if not isnan(value := track.rows[row + at]):
+                        found.append((track.scope, one, value))
+                        break
+        return found
 
     def take(self, item: "_Item") -> None:
         """Read one source. What it raises is its own trouble: nothing here may end a trial."""

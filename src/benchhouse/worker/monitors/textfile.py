@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from benchhouse.evidence.folder import write_text
+from benchhouse.evidence.writing import write_text
 from benchhouse.schema.hot_metrics import (
     LABELS,
     RUN,

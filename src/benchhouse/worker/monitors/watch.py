@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from benchhouse.schema.telemetry import STEADY, Monitors, Phase, Source, Stats, TelemetrySummary
+from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.monitors import store
 from benchhouse.worker.monitors.cgroup import Cgroup
+from benchhouse.worker.monitors.outward import Outward
 from benchhouse.worker.monitors.procfs import Joined, node
 from benchhouse.worker.monitors.sampler import Recording, Sampler
 from benchhouse.worker.monitors.tree import ProcessTree
@@ -23,11 +25,12 @@ class Watch:
         self.trouble = ""
         self._asked, self._started, self._zero_s = asked, started, zero_s
         self._sampler: Sampler | None = None
+        self._outward: Outward | None = None
         self._recording: Recording | None = None
         self._duration_s = 0.0
 
-    def begin(self, cgroups: Mapping[str, Path]) -> None:
-        """Take the first sample; `cgroups` is where the trial's cage is."""
+    def begin(self, cgroups: Mapping[str, Path], spec: TrialSpec | None = None) -> None:
+        """Take the first sample; `cgroups` is where the trial's cage is. Without a trial nothing looks outward."""
         if self._asked is None:
             return
         try:
@@ -43,6 +46,9 @@ class Watch:
             sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), Cgroup(cgroups)]))
         self._sampler = Sampler(sources, asked.interval, self._zero_s)
         self._sampler.start()
+        if spec is not None:
+            self._outward = Outward(self._asked, spec, self._sampler)
+            self._outward.begin()
 
     def add(self, source: Source) -> None:
         """One more source while it runs."""
@@ -58,6 +64,9 @@ class Watch:
         """Take the last sample. Also safe to call when nothing was begun, or twice."""
         if self._sampler:
             self._duration_s = time.monotonic() - self._zero_s
+            if self._outward:
+                self._outward.end()
+                self._sampler.problems += self._outward.problems
             self._recording = self._sampler.stop()
             self._sampler = None
 
