@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from benchhouse.api import catalogue
-from benchhouse.evidence.folder import write_text
+from benchhouse.evidence.writing import write_text
 from benchhouse.report import dashboards, rules
 from benchhouse.schema.errors import unwritable
 from benchhouse.schema.experiment import Metric

@@ -69,9 +69,7 @@ class Monitors(Model, strict=True):
         default_factory=lambda: list(get_args(SourceKind)),
         description="node: the machine; trial: all below the worker; services: each server's process tree; gpu.",
     )
-    prometheus: list[Annotated[Scrape, BeforeValidator(_as_mapping)]] = Field(
-        default_factory=list, description="Prometheus endpoints to read, by address."
-    )
+    prometheus: list[Scrape] = Field(default_factory=list, description="Prometheus endpoints to read.")
     textfile: str | None = Field(
         None, description="Folder of node exporter's textfile collector: results and the last values go there too."
     )

@@ -38,6 +38,7 @@ LEFTOVERS = "benchhouse"  # how the names of cgroups and scratch folders begin
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _TICK_S = 0.25
+_LOOK_S = 0.5  # for services that the trial has started
 
 
 class Cancelled(BaseException):
@@ -160,7 +161,7 @@ def _experiment(
     capture.parent_side()
     watch.begin(cage.folders, spec)
     deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else math.inf
-    tick_s = _TICK_S if spec.limits.cpu is not None else math.inf
+    tick_s = _TICK_S if spec.limits.cpu is not None else _LOOK_S if spec.monitors else math.inf
     stopped_by = ""
     with _end_of(pid) as end:
         while not _has_ended(pid):
@@ -177,6 +178,7 @@ def _experiment(
                 break
             _wait([end, *capture.filenos()], min(tick_s, left) if end >= 0 else min(_TICK_S, left))
             capture.pump(0.0)
+            watch.look(folder.services)
         else:
             watch.end()  # before it is reaped: what it read and wrote is then gone
             found = os.waitpid(pid, 0)

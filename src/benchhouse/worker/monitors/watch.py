@@ -1,10 +1,12 @@
 """The monitors of one trial, as its supervisor sees them: begin after the fork, end before the experiment is reaped."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from benchhouse.schema.service import LiveServices, Replica, ServiceFolder, read_state
 from benchhouse.schema.telemetry import STEADY, Monitors, Phase, Source, Stats, TelemetrySummary
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.monitors import store
@@ -28,17 +30,19 @@ class Watch:
         self._outward: Outward | None = None
         self._recording: Recording | None = None
         self._duration_s = 0.0
+        self._services: set[str] = set()  # that are watched
+        self._looked = 0
 
     def begin(self, cgroups: Mapping[str, Path], spec: TrialSpec | None = None) -> None:
         """Take the first sample; `cgroups` is where the trial's cage is. Without a trial nothing looks outward."""
         if self._asked is None:
             return
         try:
-            self._begin(self._asked, cgroups)
+            self._begin(self._asked, cgroups, spec)
         except (OSError, RuntimeError) as error:  # no descriptor, no thread left
             self.trouble, self._sampler = f"nothing was sampled: {error}", None
 
-    def _begin(self, asked: Monitors, cgroups: Mapping[str, Path]) -> None:
+    def _begin(self, asked: Monitors, cgroups: Mapping[str, Path], spec: TrialSpec | None) -> None:
         sources: list[Source] = []
         if "node" in asked.sources:
             sources.append(node())
@@ -47,7 +51,9 @@ class Watch:
         self._sampler = Sampler(sources, asked.interval, self._zero_s)
         self._sampler.start()
         if spec is not None:
-            self._outward = Outward(self._asked, spec, self._sampler)
+            if "services" in asked.sources:
+                self._add_attached(spec)
+            self._outward = Outward(asked, spec, self._sampler)
             self._outward.begin()
 
     def add(self, source: Source) -> None:
@@ -55,10 +61,34 @@ class Watch:
         if self._sampler:
             self._sampler.add(source)
 
-    def add_service(self, name: str, pid: int) -> None:
-        """The process tree of a service that is up."""
-        if self._asked and "services" in self._asked.sources:
-            self.add(ProcessTree(f"{SERVICE}{name}", pid))
+    def look(self, started: Path) -> None:
+        """See whether the trial has started a service since the last look; `started` is its services.json."""
+        if self._asked is None or "services" not in self._asked.sources:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            changed = started.stat().st_mtime_ns
+            if changed != self._looked:
+                self._looked = changed
+                for name, server in LiveServices.model_validate_json(started.read_bytes()).services.items():
+                    self._add_service(name, server)
+
+    def _add_attached(self, spec: TrialSpec) -> None:
+        for name, service in spec.services.items():
+            state = read_state(ServiceFolder(Path(service.folder))) if service.folder else None
+            if state is not None and state.host == os.uname().nodename:
+                for number, server in enumerate(state.replicas):
+                    self._add_service(f"{name}-{number}" if number else name, server)
+
+    def _add_service(self, name: str, server: Replica) -> None:
+        """Its process tree, and what it tells of itself where it does."""
+        if name in self._services:
+            return
+        self._services.add(name)
+        self.add(ProcessTree(f"{SERVICE}{name}", server.pid))
+        if server.metrics:
+            from benchhouse.worker.monitors.prometheus import Endpoint
+
+            self.add(Endpoint(server.metrics, f"{name}-metrics"))
 
     def end(self) -> None:
         """Take the last sample. Also safe to call when nothing was begun, or twice."""
