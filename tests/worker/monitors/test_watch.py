@@ -1,9 +1,10 @@
 """What goes wrong with monitors is told, and ends nothing."""
 
+import os
 import threading
 import time
-from pathlib import Path
 
+from benchhouse.schema.service import LiveServices, Replica
 from benchhouse.schema.telemetry import Monitors, Series
 from benchhouse.worker.monitors.watch import Watch
 
@@ -52,7 +53,9 @@ def test_services_are_watched_where_they_are_asked_for(tmp_path):
     for sources, scopes in ((["services"], {"service:self"}), (["node"], {"node"})):
         watching = watch(interval=0.1, sources=sources)
         watching.begin({})
-        watching.add_service("self", int(Path("/proc/self").readlink().name))
+        live = LiveServices(services={"self": Replica(endpoint="", pid=os.getpid(), start_s=0)})
+        (tmp_path / "services.json").write_text(live.model_dump_json())
+        watching.look(tmp_path / "services.json")
         watching.end()
         assert set(watching.write(tmp_path / sources[0], []).scopes) == scopes
 
