@@ -90,6 +90,15 @@ def test_a_killed_monitor_loses_only_what_it_had_not_written_yet(lab):
     assert not parts.exists()
 
 
+def test_a_spoilt_summary_is_named_and_hides_no_other_monitor(lab):
+    for _ in range(2):
+        start(lab, "--interval", "0.1s")
+        lab.bench("monitors", "stop")
+    first = listed(lab)[-1]["monitor_id"]
+    (lab.workspace / ".bench" / "monitors" / first / "telemetry" / "summary.json").write_text("{")
+    assert [one["state"] for one in listed(lab)] == ["ended", "damaged"]
+
+
 def test_what_can_not_be_watched_is_refused(lab):
     assert "no process 4194999" in lab.bench("monitors", "start", "--pid", "4194999", code=2).stderr
     assert "0.1" in lab.bench("monitors", "start", "--interval", "1ms", code=2).stderr

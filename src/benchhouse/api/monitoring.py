@@ -110,8 +110,12 @@ def _find(workspace: Workspace, token: str) -> MonitorFolder:
 
 
 def _told(folder: MonitorFolder) -> dict[str, Any]:
-    spec, state = folder.read(), folder.state()
-    summary = read_summary(folder) if state == "ended" else None
+    spec, state, summary = folder.read(), folder.state(), None
+    if state == "ended":
+        try:
+            summary = read_summary(folder)
+        except (OSError, ValueError):
+            state = "damaged"  # one spoilt summary hides no other monitor
     return {
         "monitor_id": spec.monitor_id,
         "state": state,

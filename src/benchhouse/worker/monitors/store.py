@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 from pathlib import Path
 
+from benchhouse.evidence.folder import write_text
 from benchhouse.schema.telemetry import (
     OwnCost,
     Phase,
@@ -35,7 +36,8 @@ def write(
                 made.append(folder / file)
                 made[-1].write_bytes(as_parquet(track, started))
         made.append(folder / SUMMARY)
-        made[-1].write_text(summary.model_dump_json(exclude_defaults=True) + "\n", encoding="utf-8")
+        # Last and whole: where it is, the others are.
+        write_text(made[-1], summary.model_dump_json(exclude_defaults=True) + "\n", sync=False)
     except OSError:
         for path in made:
             path.unlink(missing_ok=True)
