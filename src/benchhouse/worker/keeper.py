@@ -103,7 +103,7 @@ class Keeper:
 
     def _start(self) -> None:
         spec = self.spec
-        started = self.services.start_all(spec.recipe, spec.recipe.name, spec.parameters, spec.replicas)
+        started = self.services.start_all(spec.recipe, spec.id, spec.parameters, spec.replicas)
         replicas = [
             Replica(
                 endpoint=self._blank(item.endpoint),
