@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 from pathlib import Path
 
-from benchhouse.evidence.folder import write_text
+from benchhouse.evidence.writing import write_text
 from benchhouse.schema.telemetry import (
     OwnCost,
     Phase,
