@@ -176,7 +176,8 @@ def keep(path: Path) -> int:
     for number in _STOPS:
         signal.signal(number, _stop)
     try:
-        return Keeper(path).run()
+        code = Keeper(path).run()
+        os._exit(code)  # somebody waits for it, and Python would first take itself apart
     except _Stopped:
         return 0
     except BaseException:
