@@ -72,6 +72,8 @@ class Trial:
 
     def metadata(self, **items: Any) -> None: ...
 
+    def phase(self, name: str, begin_ns: int, end_ns: int) -> None: ...
+
     def warn(self, code: str, message: str) -> None:
         self.warnings[code] = message
 

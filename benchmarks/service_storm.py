@@ -10,6 +10,7 @@ temporary folder or unfinished trial left, and no port of a server still taken (
 Exits 1 unless all of these are 0.
 """
 
+import contextlib
 import json
 import socket
 import sys
@@ -62,7 +63,7 @@ class ServiceStorm(Storm):
     def strike_service(self, kind: str) -> bool:
         process = self.ensure_running()
         self.pause(0.5)
-        keepers = [pid for pid in children(process.pid) if b"--keep" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        keepers = [pid for pid in children(process.pid) if is_keeper(pid)]
         for state in self.workspace.runs.glob("*/services/web/state.json"):
             for replica in json.loads(state.read_text())["replicas"]:
                 self.ports.add(int(replica["endpoint"].rpartition(":")[2]))
@@ -76,6 +77,12 @@ class ServiceStorm(Storm):
                 probe.settimeout(0.2)
                 taken += probe.connect_ex(("127.0.0.1", port)) == 0
         return super().judge() | {"left_ports": taken}
+
+
+def is_keeper(pid: int) -> bool:
+    with contextlib.suppress(OSError):  # it has ended meanwhile
+        return b"--keep" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, a C compiler for the
-# mock server. Only what is missing.
+# mock server and the fake GPU, Prometheus to scrape runs. Only what is missing.
 set -euo pipefail
 
 missing=()
 command -v hyperfine >/dev/null || missing+=(hyperfine)
 command -v fio >/dev/null || missing+=(fio)
+command -v prometheus >/dev/null || missing+=(prometheus)
+command -v prometheus-node-exporter >/dev/null || missing+=(prometheus-node-exporter)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
     missing+=(chromium fonts-dejavu-core)
@@ -24,4 +26,5 @@ fi
 echo "installing for the tests: ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
-"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+# At run level 1 packages do not start the services that they bring: the tests start their own.
+"${as_root[@]}" env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -18,6 +18,7 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.scenario import AxisBlock, Benchmark, Defined, Range, Runtime, Scenario
+from benchhouse.schema.telemetry import Monitors, Scrape
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 _MADE = "<!-- Made by scripts/make_reference.py (make reference); edit the code, not this page. -->"
@@ -100,6 +101,11 @@ def scenario_page() -> str:
         _keys(Runtime),
         "## `logs`",
         _keys(LogSettings),
+        "## `monitors`",
+        "What it means: [Monitor a run](../how-to/monitor-a-run.md).",
+        _keys(Monitors),
+        "## `monitors.prometheus`: an endpoint",
+        _keys(Scrape),
         "## Registered benchmark",
         _BENCHMARK,
         _keys(Benchmark, only={"benchmark", *Defined.model_fields}),

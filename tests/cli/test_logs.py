@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from laboratory import BENCH, Lab, wait_until
+from services.small_server import recipe
 
 TALK = '''
 import os, socket, time
@@ -283,11 +284,29 @@ def test_after_kill_9_what_was_said_is_still_there(talkers):
     assert any(path.endswith("/echo.log") for path in packed(talkers)[0])
 
 
-@pytest.mark.parametrize(("name", "code"), [("../x", "ValidationError"), ("worker", "bad_recipe_name")])
-def test_a_server_whose_name_is_a_path_or_taken_is_refused(talkers, name, code):
+def test_a_server_that_is_attached_to_the_run_is_heard_too(talkers):
+    (talkers.workspace / "recipes").mkdir()
+    (talkers.workspace / "recipes" / "small.yaml").write_text(json.dumps(recipe("answer")))
+    services = {"web": {"recipe": "small", "mode": "attached"}}
+    talkers.run("talk", services=services)
+    rows = lines(talkers, "-n", 1000)
+    (attached,) = {row["component"] for row in rows if not row["trial_id"]} - {"worker"}
+    assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
+    found, _ = packed(talkers, "--component", attached)
+    assert set(found) == {f"services/web/{attached}.log", "services/web/trial.jsonl"}
+    talkers.bench("logs", "tail", "--component", attached, "--trial", talkers.trials()[0].folder.name, code=2)
+
+
+@pytest.mark.parametrize(("name", "code"), [("../x", "ValidationError"), ("stdout", "bad_recipe_name")])
+def test_a_server_whose_name_can_not_be_a_logs_is_refused(talkers, name, code):
     talkers.run("talk", code=1, workload={"name": name})
     (trial,) = talkers.trials()
-    assert trial.code == code and f"'{name}' can't" in trial.meta["failure"]["message"]
+    assert trial.code == code and name in trial.meta["failure"]["message"]
+    assert sorted(path.name for path in (trial.folder / "logs").iterdir()) == [
+        "stderr.log",
+        "stdout.log",
+        "trial.jsonl",
+    ]
 
 
 def test_an_attempt_that_was_set_aside_keeps_its_logs(lab):
@@ -315,13 +334,13 @@ def test_pruning_takes_old_logs_that_are_no_evidence_and_nothing_else(talkers):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("said\n")
     month = time.time() - 40 * 86400
-    for path in (old, quiet, ended, *quiet.parents[:2], *ended.parents[:2]):
+    for path in (old, quiet, ended, quiet.parent, ended.parent):
         os.utime(path, (month, month))
     with quiet.open("ab"):  # by a server that runs and says little
         would = json.loads(lab.bench("logs", "prune", "--older-than", "30d", "--dry-run", "--json").stdout)
         assert old.exists() and ended.exists()
         done = lab.bench("logs", "prune", "--older-than", "30d")
-    gone = [str(path.relative_to(lab.workspace)) for path in (old, ended.parents[1])]
+    gone = [str(path.relative_to(lab.workspace)) for path in (old, ended.parent)]
     assert would["removed"] == gone and done.stdout.splitlines() == gone
     assert [path.exists() for path in (old, ended, quiet, new)] == [False, False, True, True]
     assert {path: path.read_bytes() for path in (lab.workspace / "results").rglob("*") if path.is_file()} == before

@@ -9,7 +9,7 @@ import pytest
 from benchhouse.schema.yamltext import load_yaml, parse_yaml
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
-NOUNS = ["scenario", "benchmark", "trial", "metrics", "meta", "manifest"]
+NOUNS = ["scenario", "benchmark", "trial", "metrics", "meta", "manifest", "telemetry"]
 MANY_FORMS = """
 scenario: s
 uses: b
@@ -19,6 +19,7 @@ limits: {wall: 10m, cpu: 60, memory: 1GB}
 budget: {wall: 1h30m, cost: 5}
 retries: {backoff: 100ms}
 target: t
+monitors: {interval: 0.5s, sources: [node], prometheus: [{url: "http://127.0.0.1:9100/metrics"}]}
 """
 
 

@@ -73,6 +73,9 @@ class RecordingContext:
         if histogram.n:
             self.histograms[name] = histogram
 
+    def phase(self, name: str, begin_ns: int, end_ns: int) -> None:
+        assert begin_ns <= end_ns
+
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
         raise ExperimentFailed(code, message, retryable)
 

@@ -21,6 +21,13 @@ def rows_of(workspace: Workspace, sql: str) -> list[tuple]:
         return warehouse.query(sql).rows
 
 
+def test_what_monitors_saw_becomes_rows_that_stay_when_more_is_collected(workspace):
+    sql = "SELECT avg, growth, phase, end_s, repetition FROM telemetry_slice_fact ORDER BY repetition"
+    collect(workspace, "run-a", [make_trial(workspace, cores=0.5)])
+    collect(workspace, "run-a", [make_trial(workspace, repetition=2, cores=1.5)])
+    assert rows_of(workspace, sql) == [(0.5, 1.0, "trial", 2.0, 1), (1.5, 3.0, "trial", 2.0, 2)]
+
+
 def test_a_run_becomes_rows_of_every_table(workspace):
     folders = make_run(workspace)
     folders.append(make_trial(workspace, repetition=9, outcome="timeout"))
@@ -31,8 +38,8 @@ def test_a_run_becomes_rows_of_every_table(workspace):
         run = warehouse.query("SELECT * FROM benchmark_run_fact").dicts()[0]
         failed = warehouse.query("SELECT * FROM trial_fact WHERE outcome <> 'succeeded'").dicts()[0]
         manifests = [row[0] for row in warehouse.query("SELECT artifact_manifest_digest FROM trial_fact").rows]
-    assert counts == {"benchmark_run_fact": 1, "trial_fact": 14, "measurement_fact": 52, "workload_dim": 2,
-                      "artifact_lineage_dim": 1}  # fmt: skip
+    assert counts == {"benchmark_run_fact": 1, "trial_fact": 14, "measurement_fact": 52, "telemetry_slice_fact": 0,
+                      "workload_dim": 2, "artifact_lineage_dim": 1}  # fmt: skip
     assert done.rows == sum(counts.values())
     assert (run["trials"], run["succeeded"], run["failed"], run["warmups"]) == (14, 13, 1, 1)
     assert (run["cases"], run["instances"], run["hosts"]) == (2, 4, ["node1"])

@@ -12,6 +12,7 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.schema.measurement import Extras, HistogramEntry, HistogramsFile, Measurement, MetricsFile, Throughput
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.telemetry import OwnCost, Phase, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
 from benchhouse.schema.trial import (
     MEASURED,
     Attempt,
@@ -28,6 +29,22 @@ from benchhouse.warehouse.ingest import collect
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
+def telemetry(cores: float, started: str) -> TelemetrySummary:
+    stats = Stats(n=2, avg=cores, min=cores, max=cores, p50=cores, p95=cores, p99=cores, growth=2 * cores)
+    cpu = SeriesSummary(unit="1", kind="counter", family="process", phases={"trial": stats})
+    return TelemetrySummary(
+        schema_version=1,
+        energy_j=None,
+        started=started,
+        duration_s=2.0,
+        interval_s=1.0,
+        ticks_missed=0,
+        cost=OwnCost(samples=3, cpu_s=0.0003, cpu_us_per_sample=100.0, cores=0.00015),
+        phases=[Phase(name="trial", begin_s=0.0, end_s=2.0)],
+        scopes={"trial": ScopeSummary(file="trial.parquet", samples=3, series={"cpu": cpu})},
+    )
+
+
 def make_trial(
     workspace: Workspace,
     run_id: str = "run-a",
@@ -42,11 +59,15 @@ def make_trial(
     minute: int = 0,
     sealed: bool = True,
     samples: bool = False,
+    cores: float | None = None,
     histogram: Histogram | None = None,
     histogram_file: Histogram | None = None,
     reason: tuple[str, str] = ("boom", "it broke"),
 ) -> Path:
-    """Write one trial folder; returns where it lies. `histogram_file` is a lie about `histogram`, sealed like truth."""
+    """Write one trial folder; returns where it lies. `histogram_file` is a lie about `histogram`, sealed like truth.
+
+    With `cores` it has telemetry: so many were busy.
+    """
     ref = ExperimentRef(
         name="vector.search", version="1.0", object="x:y", distribution="benchhouse", distribution_version="0.1.0"
     )
@@ -126,6 +147,10 @@ def make_trial(
         version=ref.version,
         measurements=measurements,
     )
+    if cores is not None:
+        folder.telemetry.mkdir()
+        (folder.telemetry / "trial.parquet").write_bytes(b"not read here")
+        write_model(folder.telemetry_summary, telemetry(cores, times["started"]))
     metrics = MetricsFile(
         trial_id=name,
         timestamp=times["started"],

@@ -82,7 +82,7 @@ def test_a_zombie_counts_as_dead():
 @pytest.mark.parametrize("kernel_lists_children", [True, False])
 def test_descendants_come_parents_first(monkeypatch, kernel_lists_children):
     if not kernel_lists_children:
-        monkeypatch.setattr(processes, "_kernel_lists_children", lambda: False)
+        monkeypatch.setattr(processes, "kernel_lists_children", lambda: False)
     program = """if True:
         import os, subprocess, sys
         subprocess.run([sys.executable, "-c", "import os; print(os.getppid(), os.getpid(), flush=True); input()"])

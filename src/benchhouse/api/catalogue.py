@@ -172,6 +172,7 @@ def json_schema(noun: str) -> dict[str, Any]:
     from benchhouse.schema.measurement import MetricsFile
     from benchhouse.schema.recipe import Recipe
     from benchhouse.schema.scenario import Benchmark, Scenario
+    from benchhouse.schema.telemetry import TelemetrySummary
     from benchhouse.schema.trial import Meta, TrialSpec
 
     models: dict[str, type[BaseModel]] = {
@@ -182,6 +183,7 @@ def json_schema(noun: str) -> dict[str, Any]:
         "metrics": MetricsFile,
         "meta": Meta,
         "manifest": Manifest,
+        "telemetry": TelemetrySummary,
     }
     schema = models[noun].model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from benchhouse.api.logs import RunLogs, Selection, TrialLogs, component_of, read_lines
+from benchhouse.api.logs import LogFolder, RunLogs, Selection, TrialLogs, component_of, read_lines
 from benchhouse.runs.ledger import Event, Ledger, list_runs
 from benchhouse.schema.components import ORCHESTRATOR, WORKER
 from benchhouse.schema.errors import BenchError, unwritable
@@ -61,7 +61,7 @@ class _Tarball:
 def pack(workspace: Workspace, run_id: str, selection: Selection, output: Path) -> LogsManifest:
     """Write the logs that are asked for as `output`, a .tar.gz, whole or not at all; returns its manifest."""
     logs = RunLogs(workspace, run_id)
-    trials = logs.check(selection)
+    folders = logs.check(selection)
     record = Ledger(workspace.run(run_id)).record
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     created_s = int(datetime.fromisoformat(record.created).timestamp())
@@ -72,7 +72,7 @@ def pack(workspace: Workspace, run_id: str, selection: Selection, output: Path) 
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
         ):
             tarball = _Tarball(tar, f"{run_id}-logs", created_s)
-            untimed = [name for trial in trials for name in _pack_trial(tarball, trial, selection)]
+            untimed = [name for folder in folders for name in _pack_folder(tarball, folder, selection)]
             untimed += _pack_run(tarball, workspace.run(run_id), selection)
             manifest = LogsManifest(
                 run_id=run_id,
@@ -95,18 +95,21 @@ def pack(workspace: Workspace, run_id: str, selection: Selection, output: Path) 
     return manifest
 
 
-def _pack_trial(tarball: _Tarball, trial: TrialLogs, selection: Selection) -> list[str]:
+def _pack_folder(tarball: _Tarball, folder: LogFolder, selection: Selection) -> list[str]:
     """Returns what is not packed because times were asked for."""
     untimed = []
-    about = {"trial_id": trial.trial_id, "attempt": trial.attempt, "sealed": trial.folder().sealed}
-    for name in trial.names():
-        path = f"trials/{trial.trial_id}.{trial.attempt}/{name}"
+    top, about = f"services/{folder.place().parent.name}", {}
+    if isinstance(folder, TrialLogs):
+        top = f"trials/{folder.trial_id}.{folder.attempt}"
+        about = {"trial_id": folder.trial_id, "attempt": folder.attempt, "sealed": folder.folder().sealed}
+    for name in folder.names():
+        path = f"{top}/{name}"
         component = component_of(name)
         if component and not selection.takes_component(component):
             continue
         if component and selection.has_times():
             untimed.append(path)
-        elif (file := trial.open(name)) is not None:
+        elif (file := folder.open(name)) is not None:
             with file:
                 tarball.add(path, file if component else _journal_lines(file, selection), **about)
     return untimed
@@ -148,7 +151,7 @@ def _event_lines(file: IO[bytes], selection: Selection) -> Iterator[bytes]:
 
 
 def prune(workspace: Workspace, older_than_s: float, *, dry_run: bool = False) -> PrunedLogs:
-    """Remove old logs that are no evidence: of workers and orchestrators, and folders of ended services and monitors.
+    """Remove old logs that are no evidence: of workers, orchestrators, servers and monitors that have ended.
 
     Trial folders are not touched: their logs are hashed, and a missing one is damage.
     """
@@ -171,8 +174,9 @@ def _prunable(workspace: Workspace) -> Iterator[Path]:
         if Ledger(run).owner() is None:
             yield from sorted(run.worker_logs.glob("*.log"))
             yield from run.path.glob("orchestrator.log")
-    for kind in ("services", "monitors"):
-        yield from sorted(path for path in (workspace.state / kind).glob("*") if path.is_dir())
+            yield from sorted(run.services.glob("*/logs"))
+    yield from sorted(workspace.services.glob("*/logs"))
+    yield from sorted(path for path in (workspace.state / "monitors").glob("*") if path.is_dir())
 
 
 def _files(path: Path) -> list[Path]:

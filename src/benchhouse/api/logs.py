@@ -49,8 +49,40 @@ class Selection:
         return self.takes_component(line.component) and self.takes_time(line.time)
 
 
+class LogFolder:
+    """A journal and raw logs in one folder: of a trial, or of a server that is attached to the run."""
+
+    def place(self) -> Path:
+        raise NotImplementedError
+
+    def names(self) -> list[str]:
+        """Files, journal included; what an experiment put there under odd names or as links is none of ours."""
+        try:
+            entries = list(os.scandir(self.place()))
+        except OSError:
+            return []
+        plain = [entry.name for entry in entries if is_plain(entry.name) and entry.is_file(follow_symlinks=False)]
+        return sorted(name for name in plain if name == JOURNAL or name.endswith(".log"))
+
+    def open(self, name: str) -> BinaryIO | None:
+        for _ in range(3):  # it may move between looking and opening
+            with contextlib.suppress(OSError):
+                return (self.place() / name).open("rb")
+        return None
+
+
 @dataclass(frozen=True)
-class TrialLogs:
+class AttachedLogs(LogFolder):
+    """The logs of a server that serves all trials of a run."""
+
+    path: Path
+
+    def place(self) -> Path:
+        return self.path / "logs"
+
+
+@dataclass(frozen=True)
+class TrialLogs(LogFolder):
     """The logs of one attempt at a trial, wherever its folder is by now."""
 
     home: Workspace
@@ -65,20 +97,8 @@ class TrialLogs:
         found = (place for place in (running, aside) if place.path.is_dir())
         return next(found, self.home.trial(self.scenario, self.trial_id))
 
-    def names(self) -> list[str]:
-        """Files, journal included; what an experiment put there under odd names or as links is none of ours."""
-        try:
-            entries = list(os.scandir(self.folder().logs))
-        except OSError:
-            return []
-        plain = [entry.name for entry in entries if is_plain(entry.name) and entry.is_file(follow_symlinks=False)]
-        return sorted(name for name in plain if name == JOURNAL or name.endswith(".log"))
-
-    def open(self, name: str) -> BinaryIO | None:
-        for _ in range(3):  # it may move between looking and opening
-            with contextlib.suppress(OSError):
-                return (self.folder().logs / name).open("rb")
-        return None
+    def place(self) -> Path:
+        return self.folder().logs
 
 
 @dataclass
@@ -104,6 +124,14 @@ class RunLogs:
         }
         return [TrialLogs(self.workspace, self.scenario, trial_id, attempt) for trial_id, attempt in sorted(found)]
 
+    def attached(self, selection: Selection) -> list[AttachedLogs]:
+        """Of no trial, so they are left out where trials are asked for."""
+        folders = _folders(self.workspace.run(self.run_id).services) if not selection.trials else []
+        return [AttachedLogs(Path(path)) for path in sorted(entry.path for entry in folders)]
+
+    def folders(self, selection: Selection) -> list[LogFolder]:
+        return [*self.trials(selection), *self.attached(selection)]
+
     def _attempt(self, entry: "os.DirEntry[str]") -> int:
         """Which attempt the folder holds, or 0 where it is not of this run. A name may get another folder."""
         key = entry.name, entry.inode()
@@ -119,22 +147,22 @@ class RunLogs:
     def is_running(self) -> bool:
         return Ledger(self.workspace.run(self.run_id)).owner() is not None
 
-    def check(self, selection: Selection) -> list[TrialLogs]:
-        """The trials that are asked for. Raises BenchError for a trial or a component that is not there."""
+    def check(self, selection: Selection) -> list[LogFolder]:
+        """The folders that are asked for. Raises BenchError for a trial or a component that is not there."""
         every = self.trials(Selection())
         for beginning in selection.trials:
             if not any(trial.trial_id.startswith(beginning) for trial in every):
                 raise BenchError(
                     f"run {self.run_id} has no logs of a trial '{beginning}'", f"see: bench status {self.run_id}"
                 )
-        trials = [trial for trial in every if selection.takes_trial(trial.trial_id)]
-        there = {WORKER, ORCHESTRATOR, *(component_of(name) for trial in trials for name in trial.names())} - {""}
+        folders = self.folders(selection)
+        there = {WORKER, ORCHESTRATOR, *(component_of(name) for folder in folders for name in folder.names())} - {""}
         for component in selection.components:
             if component not in there:
                 guess = did_you_mean(component, sorted(there))
                 hint = f"did you mean '{guess}'? " if guess else ""
                 raise BenchError(f"nothing called '{component}' has said anything", f"{hint}there is {_list(there)}")
-        return trials
+        return folders
 
 
 def component_of(name: str) -> str:
@@ -188,18 +216,18 @@ def follow(workspace: Workspace, run_id: str, selection: Selection, n: int) -> I
 
 def _follow(logs: RunLogs, selection: Selection, n: int) -> Iterator[list[LogLine]]:
     running = logs.is_running()
-    read_to: dict[TrialLogs, int] = {}
+    read_to: dict[LogFolder, int] = {}
     newest: list[LogLine] = []
-    for trial in logs.trials(selection):
-        lines, read_to[trial] = _last_lines(trial, selection, n)
+    for folder in logs.folders(selection):
+        lines, read_to[folder] = _last_lines(folder, selection, n)
         newest += lines
     yield in_order(newest)[-n:] if n else []
     while running:
         time.sleep(_PAUSE_S)
         running = logs.is_running()  # asked first: what is written before it ends is read below
         came: list[LogLine] = []
-        for trial in logs.trials(selection):
-            lines, read_to[trial] = _new_lines(trial, selection, read_to.get(trial, 0))
+        for folder in logs.folders(selection):
+            lines, read_to[folder] = _new_lines(folder, selection, read_to.get(folder, 0))
             came += lines
         if came:
             yield in_order(came)
@@ -221,9 +249,9 @@ def _taken(data: bytes, selection: Selection) -> list[LogLine]:
     return [line for _, line in read_lines(data) if selection.takes(line)]
 
 
-def _last_lines(trial: TrialLogs, selection: Selection, n: int) -> tuple[list[LogLine], int]:
+def _last_lines(folder: LogFolder, selection: Selection, n: int) -> tuple[list[LogLine], int]:
     """The last `n` that are asked for, read from the end, and where the last whole line ends."""
-    file = trial.open(JOURNAL)
+    file = folder.open(JOURNAL)
     if file is None:
         return [], 0
     with file:
@@ -242,8 +270,8 @@ def _last_lines(trial: TrialLogs, selection: Selection, n: int) -> tuple[list[Lo
     return found[-n:] if n else [], end
 
 
-def _new_lines(trial: TrialLogs, selection: Selection, begin: int) -> tuple[list[LogLine], int]:
-    file = trial.open(JOURNAL)
+def _new_lines(folder: LogFolder, selection: Selection, begin: int) -> tuple[list[LogLine], int]:
+    file = folder.open(JOURNAL)
     if file is None:
         return [], begin
     with file:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.api import places
+from benchhouse.api.exporting import Export
 from benchhouse.api.following import clean_up, find_run
 from benchhouse.api.planning import Prepared, prepare_text
 from benchhouse.catalog.entries import plug
@@ -162,6 +163,7 @@ def execute(
     parallel: int | None = None,
     rerun_failed: bool = False,
     say: Say = lambda text: None,
+    export: Export | None = None,
 ) -> RunSummary:
     """Run what is missing of a run, then collect it. The ledger and the folders are true at every moment."""
     plan = prepared.plan
@@ -181,12 +183,14 @@ def execute(
             "plan_digest": plan.digest,
             "source": _git(prepared.home),
             "cache": str(places.cache()),
-        }
+        } | ({"monitors": export.monitors} if export else {})
         attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id)
         attached.start(say)
         orchestrator = Orchestrator(
-            workspace, plan, ledger, executor, python, frame, effective_config, show, rerun_failed, attached
-        )
+            workspace, plan, ledger, executor, python, frame, effective_config,
+            export.following(show) if export else show,
+            rerun_failed, attached, export.sealed if export else None,
+        )  # fmt: skip
         ledger.tell("resumed" if any(ledger.events()) else "started")
         outcomes = orchestrator.run()
     finally:
@@ -260,6 +264,7 @@ def effective_config(spec: TrialSpec) -> str:
             name: _escaped(service.use.model_dump(exclude_defaults=True)) for name, service in spec.services.items()
         },
         "logs": spec.logs.model_dump(exclude_defaults=True),
+        "monitors": spec.monitors and (spec.monitors.model_dump(exclude_defaults=True) or None),
     }
     return dump_yaml({key: value for key, value in config.items() if value not in (None, {}, [])})
 

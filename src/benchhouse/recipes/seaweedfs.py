@@ -61,6 +61,8 @@ RECIPE = Recipe(
         "-s3.port.iceberg=0",
         "-s3.port.lance=0",
     ),
+    # It takes those of its environment for an administrator's: the user's own must not be among them.
+    environment={"AWS_ACCESS_KEY_ID": "benchhouse", "AWS_SECRET_ACCESS_KEY": "{secret}"},
     endpoint="http://benchhouse:{secret}@127.0.0.1:{port}",
     ready=Ready(kind="http", url="http://127.0.0.1:{port}/healthz"),
 )

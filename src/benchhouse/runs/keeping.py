@@ -15,7 +15,7 @@ from benchhouse.schema.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.schema.service import OVER, ServiceFolder, ServiceSpec, ServiceState, TrialService, ended, read_state
 
 _LOOK_S = 0.01
-_SLOWEST_LOOK_S = 0.1
+_SLOWEST_LOOK_S = 0.03
 _END_S = 30.0
 
 

@@ -64,7 +64,9 @@ class Orchestrator:
         show: Callable[[Progress], None],
         rerun_failed: bool = False,
         attached: Attached | None = None,
+        sealed: Callable[[TrialFolder], None] | None = None,
     ) -> None:
+        self.sealed = sealed  # told of every folder that was sealed in this session
         self.workspace, self.plan, self.ledger, self.executor = workspace, plan, ledger, executor
         self.python, self.frame, self.effective, self.show = python, frame, effective, show
         self.rerun_failed = rerun_failed
@@ -232,7 +234,7 @@ class Orchestrator:
             attempt=item.attempt,
             previous_attempts=item.previous,
             final=str(self.workspace.trial(plan.scenario.scenario, item.trial_id).path.absolute()),
-            **self.frame,
+            **{"monitors": plan.scenario.monitors} | self.frame,
         )
 
     def _follow(self) -> None:
@@ -297,6 +299,8 @@ class Orchestrator:
                 "ended", trial_id=name, attempt=meta.attempts[-1].attempt, outcome=outcome, manifest=manifest,
                 reason=meta.failure.message[:500] if meta.failure else "", duration_s=meta.duration_s, cpu_s=cpu_s,
             )  # fmt: skip
+            if self.sealed:
+                self.sealed(folder)
         return meta
 
     def _lost(self, item: Active, reason: str) -> None:

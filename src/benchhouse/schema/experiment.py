@@ -98,6 +98,13 @@ class Context(Protocol):
         """Keep custom JSON-able facts beside the results."""
         ...
 
+    def phase(self, name: str, begin_ns: int, end_ns: int) -> None:
+        """Say which part of the trial's time was what, in `time.monotonic_ns()`; telemetry is summarised by it.
+
+        `steady` is what is measured: what came before the first is then `warmup`, what came after the last `teardown`.
+        """
+        ...
+
     def warn(self, code: str, message: str) -> None:
         """Attach a named warning to the trial; it is shown wherever the numbers are."""
         ...

@@ -52,6 +52,14 @@ class TrialFolder:
         return self.path / "artifacts"
 
     @property
+    def telemetry(self) -> Path:
+        return self.path / "telemetry"
+
+    @property
+    def telemetry_summary(self) -> Path:
+        return self.telemetry / "summary.json"
+
+    @property
     def manifest(self) -> Path:
         return self.path / "manifest.json"
 
@@ -122,6 +130,10 @@ class Workspace:
     @property
     def warehouse(self) -> Path:
         return self.state / "warehouse"
+
+    @property
+    def monitors(self) -> Path:
+        return self.state / "monitors"
 
     @property
     def results(self) -> Path:

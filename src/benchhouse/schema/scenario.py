@@ -11,6 +11,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.service import ServiceUse
+from benchhouse.schema.telemetry import Monitors
 
 Order = Literal["interleaved", "sequential", "random"]
 MAX_AXIS_VALUES = 1_000_000
@@ -165,6 +166,9 @@ class Scenario(Defined):
         default_factory=dict, description="Servers that its trials need; `service:NAME` stands for an endpoint."
     )
     logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is printed is kept.")
+    monitors: Monitors | Literal[False] = Field(
+        default_factory=Monitors, description="What is sampled beside a trial, and how often; false: nothing."
+    )
 
     @model_validator(mode="after")
     def _one_subject(self) -> "Scenario":

@@ -1,13 +1,16 @@
 """Telemetry: what monitors sample, declared once; samplers, files, exporters and dashboards follow from it."""
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from pydantic import Field
 
 from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
 
 Family = Literal["service", "gpu", "nvlink", "pcie", "network", "node", "process", "energy"]
+SourceKind = Literal["node", "trial", "services", "gpu"]
+WHOLE, WARMUP, STEADY, TEARDOWN = "trial", "warmup", "steady", "teardown"
 
 
 class Series(Model):
@@ -19,15 +22,140 @@ class Series(Model):
     family: Family = Field(description="Which family of telemetry it belongs to.")
     description: str = Field("", description="What it is, in words.")
 
+    @property
+    def told_unit(self) -> str:
+        """The unit of what a summary tells: of a counter its growth a second, so of CPU seconds cores."""
+        if self.kind == "gauge":
+            return self.unit
+        return "1" if self.unit == "s" else "1/s" if self.unit == "1" else f"{self.unit}/s"
+
 
 class Source(Protocol):
-    """What a monitor asks, once a tick. Reading must not raise: what can't be read is NaN."""
+    """What a monitor asks, once a tick. Reading must not raise: what can't be read is NaN.
 
-    name: str  # `node`, `service:NAME`, `gpu0`, ...: the scope of its series
-    series: Sequence[Series]
+    A class whose reading may take milliseconds (a network, another program) says `slow = True` and is given a thread
+    of its own, so that the others stay on time.
+    """
+
+    @property
+    def name(self) -> str:
+        """`node`, `service:NAME`, `gpu0`, ...: the scope of its series."""
+        ...
+
+    @property
+    def series(self) -> Sequence[Series]: ...
 
     def sample(self) -> Sequence[float]:
         """The values of `series`, in their order."""
         ...
 
     def close(self) -> None: ...
+
+
+class Scrape(Model, strict=True):
+    """A Prometheus endpoint that is read at every tick."""
+
+    url: str = Field(pattern=r"^https?://", description="Where its metrics are: http://127.0.0.1:8000/metrics.")
+    name: str = Field("", description="Its scope in the telemetry is `service:NAME`; the host and port if not given.")
+    series: list[str] = Field(default_factory=list, description="Patterns of metric names to keep: `vllm:*`.")
+    labels: list[str] = Field(default_factory=list, description="Labels to keep apart; over all others it is summed.")
+
+
+class Monitors(Model, strict=True):
+    """What is sampled while a trial runs, and how often."""
+
+    interval: Seconds = Field(1.0, ge=0.1, le=3600, description="Time between samples; at least 0.1s.")
+    sources: list[SourceKind] = Field(
+        default_factory=lambda: list(get_args(SourceKind)),
+        description="node: the machine; trial: all below the worker; services: each server's process tree; gpu.",
+    )
+    prometheus: list[Scrape] = Field(default_factory=list, description="Prometheus endpoints to read.")
+    textfile: str | None = Field(
+        None, description="Folder of node exporter's textfile collector: results and the last values go there too."
+    )
+    labels: dict[Literal["cluster", "region", "node_pool"], str] = Field(
+        default_factory=dict, description="What the text file says of the place: cluster, region, node_pool."
+    )
+
+
+class StandingMonitor(Model):
+    """monitor.json: what a free-standing monitor samples, and until when."""
+
+    schema_version: Literal[1] = 1
+    monitor_id: str
+    started: str = Field(description="Wall-clock time of the start, UTC.")
+    host: str
+    interval_s: float
+    pid: int | None = Field(None, description="Root of a process tree that is sampled beside the node.")
+    pid_start: int | None = Field(None, description="When that process started, in clock ticks since boot.")
+    for_s: float | None = Field(None, description="Ends by itself after so long; null: when it is stopped.")
+
+
+class Phase(Model):
+    """A named part of a trial's time, in seconds since its start."""
+
+    name: str
+    begin_s: float
+    end_s: float
+    energy_j: float | None = Field(None, description="Energy of all devices whose power was read; null: n/a.")
+
+
+class Stats(Model):
+    """One series in one phase: of a gauge its values, of a counter its growth a second."""
+
+    n: int = Field(description="Values behind the percentiles; of a counter, whole intervals inside the phase.")
+    avg: float = Field(description="Mean; of a counter exact over the phase, ends interpolated between samples.")
+    min: float | None = None
+    max: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    too_few_for: list[str] = Field(default_factory=list, description="Percentiles that `n` values can't carry.")
+    growth: float | None = Field(None, description="Of a counter: by how much it grew in the phase.")
+
+
+class SeriesSummary(Model):
+    """One series over all phases."""
+
+    unit: str = Field(description="Unit of the figures: of a counter that of its growth a second.")
+    kind: Literal["gauge", "counter"]
+    family: Family
+    phases: dict[str, Stats] = Field(description="By phase; none where nothing could be read.")
+
+
+class ScopeSummary(Model):
+    """All series of one scope."""
+
+    file: str | None = Field(description="Parquet file beside this one; null where there are but two samples.")
+    samples: int
+    series: dict[str, SeriesSummary]
+
+
+class OwnCost(Model):
+    """What the monitor itself used."""
+
+    samples: int = Field(description="Samples taken, each of all sources.")
+    cpu_s: float = Field(description="CPU seconds of all its threads.")
+    cpu_us_per_sample: float = Field(description="CPU microseconds a sample.")
+    cores: float = Field(description="Share of one core.")
+
+
+class TelemetrySummary(Model):
+    """telemetry/summary.json: what the monitors saw, by scope, series and phase. Defaults are left out of the file."""
+
+    schema_version: Literal[1]
+    started: str = Field(description="Wall-clock time of the start, UTC; all times are seconds since then.")
+    duration_s: float
+    interval_s: float = Field(description="Time between samples, as asked.")
+    ticks_missed: int = Field(description="Samples that were due and could not be taken in time.")
+    cost: OwnCost
+    energy_j: float | None = Field(description="Energy over all of it; null where no power was read (n/a).")
+    phases: list[Phase]
+    scopes: dict[str, ScopeSummary]
+    problems: list[str] = Field(default_factory=list, description="Sources that failed, each named once.")
+
+    def stats(self, scope: str, series: str, phase: str) -> Stats | None:
+        """One cell, None where there is none."""
+        found = self.scopes.get(scope)
+        row = found.series.get(series) if found else None
+        return row.phases.get(phase) if row else None

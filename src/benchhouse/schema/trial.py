@@ -12,6 +12,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
 from benchhouse.schema.service import TrialService
+from benchhouse.schema.telemetry import Monitors
 
 Outcome = Literal["succeeded", "invalid", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -109,6 +110,7 @@ class TrialSpec(Model):
     environment: dict[str, str] = Field(default_factory=dict)
     services: dict[str, TrialService] = Field(default_factory=dict)
     logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is said is kept.")
+    monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="What is sampled beside it.")
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     attempt: int = 1

@@ -12,7 +12,15 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.catalog import FileEntry
 from benchhouse.warehouse.columns import column
 from benchhouse.warehouse.rows import TrialRows
-from benchhouse.warehouse.tables import MEASUREMENT_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT, Row, Table
+from benchhouse.warehouse.tables import (
+    MEASUREMENT_FACT,
+    SCHEMA_VERSION,
+    TABLES,
+    TELEMETRY_SLICE_FACT,
+    TRIAL_FACT,
+    Row,
+    Table,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +66,7 @@ def read_back(workspace: Workspace, files: Iterable[str], skipped: list[str]) ->
     Where files of several collects are given, a trial is taken from the one in which it ended last.
     """
     trials: dict[str, Row] = {}
-    measurements: dict[tuple[str, str], list[Row]] = {}
+    parts: dict[str, dict[tuple[str, str], list[Row]]] = {MEASUREMENT_FACT.name: {}, TELEMETRY_SLICE_FACT.name: {}}
     for file in sorted(files):
         table = TABLES[file.partition("/")[0]]
         try:
@@ -71,14 +79,15 @@ def read_back(workspace: Workspace, files: Iterable[str], skipped: list[str]) ->
                 known = trials.get(row["trial_id"])
                 if known is None or row["ended"] >= known["ended"]:
                     trials[row["trial_id"]] = row
-        elif table is MEASUREMENT_FACT:
+        elif table.name in parts:
             found: dict[tuple[str, str], list[Row]] = {}
             for row in rows:
                 found.setdefault((row["trial_id"], row["artifact_manifest_digest"]), []).append(row)
-            measurements |= found
+            parts[table.name] |= found
+    rows_of = {trial_id: (trial_id, row["artifact_manifest_digest"]) for trial_id, row in trials.items()}
     return {
-        trial_id: TrialRows(row, measurements.get((trial_id, row["artifact_manifest_digest"]), []))
-        for trial_id, row in trials.items()
+        trial_id: TrialRows(trials[trial_id], *(found.get(key, []) for found in parts.values()))
+        for trial_id, key in rows_of.items()
     }
 
 

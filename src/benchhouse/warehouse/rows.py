@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,18 +15,29 @@ from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.measurement import Measurement, MetricsFile
 from benchhouse.schema.problems import printable
+from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.trial import Meta, TrialSpec
-from benchhouse.warehouse.tables import LINEAGE_DIM, MEASUREMENT_FACT, RUN_FACT, TABLES, TRIAL_FACT, WORKLOAD_DIM, Row
+from benchhouse.warehouse.tables import (
+    LINEAGE_DIM,
+    MEASUREMENT_FACT,
+    RUN_FACT,
+    TABLES,
+    TELEMETRY_SLICE_FACT,
+    TRIAL_FACT,
+    WORKLOAD_DIM,
+    Row,
+)
 
 _LABEL_LENGTH = 80
 
 
 @dataclass(frozen=True)
 class TrialRows:
-    """What one trial adds to the tables: a row of trial_fact and its rows of measurement_fact."""
+    """What one trial adds to the tables: a row of trial_fact, its measurements and what monitors saw of it."""
 
     trial: Row
     measurements: Sequence[Row]
+    telemetry: Sequence[Row] = ()
 
 
 class NotCollectable(Exception):  # noqa: N818 - a reason, told to the user in a list
@@ -51,7 +62,12 @@ def read_folder(workspace: Workspace, folder: TrialFolder) -> TrialRows:
             measurements = metrics.benchhouse.measurements
         if not spec.trial_id == meta.trial_id == manifest.trial_id or not spec.run_id == meta.run_id == manifest.run_id:
             raise NotCollectable("trial.json, meta.json and manifest.json name different trials or runs")
-        return make_rows(spec, meta, measurements, hashlib.sha256(sealed).hexdigest(), _place(workspace, folder))
+        summary = None
+        if any(name.startswith("telemetry/") and name.endswith(".parquet") for name in manifest.files):
+            content = _sealed_bytes(folder.telemetry_summary, manifest, "telemetry/summary.json")
+            summary = TelemetrySummary.model_validate_json(content)
+        place = _place(workspace, folder)
+        return make_rows(spec, meta, measurements, hashlib.sha256(sealed).hexdigest(), place, summary)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -61,7 +77,12 @@ def read_folder(workspace: Workspace, folder: TrialFolder) -> TrialRows:
 
 
 def make_rows(
-    spec: TrialSpec, meta: Meta, measurements: Iterable[Measurement], manifest_digest: str, folder: str
+    spec: TrialSpec,
+    meta: Meta,
+    measurements: Iterable[Measurement],
+    manifest_digest: str,
+    folder: str,
+    telemetry: TelemetrySummary | None = None,
 ) -> TrialRows:
     """The rows of one trial; `folder` is relative to the workspace."""
     axes = _axes(spec)
@@ -126,7 +147,29 @@ def make_rows(
         }
         for one in measurements
     ]
-    return TrialRows(trial, rows)
+    return TrialRows(trial, rows, [shared | row for row in _slices(telemetry)] if telemetry else [])
+
+
+def _slices(telemetry: TelemetrySummary) -> Iterator[Row]:
+    """One row a scope, series and phase; a phase in several parts is one, from the first to the last."""
+    ends: dict[str, tuple[float, float]] = {}
+    for phase in telemetry.phases:
+        begin_s, end_s = ends.get(phase.name, (phase.begin_s, phase.end_s))
+        ends[phase.name] = min(begin_s, phase.begin_s), max(end_s, phase.end_s)
+    for scope, found in telemetry.scopes.items():
+        for name, one in found.series.items():
+            for phase_name, stats in one.phases.items():
+                yield stats.model_dump() | {
+                    "phase": phase_name,
+                    "scope": scope,
+                    "series": name,
+                    "family": one.family,
+                    "kind": one.kind,
+                    "unit": one.unit,
+                    "begin_s": ends[phase_name][0],
+                    "end_s": ends[phase_name][1],
+                    "interval_s": telemetry.interval_s,
+                }
 
 
 def tabulate(trials: Sequence[TrialRows]) -> dict[str, list[Row]]:
@@ -136,6 +179,7 @@ def tabulate(trials: Sequence[TrialRows]) -> dict[str, list[Row]]:
         RUN_FACT.name: [_run_row(trial_rows)],
         TRIAL_FACT.name: trial_rows,
         MEASUREMENT_FACT.name: [row for one in trials for row in one.measurements],
+        TELEMETRY_SLICE_FACT.name: [row for one in trials for row in one.telemetry],
         WORKLOAD_DIM.name: _workload_rows(trial_rows),
         LINEAGE_DIM.name: [_lineage_row(trial_rows)],
     }
@@ -200,13 +244,14 @@ def _manifests_digest(trials: Sequence[Row]) -> str:
     return digest(sorted(row["artifact_manifest_digest"] for row in trials))
 
 
-def _sealed_bytes(path: Path, manifest: Manifest) -> bytes:
-    entry = manifest.files.get(path.name)
+def _sealed_bytes(path: Path, manifest: Manifest, name: str = "") -> bytes:
+    name = name or path.name
+    entry = manifest.files.get(name)
     if entry is None:
-        raise NotCollectable(f"{path.name} is not in the manifest")
+        raise NotCollectable(f"{name} is not in the manifest")
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != entry.sha256:
-        raise NotCollectable(f"{path.name} is not what was sealed: its sha256 differs from the manifest's")
+        raise NotCollectable(f"{name} is not what was sealed: its sha256 differs from the manifest's")
     return content
 
 

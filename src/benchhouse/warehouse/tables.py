@@ -209,6 +209,41 @@ MEASUREMENT_FACT = Table(
     ("trial_id", "metric", "stat", "scope", "window"),
 )
 
+TELEMETRY_SLICE_FACT = Table(
+    "telemetry_slice_fact",
+    "One row per trial, phase, scope and series that monitors sampled, reduced as in telemetry/summary.json. A trial "
+    "shorter than one sampling interval has none.",
+    (
+        _TRIAL_ID,
+        _RUN_ID,
+        _CASE,
+        _WORKLOAD,
+        _MANIFEST,
+        Column("phase", "text", "trial (all of it), warmup, steady, teardown, or as the experiment says."),
+        Column("scope", "text", "node, trial (all below the worker), service:NAME, gpu0, ..."),
+        Column("series", "text", "Name of what was sampled."),
+        Column("family", "text", "service, gpu, nvlink, pcie, network, node, process or energy."),
+        Column("kind", "text", "gauge; or counter, of which the figures are the growth a second."),
+        Column("unit", "text", "Unit of the figures, `growth` aside."),
+        Column("n", "integer", "Values behind the percentiles."),
+        Column("avg", "number", "Mean over the phase."),
+        Column("min", "number", "Least value; null where the phase holds no sample."),
+        Column("max", "number", "Greatest value."),
+        Column("p50", "number", "Median."),
+        Column("p95", "number", "95th percentile."),
+        Column("p99", "number", "99th percentile."),
+        Column("too_few_for", "texts", "Percentiles that `n` values can't carry."),
+        Column("growth", "number", "Of a counter: by how much it grew in the phase."),
+        Column("begin_s", "number", "Where the phase begins, seconds since the trial's start."),
+        Column("end_s", "number", "Where it ends."),
+        Column("interval_s", "number", "Time between samples."),
+        _REPETITION,
+        _WARMUP,
+        _OUTCOME,
+    ),
+    ("trial_id", "scope", "series", "phase"),
+)
+
 WORKLOAD_DIM = Table(
     "workload_dim",
     "One row per workload of a run.",
@@ -239,5 +274,6 @@ LINEAGE_DIM = Table(
 )
 
 TABLES: dict[str, Table] = {
-    table.name: table for table in (RUN_FACT, TRIAL_FACT, MEASUREMENT_FACT, WORKLOAD_DIM, LINEAGE_DIM)
+    table.name: table
+    for table in (RUN_FACT, TRIAL_FACT, MEASUREMENT_FACT, TELEMETRY_SLICE_FACT, WORKLOAD_DIM, LINEAGE_DIM)
 }

@@ -1,5 +1,7 @@
-"""`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one;
-`--keep FOLDER` keeps a service."""
+"""`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one.
+
+`--keep FOLDER` keeps a service, `--monitor FOLDER` is a free-standing monitor.
+"""
 
 import sys
 from pathlib import Path
@@ -18,7 +20,11 @@ def main(arguments: list[str]) -> int:
         from benchhouse.worker.supervise import run_trial
 
         return run_trial(Path(arguments[0]).absolute())
-    print("usage: python -m benchhouse.worker FOLDER | --keep FOLDER | --host", file=sys.stderr)
+    if len(arguments) == 2 and arguments[0] == "--monitor":
+        from benchhouse.worker.monitors.standing import run
+
+        return run(Path(arguments[1]).absolute())
+    print("usage: python -m benchhouse.worker FOLDER | --host | --keep FOLDER | --monitor FOLDER", file=sys.stderr)
     return 2
 
 

@@ -1,6 +1,7 @@
 """The context handed to an experiment: it collects values, facts and warnings, and refuses what was not declared."""
 
 import math
+import re
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ class TrialContext:
     facts: dict[str, Any] = field(default_factory=dict)
     warnings: list[tuple[str, str]] = field(default_factory=list)
     invalidities: list[tuple[str, str]] = field(default_factory=list)
+    phases: list[tuple[str, int, int]] = field(default_factory=list)
     make_services: "Callable[[], TrialServices] | None" = None
     _services: "TrialServices | None" = None
 
@@ -114,6 +116,14 @@ class TrialContext:
 
     def metadata(self, **items: Any) -> None:
         self.facts.update(items)
+
+    def phase(self, name: str, begin_ns: int, end_ns: int) -> None:
+        name, begin_ns, end_ns = str(name), int(begin_ns), int(end_ns)
+        if not re.fullmatch(r"[a-z][a-z0-9_-]{0,49}", name):
+            self.fail("bad_phase", f"{name!r} is not a phase's name: small letters, digits, _ and -")
+        if end_ns < begin_ns:
+            self.fail("bad_phase", f"phase '{name}' ends before it begins")
+        self.phases.append((name, begin_ns, end_ns))
 
     def warn(self, code: str, message: str) -> None:
         code, message = str(code), str(message)

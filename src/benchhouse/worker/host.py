@@ -19,6 +19,7 @@ from typing import Any
 from benchhouse.schema.owner import OWNER
 from benchhouse.worker import node, processes
 from benchhouse.worker.limits import sweep_cages
+from benchhouse.worker.monitors.procfs import find_devices
 from benchhouse.worker.owned import processes_of, sweep_scratch
 from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
 
@@ -30,7 +31,7 @@ def serve() -> int:
     with contextlib.suppress(PermissionError):  # started by hand it may lead its session already
         os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
     _sweep()
-    for warm in (node.packages, node.hardware, node.lock_digest, node.drivers):
+    for warm in (node.packages, node.hardware, node.lock_digest, node.drivers, find_devices):
         warm()
     gc.collect()
     gc.freeze()

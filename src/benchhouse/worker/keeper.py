@@ -103,7 +103,7 @@ class Keeper:
 
     def _start(self) -> None:
         spec = self.spec
-        started = self.services.start_all(spec.recipe, spec.recipe.name, spec.parameters, spec.replicas)
+        started = self.services.start_all(spec.recipe, spec.id, spec.parameters, spec.replicas)
         replicas = [
             Replica(
                 endpoint=self._blank(item.endpoint),
@@ -176,7 +176,8 @@ def keep(path: Path) -> int:
     for number in _STOPS:
         signal.signal(number, _stop)
     try:
-        return Keeper(path).run()
+        code = Keeper(path).run()
+        os._exit(code)  # somebody waits for it, and Python would first take itself apart
     except _Stopped:
         return 0
     except BaseException:

@@ -6,6 +6,7 @@ import resource
 import signal
 import time
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -85,7 +86,8 @@ def _children_from_kernel(pid: int) -> list[int]:
     return found
 
 
-def _kernel_lists_children() -> bool:
+@cache
+def kernel_lists_children() -> bool:
     return Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
@@ -100,7 +102,7 @@ def _children_from_scan() -> dict[int, list[int]]:
 
 def children(pid: int) -> list[int]:
     """The processes whose parent is `pid`, zombies included."""
-    return _children_from_kernel(pid) if _kernel_lists_children() else _children_from_scan().get(pid, [])
+    return _children_from_kernel(pid) if kernel_lists_children() else _children_from_scan().get(pid, [])
 
 
 def descendants(pid: int) -> list[int]:
@@ -108,7 +110,7 @@ def descendants(pid: int) -> list[int]:
 
     A snapshot: a process that forks or exits meanwhile can be missed, so callers that must be sure ask again.
     """
-    scan = None if _kernel_lists_children() else _children_from_scan()
+    scan = None if kernel_lists_children() else _children_from_scan()
     found: list[int] = []
     seen = {pid}
     waiting = [pid]

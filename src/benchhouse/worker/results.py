@@ -9,8 +9,10 @@ from pydantic import BaseModel
 
 from benchhouse.analysis.summary import HISTOGRAM_QUANTILE, shaky_quantiles, summarise, summarise_histogram
 from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
+from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.trial import MEASURED, Failure, Meta, TrialSpec, Warning
 from benchhouse.worker.context import Series
+from benchhouse.worker.monitors.watch import steady_resources
 
 _TO_MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "µs": 1e-3, "ns": 1e-6}
 _TEXT_CHARACTERS = 100_000
@@ -36,6 +38,7 @@ class Handover(BaseModel):
     warnings: list[Warning] = []
     invalid: Failure | None = None
     quantile_definitions: dict[str, str] = {}
+    phases: list[tuple[str, int, int]] = []
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> None:
         """The experiment said itself that it failed."""
@@ -111,6 +114,7 @@ def metrics_file(
     meta: Meta,
     measurements: list[Measurement],
     quantile_definitions: Mapping[str, str] | None = None,
+    telemetry: TelemetrySummary | None = None,
 ) -> MetricsFile:
     """metrics.json in the common schema; what a field would claim without a measurement is null."""
     by_role = {(row.role, row.stat): row for row in measurements if row.role and not row.window}
@@ -128,10 +132,13 @@ def metrics_file(
         notes.append(f"too few samples for {', '.join(shaky)} of {sampled.metric}: n={sampled.n}")
     failed = meta.outcome not in MEASURED
     cpu_s, peak = meta.usage.get("cpu_s"), meta.usage.get("peak_memory_bytes")
+    fallbacks = {"cpu_util": cpu_s / meta.duration_s} if cpu_s and meta.duration_s else {}
+    fallbacks |= {"ram_mb": peak / 1e6} if peak else {}
+    fallbacks |= steady_resources(telemetry)
 
-    def resource(name: Any, fallback: float | None) -> float | None:
+    def resource(name: Any) -> float | None:
         row = role(name, "value", "mean", "max")
-        return row.value if row else fallback
+        return row.value if row else fallbacks.get(name)
 
     def errors(name: Any, fallback: float | None) -> float | None:
         row = role(name, "value", "mean")
@@ -153,12 +160,7 @@ def metrics_file(
             value=throughput.value if throughput else None, unit=throughput.unit if throughput else None
         ),
         latency_ms=latency,
-        resource={
-            "gpu_util": resource("gpu_util", None),
-            "gpu_mem_mb": resource("gpu_mem_mb", None),
-            "cpu_util": resource("cpu_util", cpu_s / meta.duration_s if cpu_s and meta.duration_s else None),
-            "ram_mb": resource("ram_mb", peak / 1e6 if peak else None),
-        },
+        resource={name: resource(name) for name in ("gpu_util", "gpu_mem_mb", "cpu_util", "ram_mb")},
         errors={
             "rate": errors("error_rate", 1.0 if failed else None),
             "timeouts": errors("timeouts", 1.0 if meta.outcome == "timeout" else None),

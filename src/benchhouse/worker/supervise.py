@@ -27,6 +27,7 @@ from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, T
 from benchhouse.worker import limits, node, processes
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.limits import Cage
+from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
 from benchhouse.worker.owned import make_scratch
 from benchhouse.worker.results import Handover, metrics_file
@@ -37,6 +38,7 @@ LEFTOVERS = "benchhouse"  # how the names of cgroups and scratch folders begin
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _TICK_S = 0.25
+_LOOK_S = 0.5  # for services that the trial has started
 
 
 class Cancelled(BaseException):
@@ -102,7 +104,8 @@ def _run(
     config = folder.effective_config.read_bytes() if folder.effective_config.exists() else None
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
     started, clock = now(), time.monotonic()
-    ended = _experiment(spec, folder, capture, workdir, result, cage)
+    watch = Watch(spec.monitors or None, started, clock)
+    ended = _experiment(spec, folder, capture, workdir, result, cage, watch)
     duration_s = time.monotonic() - clock
     usage = _usage(cage)
     left = processes.kill_descendants(grace_s=0.5)
@@ -116,6 +119,9 @@ def _run(
         warnings.append(Warning(code="logs_incomplete", message=capture.trouble))
     if changed := tidy(folder.path):
         warnings.append(Warning(code="artifacts_changed", message=", ".join(changed[:10])))
+    telemetry = watch.write(folder.telemetry, handover.phases)
+    if watch.trouble:
+        warnings.append(Warning(code="telemetry_incomplete", message=watch.trouble))
     if blanked := blank_secrets(folder.artifacts, secrets):
         warnings.append(
             Warning(code="secret_blanked", message=f"a secret stood in artifacts: {', '.join(blanked[:10])}")
@@ -128,7 +134,7 @@ def _run(
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
         handover.quantile_definitions = {}
     meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover)
-    numbers = metrics_file(spec, meta, handover.measurements, handover.quantile_definitions)
+    numbers = metrics_file(spec, meta, handover.measurements, handover.quantile_definitions, telemetry)
     write_model(folder.meta, meta, sync=False)
     write_model(folder.metrics, numbers, sync=False)
     write_metrics_csv(folder.metrics_csv, spec, handover.measurements)
@@ -143,7 +149,7 @@ def _run(
 
 
 def _experiment(
-    spec: TrialSpec, folder: TrialFolder, capture: Capture, workdir: Path, result: Path, cage: Cage
+    spec: TrialSpec, folder: TrialFolder, capture: Capture, workdir: Path, result: Path, cage: Cage, watch: Watch
 ) -> Ended:
     """Fork the experiment and stay with it until it has ended or has been ended."""
     sys.stdout.flush()
@@ -153,26 +159,36 @@ def _experiment(
     if pid == 0:
         _become_experiment(spec, folder, capture, workdir, result, cage, worker)
     capture.parent_side()
+    watch.begin(cage.folders, spec)
     deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else math.inf
-    tick_s = _TICK_S if spec.limits.cpu is not None else math.inf
+    tick_s = _TICK_S if spec.limits.cpu is not None else _LOOK_S if spec.monitors else math.inf
     stopped_by = ""
     with _end_of(pid) as end:
-        while not (found := os.waitpid(pid, os.WNOHANG))[0]:
+        while not _has_ended(pid):
             left = deadline - time.monotonic()
             if left <= 0:
                 stopped_by = "wall"
             elif spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
                 stopped_by = "cpu"
             if stopped_by:
+                watch.end()
                 processes.kill_tree([pid], grace_s=1.0)
                 cage.kill()
-                found = pid, signal.SIGKILL
+                found = pid, int(signal.SIGKILL)
                 break
             _wait([end, *capture.filenos()], min(tick_s, left) if end >= 0 else min(_TICK_S, left))
             capture.pump(0.0)
+            watch.look(folder.services)
+        else:
+            watch.end()  # before it is reaped: what it read and wrote is then gone
+            found = os.waitpid(pid, 0)
     if not stopped_by and spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
         stopped_by = "cpu"  # a child of its was ended by RLIMIT_CPU, and the experiment went on without it
     return Ended(found[1], stopped_by, int(cage.usage().get("oom_kills") or 0))
+
+
+def _has_ended(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 @contextlib.contextmanager

@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchhouse.experiments.load.book import Book, Lost
+from benchhouse.experiments.load.book import Book
 from benchhouse.experiments.load.certificate import certify
+from benchhouse.experiments.load.lost import Lost
 from benchhouse.experiments.load.shape import Shape
 
 MS = 1_000_000

@@ -422,7 +422,7 @@ def test_a_load_process_that_is_killed_is_named_and_its_records_are_kept(tmp_pat
         book = load(server.url, tmp_path / "requests.parquet", **shape)
     assert [(lost.shard, lost.how) for lost in book.lost] == [(1, "ended by signal 9")]
     assert "shard_lost" in [problem.code for problem in certify(book, Shape(**shape), 5.0).problems]
-    assert parquet.read_table(tmp_path / "requests.parquet").num_rows >= book.sent
+    assert parquet.read_table(tmp_path / "requests.parquet").num_rows >= book.succeeded
 
 
 def test_a_failure_inside_a_load_process_is_told_with_its_words(capfd):

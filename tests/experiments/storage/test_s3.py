@@ -41,7 +41,7 @@ def trial(tmp_path, seaweedfs):
     """`trial(workload, **target)` runs one in this process; what it recorded."""
 
     def run(workload, **target):
-        ctx = TrialContext(s3, "trial", 1, 7, tmp_path, tmp_path, None, None)
+        ctx = TrialContext(s3, "trial", 1, 7, tmp_path, tmp_path, None)
         run.ctx = ctx
         where = {"endpoint": seaweedfs.url, "bucket": BUCKET} | target
         s3.call(where, {"size": SIZE, "concurrency": 4, "warmup": 0, "objects": 20} | workload, ctx)

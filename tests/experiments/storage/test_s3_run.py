@@ -71,9 +71,9 @@ def test_credentials_in_an_address_are_refused_with_what_to_do(lab, scenario):
     assert done.returncode != 0
     assert "'endpoint' holds a secret in plain text" in done.stderr
     assert SECRET not in done.stdout + done.stderr
-    endpoint = "http://me:$AWS_SECRET_ACCESS_KEY@127.0.0.1:9000"
+    endpoint = "http://$AWS_SECRET_ACCESS_KEY@127.0.0.1:9000"
     done = lab.bench("validate", scenario(target={"endpoint": endpoint}), code=None)
-    assert done.returncode != 0
+    assert done.returncode != 0, "half of what it takes"
     assert "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in done.stderr
 
 

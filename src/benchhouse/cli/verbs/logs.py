@@ -118,7 +118,7 @@ def tail(
 
 
 @command.command(
-    help="Remove old logs of workers and orchestrators, and folders of servers and monitors that have ended. "
+    help="Remove old logs of workers and orchestrators, and those of servers and monitors that have ended. "
     "Trials keep theirs: they are evidence, sealed and hashed."
 )
 @click.option("--older-than", metavar="TIME", required=True, help="By their last change: 30d, 12h.")
@@ -152,7 +152,7 @@ class _Shown:
     def text(self, line: "LogLine") -> str:
         colour = self._of.setdefault(line.component, _COLOURS[len(self._of) % len(_COLOURS)])
         name = click.style(f"{line.component:<10}", fg=colour) if self.colours else f"{line.component:<10}"
-        return f"{line.time[11:-1]} {line.trial_id[:8]} {name} {_words(line)}"
+        return f"{line.time[11:-1]} {line.trial_id[:8]:<8} {name} {_words(line)}"
 
 
 def _words(line: "LogLine") -> str:

@@ -25,6 +25,15 @@ _MOST_TEXTS = 3
 )
 @click.option("--new", "fresh", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Trials at a time; the default is the scenario's, 1.")
+@click.option(
+    "--textfile",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Also keep the results as a Prometheus text file in DIR, for node exporter's textfile collector.",
+)
+@click.option(
+    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Of the text file: cluster, region or node_pool."
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
 @options.json_option
 @click.pass_context
@@ -36,13 +45,16 @@ def command(
     rerun_failed: bool,
     fresh: bool,
     parallel: int | None,
+    textfile: Path | None,
+    labels: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    from benchhouse.api import following, planning, running
+    from benchhouse.api import exporting, following, planning, running
 
     workspace = options.workspace(ctx)
     path = scenario or config
+    given = exporting.checked_labels(textfile, labels)
     if resume and (path or fresh or dry_run):
         raise BenchError("--resume carries on a run as it was planned", "leave out SCENARIO, --new and --dry-run")
     if resume:
@@ -58,20 +70,16 @@ def command(
     for line in prepared.notes:
         show.note(f"note: {line}")
     run_id = ledger.folder.run_id
+    export = exporting.open_export(prepared, textfile, run_id, given, show.note)
     # Also where a script started this in the background, with SIGINT ignored; batch systems send SIGTERM.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
         with RunProgress(run_id, prepared.plan) as progress:
             summary = running.execute(
-                workspace,
-                prepared,
-                ledger,
-                progress.update,
-                parallel=parallel,
-                rerun_failed=rerun_failed,
-                say=show.note,
-            )
+                workspace, prepared, ledger, progress.update,
+                parallel=parallel, rerun_failed=rerun_failed, say=show.note, export=export,
+            )  # fmt: skip
     except KeyboardInterrupt:
         state = following.status(workspace, run_id)
         show.note(f"\ninterrupted with {state['done']} of {show.count(state['trials'], 'trial')} done, which are kept")

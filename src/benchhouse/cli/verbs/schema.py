@@ -1,4 +1,4 @@
-"""Print a JSON Schema: scenario, benchmark, recipe, trial, metrics, meta or manifest."""
+"""Print a JSON Schema: scenario, benchmark, recipe, trial, metrics, meta, manifest or telemetry."""
 
 import click
 
@@ -6,7 +6,9 @@ from benchhouse.cli import show
 
 
 @click.command(help=__doc__)
-@click.argument("noun", type=click.Choice(["scenario", "benchmark", "recipe", "trial", "metrics", "meta", "manifest"]))
+@click.argument(
+    "noun", type=click.Choice(["scenario", "benchmark", "recipe", "trial", "metrics", "meta", "manifest", "telemetry"])
+)
 def command(noun: str) -> None:
     from benchhouse.api import catalogue
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from time import monotonic_ns, process_time_ns
 from typing import Any, NamedTuple, Protocol
 
-from pydantic import Field
-
+from benchhouse.experiments.load.endpoint import Place
+from benchhouse.experiments.load.lost import Lost
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.load import Reply
-from benchhouse.schema.model import Model
 
 _SECOND_NS = 1_000_000_000
 _STAMPS_KEPT = 200_000  # of send times, for the test of their distribution
@@ -112,71 +111,6 @@ class Second:
     due: int = 0
     good: int = 0
     missed: list[int] = field(default_factory=list)  # by objective
-
-
-class Lost(Model):
-    """A load process that died, and what it last said of itself. What it had counted is gone with it."""
-
-    shard: int
-    how: str
-    at_s: float | None = Field(description="Of the load, when it last said something; null before the start.")
-    answered: int = Field(description="Measured requests that it had good answers to.")
-    failed: int = Field(description="Measured requests that had failed.")
-    in_flight: int = Field(description="Requests whose answers it was waiting for, at most 20 ms before it died.")
-    measured: bool = Field(description="Whether that was in the measured window.")
-
-    def __str__(self) -> str:
-        named = f"load process {self.shard} {self.how}"
-        if self.at_s is None:
-            return f"{named} before the start"
-        return (
-            f"{named} {self.at_s:.1f} s after the start: {self.answered} good answers are gone with it, "
-            f"{self.in_flight} requests were in flight"
-        )
-
-
-@dataclass
-class Place:
-    """What became of the load at one of several endpoints; warm-up and cool-down are in it."""
-
-    connections: int = 0
-    refused: int = 0  # connections that could not be made
-    good: int = 0
-    errors: Counter[str] = field(default_factory=Counter)
-    why: str = ""  # the first connection that could not be made
-    refused_ns: int = 0  # the last
-    good_ns: int = 0
-
-    @property
-    def gone(self) -> bool:
-        """Whether the last that was heard of it is that it takes no connection."""
-        return self.refused_ns > self.good_ns
-
-    def refuse(self, why: str) -> None:
-        self.refused += 1
-        self.refused_ns = monotonic_ns()
-        self.why = self.why or why
-
-    def note(self, error: str | None, ended_ns: int) -> None:
-        """How a request ended."""
-        if error is None:
-            self.good += 1
-            self.good_ns = ended_ns
-        else:
-            self.errors[error] += 1
-
-    def facts(self) -> dict[str, Any]:
-        told = {"connections": self.connections, "refused": self.refused, "good": self.good}
-        return told | {"errors": dict(self.errors), "gone": self.gone}
-
-    def merge(self, other: "Place") -> None:
-        self.connections += other.connections
-        self.refused += other.refused
-        self.good += other.good
-        self.errors.update(other.errors)
-        self.why = self.why or other.why
-        self.refused_ns = max(self.refused_ns, other.refused_ns)
-        self.good_ns = max(self.good_ns, other.good_ns)
 
 
 @dataclass

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from benchhouse.experiments.load.book import Book, Lost
+from benchhouse.experiments.load.book import Book
 from benchhouse.experiments.load.gaps import gaps_fit
+from benchhouse.experiments.load.lost import Lost
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.model import Model

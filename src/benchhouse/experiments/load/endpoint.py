@@ -1,7 +1,10 @@
-"""Endpoint: where connections go, found out before any time is measured."""
+"""Endpoint: where connections go, found before any time is measured. Place: what became of them at one of several."""
 
 import socket
 import ssl
+from collections import Counter
+from dataclasses import dataclass, field
+from time import monotonic_ns
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,3 +49,47 @@ def _first_that_answers(found: list[tuple[int, tuple[Any, ...]]]) -> tuple[int, 
                 if probe.connect_ex(address) == 0:
                     return family, address
     return found[0]
+
+
+@dataclass
+class Place:
+    """What became of the load at one of several endpoints; warm-up and cool-down are in it."""
+
+    connections: int = 0
+    refused: int = 0  # connections that could not be made
+    good: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    why: str = ""  # the first connection that could not be made
+    refused_ns: int = 0  # the last
+    good_ns: int = 0
+
+    @property
+    def gone(self) -> bool:
+        """Whether the last that was heard of it is that it takes no connection."""
+        return self.refused_ns > self.good_ns
+
+    def refuse(self, why: str) -> None:
+        self.refused += 1
+        self.refused_ns = monotonic_ns()
+        self.why = self.why or why
+
+    def note(self, error: str | None, ended_ns: int) -> None:
+        """How a request ended."""
+        if error is None:
+            self.good += 1
+            self.good_ns = ended_ns
+        else:
+            self.errors[error] += 1
+
+    def facts(self) -> dict[str, Any]:
+        told = {"connections": self.connections, "refused": self.refused, "good": self.good}
+        return told | {"errors": dict(self.errors), "gone": self.gone}
+
+    def merge(self, other: "Place") -> None:
+        self.connections += other.connections
+        self.refused += other.refused
+        self.good += other.good
+        self.errors.update(other.errors)
+        self.why = self.why or other.why
+        self.refused_ns = max(self.refused_ns, other.refused_ns)
+        self.good_ns = max(self.good_ns, other.good_ns)

@@ -13,8 +13,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns
 
-from benchhouse.experiments.load.book import Place
-from benchhouse.experiments.load.endpoint import Endpoint
+from benchhouse.experiments.load.endpoint import Endpoint, Place
 from benchhouse.experiments.load.framing import Answer, Malformed
 from benchhouse.experiments.load.reactor import Reactor
 from benchhouse.schema.load import Exchange, Sink, discard

@@ -11,7 +11,8 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import Any
 
-from benchhouse.experiments.load.book import Book, Lost
+from benchhouse.experiments.load.book import Book
+from benchhouse.experiments.load.lost import Lost
 from benchhouse.schema.errors import BenchError
 
 EDGE_NS = 20_000_000  # from the moment that all are ready to the start

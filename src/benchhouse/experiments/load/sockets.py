@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle
 from time import monotonic_ns
 
-from benchhouse.experiments.load.book import Book, Call, Clock, Place, Stream
-from benchhouse.experiments.load.endpoint import Endpoint
+from benchhouse.experiments.load.book import Book, Call, Clock, Stream
+from benchhouse.experiments.load.endpoint import Endpoint, Place
 from benchhouse.experiments.load.http import Connection
 from benchhouse.experiments.load.reactor import Reactor
 from benchhouse.experiments.load.shape import Shape

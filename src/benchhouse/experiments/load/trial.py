@@ -15,6 +15,7 @@ from benchhouse.experiments.load.source import Source
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.histogram import Histogram
+from benchhouse.schema.telemetry import STEADY
 
 
 def offer(
@@ -63,6 +64,7 @@ def keep_book(book: Book, shape: Shape, latencies: Histogram, ctx: Context, *, e
     )
     if book.places:
         ctx.metadata(endpoints={url: place.facts() for url, place in book.places.items()})
+    ctx.phase(STEADY, book.start_ns, book.start_ns + round(book.window_s * 1e9))
     write_intervals(ctx.artifacts / "intervals.csv", book, shape.objectives)
     return certificate
 

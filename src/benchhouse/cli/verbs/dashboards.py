@@ -1,0 +1,28 @@
+"""Grafana dashboards and Prometheus rules, made of the metrics and series that are declared."""
+
+from pathlib import Path
+
+import click
+
+from benchhouse.cli import options, show
+
+
+@click.group(help=__doc__)
+def command() -> None:
+    pass
+
+
+@command.command(help="Write the dashboards as JSON and the rules as YAML into DIR.")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@options.json_option
+def write(folder: Path, as_json: bool) -> None:
+    from benchhouse.api import dashboards
+
+    written = dashboards.write(folder)
+    if as_json:
+        show.as_json({"files": [str(path) for path in written]})
+        return
+    for path in written:
+        click.echo(path)
+    show.note(f"in prometheus.yml:  rule_files: [{written[-1].absolute()}]")
+    show.note("in Grafana:  Dashboards, New, Import; then:  bench run SCENARIO.yaml --textfile DIR")

@@ -1,0 +1,74 @@
+"""Watch the machine or a process without a benchmark: start, stop, ps."""
+
+import click
+
+from benchhouse.cli import options, show
+from benchhouse.schema.quantities import show_bytes, show_seconds
+
+_EXAMPLES = """\b
+Examples:
+  bench monitors start --for 10m           the machine, for ten minutes
+  bench monitors start --pid 4711          also that process and all below it, until it ends
+  bench monitors stop                      end the last one and show what it saw
+"""
+
+
+@click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
+def command() -> None:
+    pass
+
+
+@command.command(help="Start a monitor in the background.")
+@click.option("--pid", type=click.IntRange(min=1), help="Also watch this process and all below it; ends with it.")
+@click.option("--interval", default="1s", show_default=True, help="Time between samples; at least 0.1s.")
+@click.option("--for", "for_", metavar="TIME", help="End by itself after so long: 90s, 10m, 1h30m.")
+@options.json_option
+@click.pass_context
+def start(ctx: click.Context, pid: int | None, interval: str, for_: str | None, as_json: bool) -> None:
+    from benchhouse.api import monitoring
+
+    started = monitoring.start(options.workspace(ctx), pid=pid, interval=interval, for_=for_)
+    if as_json:
+        show.as_json(started)
+        return
+    click.echo(f"monitor {started['monitor_id']} samples {started['watches']} every {started['interval_s']:g} s")
+    show.note(f"next:  bench monitors stop {started['monitor_id']}")
+
+
+@command.command(help="End a monitor; its samples are kept as Parquet files, with a summary.")
+@click.argument("monitor", default="@last")
+@options.json_option
+@click.pass_context
+def stop(ctx: click.Context, monitor: str, as_json: bool) -> None:
+    from benchhouse.api import monitoring
+
+    ended = monitoring.stop(options.workspace(ctx), monitor)
+    if as_json:
+        show.as_json(ended)
+        return
+    length = f" after {show_seconds(ended['duration_s'])}" if ended["duration_s"] is not None else ""
+    click.echo(f"monitor {ended['monitor_id']} {ended['state']}{length}: {ended['folder']}")
+    for one in ended["seen"]:
+        value = show_bytes(one["value"]) if one["unit"] == "B" else f"{show.number(one['value'])} {one['unit']}"
+        click.echo(f"  {one['scope']}  {one['series']} {one['stat']}  {value}")
+
+
+@command.command(help="The monitors of this workspace, and whether they run.")
+@options.json_option
+@click.pass_context
+def ps(ctx: click.Context, as_json: bool) -> None:
+    from benchhouse.api import monitoring
+
+    found = monitoring.list_monitors(options.workspace(ctx))
+    if as_json:
+        show.as_json(found)
+        return
+    if not found:
+        show.note("no monitors here yet; start one:  bench monitors start --for 10m")
+        return
+    columns = ("monitor", "state", "process", "watches", "every", "started")
+    rows = [
+        (one["monitor_id"], one["state"], one["process"], one["watches"], f"{one['interval_s']:g} s", one["started"])
+        for one in found
+    ]
+    show.table(columns, rows)

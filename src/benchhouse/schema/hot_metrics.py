@@ -1,0 +1,130 @@
+"""Hot metrics: what a measurement or a sampled value is called in Prometheus, and which labels it may carry.
+
+One rule for those who write them and for the dashboards that read them. Anything that grows with requests, prompts or
+users' ideas stays out: it is in the evidence and in the warehouse.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.telemetry import Series
+
+LABELS = (
+    "run_id", "benchmark_case_id", "cluster", "region", "node_pool", "gpu_model", "scheduler_path",
+    "concurrency_bucket",
+)  # fmt: skip
+GIVEN = ("cluster", "region", "node_pool")
+"""Labels that only the user knows; the others are told by the trial."""
+SCOPE = "scope"
+"""The one label beside the list, on sampled values: node, trial, gpu0, service:NAME. A trial has a handful of these."""
+STATS = ("value", "mean", "p50", "p95", "p99", "max")
+"""The statistics of a result that are hot; all others are in the evidence."""
+SERIES_BUDGET = 2000
+"""Series that one folder of text files may hold."""
+
+RESULT, TELEMETRY, RUN = "benchhouse_result", "benchhouse_telemetry", "benchhouse_run"
+
+_UNITS: dict[str, tuple[str, float]] = {
+    "s": ("seconds", 1), "ms": ("seconds", 1e-3), "us": ("seconds", 1e-6), "µs": ("seconds", 1e-6),
+    "ns": ("seconds", 1e-9), "min": ("seconds", 60), "h": ("seconds", 3600),
+    "B": ("bytes", 1), "kB": ("bytes", 1e3), "KB": ("bytes", 1e3), "MB": ("bytes", 1e6), "GB": ("bytes", 1e9),
+    "TB": ("bytes", 1e12), "KiB": ("bytes", 2**10), "MiB": ("bytes", 2**20), "GiB": ("bytes", 2**30),
+    "W": ("watts", 1), "kW": ("watts", 1e3), "J": ("joules", 1), "kJ": ("joules", 1e3), "kWh": ("joules", 3.6e6),
+    "degC": ("celsius", 1), "Hz": ("hertz", 1), "MHz": ("hertz", 1e6), "GHz": ("hertz", 1e9),
+    "%": ("ratio", 0.01), "$": ("dollars", 1),
+}  # fmt: skip
+# What promtool calls abbreviated units, units that are not base units, and types: none may be a part of a name.
+_ABBREVIATED = frozenset(["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"])
+_TYPES = frozenset(["counter", "gauge", "histogram", "summary", "untyped"])
+_RESERVED_ENDS = frozenset(["total", "count", "sum", "bucket", "info"])
+_NOT_BASE = re.compile(
+    r"(pico|nano|micro|milli|centi|deci|deca|hecto|kilo|kibi|mega|mebi|giga|gibi|tera|tebi|peta|pebi)"
+    r"(amperes|bytes|celsius|grams|joules|kelvin|meters|metres|moles|seconds|volts)|(minutes|hours|days|weeks|kelvins)"
+)
+
+
+class Exported(NamedTuple):
+    """A name in Prometheus, and what a value is multiplied by to be in its unit."""
+
+    name: str
+    factor: float
+
+
+def result_name(metric: str, stat: str, unit: str) -> Exported:
+    """`ttft`, p99, ms: benchhouse_result_ttft_p99_seconds, 0.001."""
+    return _exported(RESULT, metric, "" if stat == "value" else stat, unit, "")
+
+
+def telemetry_name(series: Series) -> Exported:
+    """A counter's name ends in _total, a gauge's in its unit."""
+    return _exported(TELEMETRY, series.name, "", series.unit, "total" if series.kind == "counter" else "")
+
+
+def concurrency_bucket(concurrency: object) -> str:
+    """The power of two that a concurrency lies below or at; nothing where there is none."""
+    if not isinstance(concurrency, int | float) or isinstance(concurrency, bool) or not 0 < concurrency < 1 << 32:
+        return ""
+    most = 1
+    while most < concurrency:
+        most *= 2
+    return str(most)
+
+
+def given_labels(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Labels that a user gave, if they are on the list; anything else is refused: each value makes a new series."""
+    for name in pairs:
+        if name in GIVEN:
+            continue
+        if name in LABELS:
+            raise BenchError(f"the label {name} is told by the trial itself", f"labels to give: {', '.join(GIVEN)}")
+        raise BenchError(
+            f"{name!r} can't be a label of hot metrics",
+            f"labels to give: {', '.join(GIVEN)}; what tells requests, prompts or people apart belongs into the "
+            "evidence, where bench query finds it",
+        )
+    return {name: value for name, value in pairs.items() if value}
+
+
+def _exported(prefix: str, name: str, stat: str, unit: str, end: str) -> Exported:
+    words, factor = _unit(unit)
+    parts = _without_unit(_parts(name), unit)
+    overlap = max(
+        (count for count in range(min(len(parts), len(words)) + 1) if parts[-count:] == words[:count]), default=0
+    )
+    if overlap:
+        parts = parts[:-overlap]
+    stat_parts = _parts(stat) if stat else []
+    tail = [*words, end] if end and (not words or words[-1] != end) else words
+    return Exported("_".join([prefix, *parts, *stat_parts, *tail]), factor)
+
+
+def _unit(unit: str) -> tuple[list[str], float]:
+    """A unit as Prometheus writes it: base units, in full."""
+    above, slash, below = unit.partition("/")
+    word, factor = _UNITS.get(above, ("", 1.0))
+    words = [word] if word else [] if above == "1" else _parts(above)  # a share or a plain number has no unit
+    if not slash:
+        return words, factor
+    word, divisor = _UNITS.get(below, ("", 1.0))
+    per = {"seconds": "second", "bytes": "byte", "joules": "joule", "dollars": "dollar"}.get(word, word)
+    return [*words, "per", *([per] if per else _parts(below))], factor / divisor
+
+
+def _parts(text: str) -> list[str]:
+    """A text as lower-case words that promtool has nothing against."""
+    apart = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", text)
+    found = []
+    for part in re.findall(r"[a-z0-9]+", apart.lower()):
+        bad = part in _ABBREVIATED or part in _TYPES or part in _RESERVED_ENDS or _NOT_BASE.fullmatch(part)
+        found.append(f"x{part}" if bad else part)
+    return found
+
+
+def _without_unit(parts: list[str], unit: str) -> list[str]:
+    """`queue_ms` in ms is `queue`, `items_per_s` in items/s is `items`: the unit comes at the end, in full."""
+    above, slash, below = unit.partition("/")
+    if slash and len(parts) > 2 and parts[-2:] == ["per", f"x{below}"]:
+        return parts[:-2]
+    return parts[:-1] if len(parts) > 1 and parts[-1] == f"x{above.lower()}" else parts

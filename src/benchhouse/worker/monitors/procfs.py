@@ -1,0 +1,293 @@
+"""The node, read from /proc by descriptors that stay open: a sample costs tens of microseconds."""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from functools import cache
+from math import nan
+from pathlib import Path
+
+from benchhouse.schema.telemetry import Family, Series, Source
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_CHUNK = 16384
+_WHOLE = 2048  # /proc answers in pieces of up to a page: less than this is all there is
+_SECTOR = 512
+_PACE_S = 0.9  # a little less than a second, so that a tick of one second never comes too early
+
+
+class Kept:
+    """A file that is opened once and read many times. Where it can't be, it reads as empty."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, path: str | Path) -> None:
+        try:
+            self.handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self.handle = -1
+
+    def read(self) -> bytes:
+        if self.handle < 0:
+            return b""
+        try:
+            text = piece = os.pread(self.handle, _CHUNK, 0)
+            while len(piece) >= _WHOLE:
+                piece = os.pread(self.handle, _CHUNK, len(text))
+                text += piece
+        except OSError:
+            return b""
+        return text
+
+    def close(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
+
+
+def series(name: str, unit: str, words: str, *, counter: bool = False, family: Family = "node") -> Series:
+    return Series(name=name, unit=unit, kind="counter" if counter else "gauge", family=family, description=words)
+
+
+class Joined:
+    """Several sources under one name; one that can't be read leaves the others alone."""
+
+    def __init__(self, name: str, parts: Sequence[Source]) -> None:
+        self.name, self._parts = name, parts
+        self.series: Sequence[Series] = [one for part in parts for one in part.series]
+
+    def sample(self) -> list[float]:
+        values: list[float] = []
+        found: Sequence[float]
+        for part in self._parts:
+            try:
+                found = part.sample()
+            except (OSError, ValueError, LookupError):
+                found = ()
+            values += found if len(found) == len(part.series) else [nan] * len(part.series)
+        return values
+
+    def refresh(self) -> None:
+        refresh(self._parts)
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()
+
+
+def refresh(sources: Iterable[Source]) -> None:
+    """Let the next sample read everything, also what is read only now and then."""
+    for source in sources:
+        if again := getattr(source, "refresh", None):
+            again()
+
+
+class Paced:
+    """A source that is read once a second at the most, and is NaN in between: after some sleep all caches are cold, and
+    each file of /proc costs ten times what it does in a loop."""
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.series, self._source = source.name, source.series, source
+        self._nothing = [nan] * len(source.series)
+        self._due_s = 0.0
+
+    def sample(self) -> Sequence[float]:
+        now_s = time.monotonic()
+        if now_s < self._due_s:
+            return self._nothing
+        self._due_s = now_s + _PACE_S
+        return self._source.sample()
+
+    def refresh(self) -> None:
+        self._due_s = 0.0
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def find_devices() -> None:
+    """Which disks and network cards there are is found out once; a process that forks does it for all."""
+    node().close()
+
+
+def node() -> Joined:
+    """The whole machine: CPU at every tick; memory, disks, network, load and pressure once a second at the most."""
+    return Joined("node", [Processors(), Paced(Joined("node", besides_processors()))])
+
+
+def besides_processors() -> list[Source]:
+    pressures = [Pressure(name) for name in ("cpu", "memory", "io")]
+    return [Memory(), Disks(), Network(), Load(), *(part for part in pressures if part.series)]
+
+
+class _File:
+    """A source that is one file."""
+
+    name = "node"
+    path = ""
+    series: Sequence[Series] = ()
+
+    def __init__(self, path: str = "") -> None:
+        self._file = Kept(path or self.path)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Processors(_File):
+    path = "/proc/stat"
+    series = (
+        series("cpu_busy", "s", "Time that cores worked, all together.", counter=True),
+        series("cpu_user", "s", "Of that: in programs.", counter=True),
+        series("cpu_system", "s", "Of that: in the kernel, interrupts included.", counter=True),
+        series("cpu_iowait", "s", "Time that cores were idle while something waited for a disk.", counter=True),
+        series("cpu_steal", "s", "Time that the hypervisor gave to others.", counter=True),
+        series("context_switches", "1", "Switches from one thread to another.", counter=True),
+        series("forks", "1", "Processes and threads started.", counter=True),
+        series("running", "1", "Threads that run or could."),
+        series("blocked", "1", "Threads that wait for a disk."),
+    )
+
+    def sample(self) -> list[float]:
+        text = self._file.read()
+        _, user, nice, system, _, iowait, irq, softirq, steal, _ = text.split(None, 9)
+        work, kernel = int(user) + int(nice), int(system) + int(irq) + int(softirq)
+        counts = text[text.rindex(b"\nctxt ") :].split(None, 10)  # ctxt, btime, processes, procs_running, procs_blocked
+        return [
+            (work + kernel) / TICKS_PER_S,
+            work / TICKS_PER_S,
+            kernel / TICKS_PER_S,
+            int(iowait) / TICKS_PER_S,
+            int(steal) / TICKS_PER_S,
+            float(counts[1]),
+            float(counts[5]),
+            float(counts[7]),
+            float(counts[9]),
+        ]
+
+
+class Load(_File):
+    path = "/proc/loadavg"
+    series = (series("load1", "1", "Load average of a minute."),)
+
+    def sample(self) -> list[float]:
+        return [float(self._file.read().split(None, 1)[0])]
+
+
+class Memory(_File):
+    path = "/proc/meminfo"
+    series = (
+        series("memory_used", "B", "Memory that programs could not have at once: total less available."),
+        series("memory_available", "B", "Memory that programs could have without swapping."),
+        series("memory_cached", "B", "Page cache."),
+        series("memory_dirty", "B", "Page cache that is still to be written."),
+        series("swap_used", "B", "Swap space in use."),
+    )
+
+    def sample(self) -> list[float]:
+        text = self._file.read()
+
+        def size(key: bytes) -> int:
+            at = text.index(key) + len(key)
+            return int(text[at : text.index(b"k", at)]) * 1024
+
+        total, available = size(b"MemTotal:"), size(b"MemAvailable:")
+        swap = size(b"SwapTotal:") - size(b"SwapFree:")
+        return [total - available, available, size(b"\nCached:"), size(b"Dirty:"), swap]
+
+
+class Disks(_File):
+    """All real disks together; partitions, loop and mapped devices would count their bytes twice."""
+
+    path = "/proc/diskstats"
+    series = (
+        series("disk_read", "B", "Bytes read from disks.", counter=True),
+        series("disk_written", "B", "Bytes written to disks.", counter=True),
+        series("disk_reads", "1", "Reads that disks have done.", counter=True),
+        series("disk_writes", "1", "Writes that disks have done.", counter=True),
+        series("disk_busy", "s", "Time that disks had something to do, summed over disks.", counter=True),
+    )
+
+    def __init__(self, path: str = "", blocks: str = "/sys/block") -> None:
+        super().__init__(path)
+        self._names = _disks(blocks)
+
+    def sample(self) -> list[float]:
+        read = written = reads = writes = busy = 0
+        for line in self._file.read().splitlines():
+            words = line.split(None, 13)
+            if words[2] in self._names:
+                reads, read = reads + int(words[3]), read + int(words[5])
+                writes, written = writes + int(words[7]), written + int(words[9])
+                busy += int(words[12])
+        return [read * _SECTOR, written * _SECTOR, reads, writes, busy / 1000]
+
+
+@cache
+def _disks(folder: str) -> set[bytes]:
+    try:
+        return {disk.name.encode() for disk in Path(folder).iterdir() if (disk / "device").exists()}
+    except OSError:
+        return set()
+
+
+class Network(_File):
+    """All network cards together, and the loopback apart. Without a card (in a container): all but the loopback."""
+
+    path = "/proc/net/dev"
+    series = (
+        series("net_received", "B", "Bytes received.", counter=True, family="network"),
+        series("net_sent", "B", "Bytes sent.", counter=True, family="network"),
+        series("net_errors", "1", "Packets with errors, either way.", counter=True, family="network"),
+        series("net_drops", "1", "Packets dropped, either way.", counter=True, family="network"),
+        series("loopback", "B", "Bytes that passed between programs of this machine.", counter=True, family="network"),
+    )
+
+    def __init__(self, path: str = "", cards: str = "/sys/class/net") -> None:
+        super().__init__(path)
+        self._names = _cards(cards)
+
+    def sample(self) -> list[float]:
+        received = sent = errors = drops = loopback = 0
+        for line in self._file.read().splitlines()[2:]:
+            name, _, rest = line.partition(b":")
+            name = name.strip()
+            if name in self._names:
+                words = rest.split(None, 12)
+                received, sent = received + int(words[0]), sent + int(words[8])
+                errors += int(words[2]) + int(words[10])
+                drops += int(words[3]) + int(words[11])
+            elif name == b"lo":
+                loopback = int(rest.split(None, 1)[0])
+        return [received, sent, errors, drops, loopback]
+
+
+@cache
+def _cards(folder: str) -> set[bytes]:
+    try:
+        found = [card for card in Path(folder).iterdir() if card.name != "lo"]
+    except OSError:
+        return set()
+    real = [card for card in found if (card / "device").exists()]
+    return {card.name.encode() for card in real or found}
+
+
+class Pressure(_File):
+    """Pressure stall information of one resource; no series where the kernel does not tell it."""
+
+    def __init__(self, resource: str, folder: str = "/proc/pressure") -> None:
+        super().__init__(f"{folder}/{resource}")
+        self.series = _pressures(resource) if self._file.read() else ()
+
+    def sample(self) -> list[float]:
+        totals = self._file.read().split(b"total=")
+        return [int(total.split(None, 1)[0]) / 1e6 for total in totals[1 : 1 + len(self.series)]]
+
+
+@cache
+def _pressures(resource: str) -> tuple[Series, ...]:
+    some = series(f"{resource}_pressure", "s", f"Time that some thread waited for {resource}.", counter=True)
+    if resource == "cpu":  # of a whole machine's cores, `full` says nothing
+        return (some,)
+    words = f"Time that all threads waited for {resource}."
+    return some, series(f"{resource}_pressure_full", "s", words, counter=True)

@@ -1,0 +1,262 @@
+"""The sampler: a thread that reads its sources at due times that do not drift, and says what that cost.
+
+It outlives a source that fails: its series are NaN from then on, and it is named once. Sources that are slow have a
+thread each, so that the others stay on time.
+"""
+
+import os
+import select
+import signal
+import threading
+import time
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import isnan, nan
+
+from benchhouse.schema.telemetry import Series, Source
+from benchhouse.worker.monitors.procfs import refresh
+
+_HANGS_S = 0.2  # how long the end of a trial waits for a slow source that is being read
+
+
+@dataclass
+class Track:
+    """One source and all that it said: rows of the time in seconds and a value a series."""
+
+    scope: str
+    series: Sequence[Series]
+    rows: "array[float]" = field(default_factory=lambda: array("d"))
+
+    @property
+    def width(self) -> int:
+        return 1 + len(self.series)
+
+    @property
+    def samples(self) -> int:
+        return len(self.rows) // self.width
+
+    def column(self, at: int) -> "array[float]":
+        """The times (0), or the values of series `at` - 1."""
+        return self.rows[at : self.samples * self.width : self.width]
+
+
+@dataclass
+class Recording:
+    """What a sampler took, and what it cost."""
+
+    interval_s: float
+    tracks: list[Track]
+    ticks_missed: int
+    cpu_s: float
+    samples: int
+    problems: list[str]
+
+
+class Sampler:
+    """`start`, `add` while it runs, `stop`. Times are seconds since `zero_s`, a moment of the monotonic clock."""
+
+    def __init__(self, sources: Iterable[Source], interval_s: float, zero_s: float | None = None) -> None:
+        self.interval_s = interval_s
+        self.zero_s = time.monotonic() if zero_s is None else zero_s
+        self._loops = [_Loop(self)]
+        self._names: set[str] = set()
+        self._first = list(sources)
+        self.problems: list[str] = []
+        self._cpu_s = 0.0
+        self._lock = threading.Lock()  # sources are added by several threads
+        self._stopped = False
+
+    def start(self) -> None:
+        """Take the first sample and go on in a thread. Fork before, not after."""
+        for source in self._first:
+            self.add(source)
+        self._loops[0].start()
+
+    def find(self, make: Callable[[], Iterable[Source]]) -> None:
+        """Add what `make` returns, when it does: opening a device or a connection may take long."""
+
+        def look() -> None:
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            try:
+                found = list(make())
+            except Exception as error:  # noqa: BLE001 - a driver may raise anything, and the trial goes on
+                self.problems.append(f"{type(error).__name__}: {error}")
+                return
+            for source in found:
+                self.add(source)
+
+        threading.Thread(target=look, name="benchhouse-monitor", daemon=True).start()
+
+    def add(self, source: Source) -> str:
+        """Sample one more source from now on; returns its scope, with a number if another has its name."""
+        with self._lock:
+            return self._add(source)
+
+    def _add(self, source: Source) -> str:
+        if self._stopped:
+            source.close()
+            return ""
+        scope, number = source.name, 1
+        while scope in self._names:
+            number += 1
+            scope = f"{source.name}-{number}"
+        self._names.add(scope)
+        item = _Item(source, Track(scope, source.series), len(source.series))
+        if getattr(source, "slow", False):
+            loop = _Loop(self)
+            loop.items = (item,)
+            self._loops.append(loop)
+            loop.start(at_once=True)
+        else:
+            began = time.thread_time()
+            self.take(item)
+            self._cpu_s += time.thread_time() - began
+            loop = self._loops[0]
+            loop.items = (*loop.items, item)  # one assignment: the thread sees the old or the new
+        return scope
+
+    def stop(self) -> Recording:
+        """Take the last sample and end. A slow source that hangs is left behind, and named."""
+        with self._lock:
+            self._stopped = True
+        fast, *slow = self._loops
+        for loop in self._loops:
+            loop.end()
+        fast.join()
+        began = time.thread_time()
+        refresh(item.source for item in fast.items if item.track.samples > 1)  # a short trial stays cheap
+        for item in fast.items:
+            self.take(item)
+        self._cpu_s += time.thread_time() - began
+        until = time.monotonic() + _HANGS_S
+        for loop in slow:
+            if not loop.join(max(0.0, until - time.monotonic())):
+                self.problems.append(f"{loop.items[0].track.scope}: did not answer in time at the end")
+            else:
+                loop.items[0].source.close()
+        for item in fast.items:
+            item.source.close()
+        items = [item for loop in self._loops for item in loop.items]
+        tracks = [item.track for item in items]
+        return Recording(
+            interval_s=self.interval_s,
+            tracks=tracks,
+            ticks_missed=sum(loop.missed for loop in self._loops),
+            cpu_s=self._cpu_s + sum(loop.cpu_s for loop in self._loops),
+            samples=max((track.samples for track in tracks), default=0),
+            problems=[*self.problems, *(line for item in items for line in getattr(item.source, "problems", ()))],
+        )
+
+    def cut(self) -> Recording:
+        """What was taken since the last cut, removed from memory; it goes on meanwhile."""
+        items = [item for loop in self._loops for item in loop.items]
+        tracks = []
+        for item in items:
+            rows = item.track.rows
+            whole = len(rows) // item.track.width * item.track.width
+            tracks.append(Track(item.track.scope, item.track.series, rows[:whole]))
+            del rows[:whole]  # what was added meanwhile stays
+        cpu_s = self._cpu_s + sum(loop.cpu_s for loop in self._loops)
+        missed = sum(loop.missed for loop in self._loops)
+        samples = max((track.samples for track in tracks), default=0)
+        return Recording(self.interval_s, tracks, missed, cpu_s, samples, list(self.problems))
+
+    def latest(self, within_s: float) -> list[tuple[str, Series, float]]:
+        """Scope, series and the newest value of everything that was read in the last `within_s` seconds."""
+        since = time.monotonic() - self.zero_s - within_s
+        found = []
+        for track in [item.track for loop in self._loops for item in loop.items]:
+            count = track.samples  # another thread may be adding a row: only whole ones count
+            for at, one in enumerate(track.series, start=1):
+                for row in range((count - 1) * track.width, -1, -track.width):
+                    if track.rows[row] < since:
+                        break
+                    if not isnan(value := track.rows[row + at]):
+                        found.append((track.scope, one, value))
+                        break
+        return found
+
+    def take(self, item: "_Item") -> None:
+        """Read one source. What it raises is its own trouble: nothing here may end a trial."""
+        now = time.monotonic() - self.zero_s
+        width = item.width
+        try:
+            values = item.source.sample()
+            if len(values) != width:
+                raise ValueError(f"{len(values)} values for {width} series")
+        except Exception as error:  # noqa: BLE001 - a stranger's source may raise anything
+            values = [nan] * width
+            if not item.failed:
+                item.failed = True
+                self.problems.append(f"{item.track.scope}: {type(error).__name__}: {error}")
+        item.track.rows.extend((now, *values))
+
+
+@dataclass
+class _Item:
+    source: Source
+    track: Track
+    width: int
+    failed: bool = False
+
+
+class _Loop:
+    """One thread and what it reads."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.items: tuple[_Item, ...] = ()
+        self.missed = 0
+        self._sampler = sampler
+        self._thread: threading.Thread | None = None
+        self._used_s = 0.0
+        self._bell = -1  # cheaper to wait on than a lock, and far cheaper than an Event
+
+    def start(self, *, at_once: bool = False) -> None:
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC)
+        self._thread = threading.Thread(target=self._run, args=(at_once,), name="benchhouse-monitor", daemon=True)
+        self._thread.start()
+
+    @property
+    def cpu_s(self) -> float:
+        """What its thread has used so far."""
+        thread = self._thread
+        if thread is None or thread.ident is None or not thread.is_alive():
+            return self._used_s
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+
+    def end(self) -> None:
+        if self._thread:
+            os.eventfd_write(self._bell, 1)
+
+    def join(self, limit_s: float | None = None) -> bool:
+        """Whether it has ended; only then is it sure that nothing is read any more."""
+        if self._thread is None:
+            return True
+        self._thread.join(limit_s)
+        if self._thread.is_alive():
+            return False
+        os.close(self._bell)
+        return True
+
+    def _run(self, at_once: bool) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
+        take, interval_s = self._sampler.take, self._sampler.interval_s
+        due = self._sampler.zero_s + interval_s
+        bell = select.poll()
+        bell.register(self._bell, select.POLLIN)
+        waits = not at_once
+        while True:
+            late = time.monotonic() - due
+            if late > interval_s:
+                skipped = int(late / interval_s)
+                self.missed += skipped
+                due += skipped * interval_s
+                late -= skipped * interval_s
+            if bell.poll(max(0.0, -late * 1000) if waits else 0):
+                break
+            for item in self.items:
+                take(item)
+            due += interval_s if waits else 0.0
+            waits = True
+        self._used_s = time.thread_time()

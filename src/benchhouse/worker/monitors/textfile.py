@@ -1,0 +1,208 @@
+"""Prometheus text files, for node exporter's textfile collector: where nothing may be scraped over a network.
+
+Two kinds, each of one run and replaced whole by a rename, so that a reader never sees half of one:
+`benchhouse_run_RUN.prom` holds the results of the last trial of each case; `benchhouse_live_RUN.prom` the last sampled
+values of the trial that runs, and goes with it: values that nobody refreshes would be served for ever.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from benchhouse.evidence.writing import write_text
+from benchhouse.schema.hot_metrics import (
+    LABELS,
+    RUN,
+    SCOPE,
+    SERIES_BUDGET,
+    STATS,
+    concurrency_bucket,
+    result_name,
+    telemetry_name,
+)
+from benchhouse.schema.measurement import Measurement
+from benchhouse.schema.telemetry import Series
+from benchhouse.schema.trial import Meta, TrialSpec
+
+_OURS = "benchhouse_*.prom"
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Sample(NamedTuple):
+    """One value under a name, with the words that explain it."""
+
+    name: str
+    value: float
+    labels: Labels = ()
+    help: str = ""
+    kind: Literal["gauge", "counter"] = "gauge"
+
+
+def trial_labels(spec: TrialSpec, gpu_model: str, given: Mapping[str, str]) -> Labels:
+    """What identifies a trial in hot metrics: its run and its case, where it ran, and no more."""
+    path = "/".join(part for part in (spec.executor, spec.partition, spec.qos) if part)
+    found = dict(given) | {
+        "run_id": spec.run_id,
+        "benchmark_case_id": spec.benchmark_case_id,
+        "gpu_model": gpu_model,
+        "scheduler_path": path,
+        "concurrency_bucket": concurrency_bucket(spec.parameters.get("concurrency")),
+    }
+    return tuple((name, found[name]) for name in LABELS if found.get(name))
+
+
+def results(measurements: Iterable[Measurement], labels: Labels) -> list[Sample]:
+    """The numbers of a trial in base units; one in a window of its own, or not finite, is left to the evidence."""
+    samples = []
+    for row in measurements:
+        if row.window or row.stat not in STATS or row.scope != "trial":
+            continue
+        name, factor = result_name(row.metric, row.stat, row.unit)
+        stat = "" if row.stat == "value" else f", {row.stat}"
+        samples.append(Sample(name, row.value * factor, labels, f"{row.metric}{stat}, of the last trial of a case."))
+    return samples
+
+
+def telemetry(values: Iterable[tuple[str, Series, float]], labels: Labels) -> list[Sample]:
+    """Sampled values, each with the scope that it is of."""
+    samples = []
+    for scope, series, value in values:
+        name, factor = telemetry_name(series)
+        words = series.description or series.name
+        samples.append(Sample(name, value * factor, (*labels, (SCOPE, scope)), words, series.kind))
+    return samples
+
+
+def render(samples: Iterable[Sample]) -> str:
+    """Text format 0.0.4: the samples of a name together, its HELP and TYPE before them."""
+    grouped: dict[str, list[Sample]] = {}
+    for sample in samples:
+        grouped.setdefault(sample.name, []).append(sample)
+    lines = []
+    for name in sorted(grouped):
+        first = grouped[name][0]
+        lines += [f"# HELP {name} {_escaped(first.help)}", f"# TYPE {name} {first.kind}"]
+        for sample in grouped[name]:
+            labels = ",".join(f'{key}="{_escaped(value, quotes=True)}"' for key, value in sample.labels)
+            lines.append(f"{name}{{{labels}}} {float(sample.value)!r}" if labels else f"{name} {float(sample.value)!r}")
+    return "\n".join(lines) + "\n"
+
+
+def within(samples: Iterable[Sample], budget: int) -> tuple[list[Sample], int]:
+    """As many as the budget allows, the first ones, no series twice; and how many were left out."""
+    kept: dict[tuple[str, Labels], Sample] = {}
+    dropped = 0
+    for sample in samples:
+        if not math.isfinite(sample.value):
+            continue
+        key = sample.name, sample.labels
+        if key in kept or len(kept) >= budget:
+            dropped += 1
+        else:
+            kept[key] = sample
+    return list(kept.values()), dropped
+
+
+@dataclass
+class RunFile:
+    """The text file of one run: the results of the last trial of each case, and how the run goes."""
+
+    folder: Path
+    run_id: str
+    given: Mapping[str, str] = field(default_factory=dict)
+    budget: int = SERIES_BUDGET
+    dropped: int = 0
+    removed: list[str] = field(default_factory=list)
+    _cases: dict[str, list[Sample]] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+    _last_s: float = 0.0
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"benchhouse_run_{self.run_id}.prom"
+
+    def take(self, spec: TrialSpec, meta: Meta, measurements: Sequence[Measurement]) -> None:
+        """A sealed trial: its numbers take the place of those of its case. Warm-ups and invalid ones have none."""
+        self._last_s = time.time()
+        if meta.outcome == "succeeded" and not spec.warmup:
+            self._cases.pop(spec.benchmark_case_id, None)  # the newest case comes last
+            gpus = meta.hardware.get("gpus") or [""]
+            labels = trial_labels(spec, str(gpus[0]), self.given)
+            self._cases[spec.benchmark_case_id] = results(measurements, labels)
+
+    def count(self, outcomes: Mapping[str, int], planned: int) -> None:
+        """How many trials ended in which way."""
+        self._counts = {"planned": planned} | dict(outcomes)
+
+    def write(self) -> None:
+        """Write the file anew. What does not fit goes: files of older runs first, then the older cases of this one."""
+        mine = (("run_id", self.run_id),)
+        fixed = [
+            Sample(f"{RUN}_trials_{name}", count, mine, f"Trials of the run: {name.replace('_', ' ')}.")
+            for name, count in sorted(self._counts.items())
+        ]
+        if self._last_s:
+            words = "When the last trial of the run ended."
+            fixed.append(Sample(f"{RUN}_last_trial_timestamp_seconds", self._last_s, mine, words))
+        newest_first = [sample for case in reversed(self._cases.values()) for sample in case]
+        room = max(0, self.budget - len(fixed) - 1)
+        kept, self.dropped = within(newest_first, room)
+        words = "Series of the run that did not fit into the budget and are only in its evidence."
+        fixed.append(Sample(f"{RUN}_series_dropped", self.dropped, mine, words))
+        self._make_room(len(fixed) + len(kept))
+        write_text(self.path, render([*fixed, *kept]), sync=False)
+
+    def _make_room(self, needed: int) -> None:
+        """The folder has one budget for all runs: the oldest files go."""
+        others = []
+        for path in self.folder.glob(_OURS):
+            with contextlib.suppress(OSError):
+                if path != self.path:
+                    others.append((path.stat().st_mtime, path, count_series(path.read_text(encoding="utf-8"))))
+        total = needed + sum(count for _, _, count in others)
+        for _, path, count in sorted(others):
+            if total <= self.budget:
+                break
+            path.unlink(missing_ok=True)
+            self.removed.append(path.name)
+            total -= count
+
+
+def count_series(text: str) -> int:
+    return sum(1 for line in text.splitlines() if line and not line.startswith("#"))
+
+
+@dataclass
+class LiveFile:
+    """The last sampled values of the running trial. Trials that run beside each other share the file: the last wins."""
+
+    folder: Path
+    spec: TrialSpec
+    given: Mapping[str, str] = field(default_factory=dict)
+    gpu_model: str = ""
+    budget: int = SERIES_BUDGET // 4
+    dropped: int = 0
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"benchhouse_live_{self.spec.run_id}.prom"
+
+    def write(self, values: Iterable[tuple[str, Series, float]]) -> None:
+        """(scope, series, value) of everything that is sampled; NaN is left out."""
+        labels = trial_labels(self.spec, self.gpu_model, self.given)
+        kept, self.dropped = within(telemetry(values, labels), self.budget)
+        write_text(self.path, render(kept), sync=False)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+def _escaped(text: str, *, quotes: bool = False) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return text.replace('"', '\\"') if quotes else text

@@ -1,0 +1,265 @@
+"""A process and all below it, as one: CPU, memory, I/O. Known members are read by kept descriptors; new ones are looked
+for now and then, and what a member used that came and went between two looks is in its parent's counters.
+
+Counters never go back. The kernel adds what a process used to its parent's account when the parent waits for it; where
+nobody in the tree did, what was last seen of it is kept here.
+"""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from math import nan
+
+from benchhouse.schema.telemetry import Series
+from benchhouse.worker import processes
+from benchhouse.worker.monitors.procfs import TICKS_PER_S, Kept, series
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_KEPT = 64  # members whose files stay open; of more, the files are opened each time
+_LOOK_S = 0.9  # at the most often: new members, I/O and threads; CPU and memory at every tick
+_LOOK_SHARE = 0.0008  # of a core, that looking may cost: 1 ms every 1.25 s
+_COUNTERS = 7  # user, system, faults, read, written, read by calls, written by calls
+
+_SERIES = (
+    series("cpu", "s", "CPU time used; what ended is still counted.", counter=True, family="process"),
+    series("cpu_user", "s", "Of that: in programs.", counter=True, family="process"),
+    series("cpu_system", "s", "Of that: in the kernel.", counter=True, family="process"),
+    series("rss", "B", "Resident memory, what is shared counted for each.", family="process"),
+    series("processes", "1", "Processes.", family="process"),
+    series("threads", "1", "Threads.", family="process"),
+    series("major_faults", "1", "Pages that had to be read from a disk.", counter=True, family="process"),
+    series("disk_read", "B", "Bytes fetched from storage.", counter=True, family="process"),
+    series("disk_written", "B", "Bytes that are to go to storage.", counter=True, family="process"),
+    series("read_calls", "B", "Bytes read by calls: files, pipes, cache.", counter=True, family="process"),
+    series("write_calls", "B", "Bytes written by calls: files, pipes.", counter=True, family="process"),
+    series("context_switches", "1", "Times that threads got a core.", counter=True, family="process"),
+    series("cpu_wait", "s", "Time that threads were ready and had no core.", counter=True, family="process"),
+)
+
+
+class _Member:
+    """One process, as it was read last and the time before. Numbers are made of the words only when they are needed."""
+
+    __slots__ = ("before", "children", "io", "moved", "own", "pid", "schedule", "stat", "words")
+
+    def __init__(self, pid: int, *, own: bool, keep: bool) -> None:
+        self.pid, self.own = pid, own  # without `own`, only what its children used counts
+        self.stat = Kept(f"/proc/{pid}/stat") if keep else None
+        self.io = Kept(f"/proc/{pid}/io") if keep and own else None
+        self.children = Kept(f"/proc/{pid}/task/{pid}/children") if keep and own else None
+        self.schedule = Kept(f"/proc/{pid}/schedstat") if keep and own else None
+        self.words: list[bytes] = []  # of stat, from the state on: the man page's field 3 is at 0
+        self.moved: list[bytes] = []
+        self.before = (self.words, self.moved)
+
+    def read(self) -> bool:
+        """False when it is gone. Its I/O is not read."""
+        text = self.stat.read() if self.stat else _read(f"/proc/{self.pid}/stat")
+        if not text:
+            return False
+        self.before = (self.words, self.moved)
+        self.words = text[text.rindex(b")") + 2 :].split(None, 22)
+        return True
+
+    def read_io(self) -> None:
+        if self.own and (text := self.io.read() if self.io else _read(f"/proc/{self.pid}/io")):
+            self.moved = text.split()
+
+    @property
+    def parent(self) -> int:
+        return int(self.words[1])
+
+    @property
+    def threads(self) -> int:
+        return int(self.words[17])
+
+    @property
+    def rss(self) -> int:
+        return int(self.words[21]) * _PAGE
+
+    def account(self) -> tuple[float, ...]:
+        """What it used, with all of its children that were waited for."""
+        words = self.words
+        user, system, faults = int(words[13]), int(words[14]), int(words[10])
+        if not self.own:
+            return user / TICKS_PER_S, system / TICKS_PER_S, faults, 0, 0, 0, 0
+        user, system, faults = user + int(words[11]), system + int(words[12]), faults + int(words[9])
+        return user / TICKS_PER_S, system / TICKS_PER_S, faults, *_moved(self.moved)
+
+    def inherited(self) -> list[float]:
+        """What came to it from its children since the time before; of I/O, from itself as well."""
+        return [after - before for after, before in zip(self._inherited(), self._inherited(*self.before), strict=True)]
+
+    def _inherited(self, words: list[bytes] | None = None, moved: list[bytes] | None = None) -> tuple[float, ...]:
+        words, moved = (self.words, self.moved) if words is None or moved is None else (words, moved)
+        if not words:
+            return (0.0,) * _COUNTERS
+        io = _moved(moved) if self.own else (0, 0, 0, 0)
+        return int(words[13]) / TICKS_PER_S, int(words[14]) / TICKS_PER_S, int(words[10]), *io
+
+    def look(self, seen: dict[int, tuple[int, int]]) -> list[int]:
+        """Its children; how often its threads got a core, and how long they waited for one, go to `seen`."""
+        if self.own and self.threads == 1 and self.children and self.schedule:
+            _add_schedule(seen, self.pid, self.schedule.read())
+            return [int(word) for word in self.children.read().split()]
+        found: list[int] = []
+        folder = f"/proc/{self.pid}/task"
+        for task in _names(folder):
+            found += map(int, _read(f"{folder}/{task}/children").split())
+            if self.own:
+                _add_schedule(seen, int(task), _read(f"{folder}/{task}/schedstat"))
+        return found
+
+    def close(self) -> None:
+        for file in (self.stat, self.io, self.children, self.schedule):
+            if file is not None:
+                file.close()
+
+
+def _add_schedule(seen: dict[int, tuple[int, int]], task: int, text: bytes) -> None:
+    if len(words := text.split()) == 3:
+        seen[task] = int(words[2]), int(words[1])
+
+
+def _moved(words: list[bytes]) -> tuple[float, ...]:
+    """Bytes from and to storage, and by calls; another user's can't be read."""
+    if len(words) < 12:
+        return nan, nan, nan, nan
+    return int(words[9]), int(words[11]), int(words[1]), int(words[3])
+
+
+class ProcessTree:
+    """`pid` and every process below it; with `below` only those below, as the caller's own work is not the trial's."""
+
+    series: Sequence[Series] = _SERIES
+
+    def __init__(self, name: str, pid: int, *, below: bool = False, start: int | None = None) -> None:
+        self.name = name
+        self._root, self._below = pid, below
+        self._members: dict[int, _Member] = {}
+        self._lost = [0.0] * _COUNTERS
+        self._switches = _Switches()
+        self._look_at = 0.0
+        if start is None or processes.start_time(pid) == start:
+            self._enter([pid])
+
+    @property
+    def pids(self) -> list[int]:
+        return list(self._members)
+
+    def sample(self) -> list[float]:
+        now = time.monotonic()
+        looks = now >= self._look_at
+        gone = [member for member in self._members.values() if not member.read()]
+        if gone or looks:
+            for member in self._members.values():
+                member.read_io()  # of one that is gone, what was read last stays
+        if gone:
+            self._settle(gone)
+        switches = waited = nan
+        if looks:
+            began = time.thread_time()
+            switches, waited = self._look()
+            self._look_at = now + max(_LOOK_S, (time.thread_time() - began) / _LOOK_SHARE)
+        user, system, faults, read, written, took, gave = self._lost
+        rss = threads = count = 0
+        for member in self._members.values():
+            used = member.account()
+            user, system, faults = user + used[0], system + used[1], faults + used[2]
+            read, written, took, gave = read + used[3], written + used[4], took + used[5], gave + used[6]
+            if member.own:
+                rss, threads, count = rss + member.rss, threads + member.threads, count + 1
+        if not looks:
+            read = written = took = gave = nan
+        return [
+            user + system, user, system, rss, count, threads, faults, read, written, took, gave, switches, waited,
+        ]  # fmt: skip
+
+    def refresh(self) -> None:
+        self._look_at = 0.0
+
+    def close(self) -> None:
+        for member in self._members.values():
+            member.close()
+        self._members.clear()
+
+    def _enter(self, pids: Iterable[int]) -> list[_Member]:
+        entered = []
+        for pid in pids:
+            own = not self._below or pid != self._root
+            member = _Member(pid, own=own, keep=len(self._members) < _KEPT)
+            if member.read():
+                member.read_io()
+                self._members[pid] = member
+                entered.append(member)
+            else:
+                member.close()
+        return entered
+
+    def _settle(self, gone: list[_Member]) -> None:
+        """Keep what those that are gone had used, less what their nearest living ancestor took over."""
+        left: dict[int, list[float]] = {}
+        parents = {member.pid: member.parent for member in gone}
+        for member in gone:
+            heir = member.parent
+            while heir in parents and heir != parents[heir]:
+                heir = parents[heir]
+            sums = left.setdefault(heir if heir in self._members and heir not in parents else 0, [0.0] * _COUNTERS)
+            for at, value in enumerate(member.account()):
+                sums[at] += value
+            member.close()
+            del self._members[member.pid]
+        for heir, sums in left.items():
+            living = self._members.get(heir)
+            taken = living.inherited() if living else [0.0] * _COUNTERS
+            for at, value in enumerate(sums):
+                if value > taken[at]:  # never so of NaN
+                    self._lost[at] += value - taken[at]
+
+    def _look(self) -> tuple[float, float]:
+        """Take in who is new; how often all threads got a core, and how long they waited for one."""
+        seen: dict[int, tuple[int, int]] = {}
+        waiting = list(self._members.values())
+        if not processes.kernel_lists_children():
+            waiting += self._enter(pid for pid in processes.descendants(self._root) if pid not in self._members)
+        while waiting:
+            found = waiting.pop().look(seen)
+            waiting += self._enter(pid for pid in found if pid not in self._members)
+        return self._switches.add(seen)
+
+
+class _Switches:
+    """Sums over threads that stay when a thread ends."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[int, int]] = {}
+        self._ended = [0, 0]
+
+    def add(self, seen: dict[int, tuple[int, int]]) -> tuple[float, float]:
+        for task, last in self._last.items():
+            if seen.get(task, (-1, 0)) < last:  # it ended, or another one has its number now
+                self._ended[0] += last[0]
+                self._ended[1] += last[1]
+        self._last = seen
+        switches = self._ended[0] + sum(one[0] for one in seen.values())
+        return switches, (self._ended[1] + sum(one[1] for one in seen.values())) / 1e9
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names, not paths
+    except OSError:
+        return []
+
+
+def _read(path: str) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(handle, 65536)
+    except OSError:
+        return b""
+    finally:
+        os.close(handle)

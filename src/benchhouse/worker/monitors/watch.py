@@ -1,0 +1,138 @@
+"""The monitors of one trial, as its supervisor sees them: begin after the fork, end before the experiment is reaped."""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from benchhouse.schema.service import LiveServices, Replica, ServiceFolder, read_state
+from benchhouse.schema.telemetry import STEADY, Monitors, Phase, Source, Stats, TelemetrySummary
+from benchhouse.schema.trial import TrialSpec
+from benchhouse.worker.monitors import store
+from benchhouse.worker.monitors.cgroup import Cgroup
+from benchhouse.worker.monitors.outward import Outward
+from benchhouse.worker.monitors.procfs import Joined, node
+from benchhouse.worker.monitors.sampler import Recording, Sampler
+from benchhouse.worker.monitors.tree import ProcessTree
+
+TRIAL = "trial"
+SERVICE = "service:"
+
+
+class Watch:
+    """Nothing that goes wrong here ends a trial; it is told in `trouble`."""
+
+    def __init__(self, asked: Monitors | None, started: str, zero_s: float) -> None:
+        self.trouble = ""
+        self._asked, self._started, self._zero_s = asked, started, zero_s
+        self._sampler: Sampler | None = None
+        self._outward: Outward | None = None
+        self._recording: Recording | None = None
+        self._duration_s = 0.0
+        self._services: set[str] = set()  # that are watched
+        self._looked = 0
+
+    def begin(self, cgroups: Mapping[str, Path], spec: TrialSpec | None = None) -> None:
+        """Take the first sample; `cgroups` is where the trial's cage is. Without a trial nothing looks outward."""
+        if self._asked is None:
+            return
+        try:
+            self._begin(self._asked, cgroups, spec)
+        except (OSError, RuntimeError) as error:  # no descriptor, no thread left
+            self.trouble, self._sampler = f"nothing was sampled: {error}", None
+
+    def _begin(self, asked: Monitors, cgroups: Mapping[str, Path], spec: TrialSpec | None) -> None:
+        sources: list[Source] = []
+        if "node" in asked.sources:
+            sources.append(node())
+        if "trial" in asked.sources:
+            sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), Cgroup(cgroups)]))
+        self._sampler = Sampler(sources, asked.interval, self._zero_s)
+        self._sampler.start()
+        if spec is not None:
+            if "services" in asked.sources:
+                self._add_attached(spec)
+            self._outward = Outward(asked, spec, self._sampler)
+            self._outward.begin()
+
+    def add(self, source: Source) -> None:
+        """One more source while it runs."""
+        if self._sampler:
+            self._sampler.add(source)
+
+    def look(self, started: Path) -> None:
+        """See whether the trial has started a service since the last look; `started` is its services.json."""
+        if self._asked is None or "services" not in self._asked.sources:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            changed = started.stat().st_mtime_ns
+            if changed != self._looked:
+                self._looked = changed
+                for name, server in LiveServices.model_validate_json(started.read_bytes()).services.items():
+                    self._add_service(name, server)
+
+    def _add_attached(self, spec: TrialSpec) -> None:
+        for name, service in spec.services.items():
+            state = read_state(ServiceFolder(Path(service.folder))) if service.folder else None
+            if state is not None and state.host == os.uname().nodename:
+                for number, server in enumerate(state.replicas):
+                    self._add_service(f"{name}-{number}" if number else name, server)
+
+    def _add_service(self, name: str, server: Replica) -> None:
+        """Its process tree, and what it tells of itself where it does."""
+        if name in self._services:
+            return
+        self._services.add(name)
+        self.add(ProcessTree(f"{SERVICE}{name}", server.pid))
+        if server.metrics:
+            from benchhouse.worker.monitors.prometheus import Endpoint
+
+            self.add(Endpoint(server.metrics, f"{name}-metrics"))
+
+    def end(self) -> None:
+        """Take the last sample. Also safe to call when nothing was begun, or twice."""
+        if self._sampler:
+            self._duration_s = time.monotonic() - self._zero_s
+            if self._outward:
+                self._outward.end()
+                self._sampler.problems += self._outward.problems
+            self._recording = self._sampler.stop()
+            self._sampler = None
+
+    def write(self, folder: Path, phases: Iterable[tuple[str, int, int]]) -> TelemetrySummary | None:
+        """Write the telemetry folder; `phases` are names with begin and end in ns of the monotonic clock."""
+        if self._recording is None:
+            return None
+        self.trouble = "; ".join(self._recording.problems)
+        told = [
+            Phase(name=name, begin_s=begin / 1e9 - self._zero_s, end_s=end / 1e9 - self._zero_s)
+            for name, begin, end in phases
+        ]
+        try:
+            return store.write(folder, self._recording, self._started, self._duration_s, told)
+        except OSError as error:
+            self.trouble = f"{folder.name} could not be written: {error.strerror or error}"
+            return None
+
+
+def steady_resources(summary: TelemetrySummary | None) -> dict[str, float]:
+    """What metrics.json tells of resources, as far as the steady phase was sampled.
+
+    Cores that the trial used and the most memory it had; how busy the GPUs were, on average over them, and the memory
+    of all.
+    """
+    if summary is None:
+        return {}
+    gpus = [scope for scope in summary.scopes if scope.startswith("gpu")]
+    cpu, rss = _steady(summary, [TRIAL], "cpu"), _steady(summary, [TRIAL], "rss")
+    busy, held = _steady(summary, gpus, "gpu_busy"), _steady(summary, gpus, "gpu_memory_used")
+    found = {"cpu_util": cpu[0].avg} if cpu else {}
+    found |= {"ram_mb": (rss[0].max or 0.0) / 1e6} if rss else {}
+    found |= {"gpu_util": sum(one.avg for one in busy) / len(busy)} if busy else {}
+    return found | ({"gpu_mem_mb": sum(one.max or 0.0 for one in held) / 1e6} if held else {})
+
+
+def _steady(summary: TelemetrySummary, scopes: Iterable[str], series: str) -> list[Stats]:
+    found = [summary.stats(scope, series, STEADY) for scope in scopes]
+    return [stats for stats in found if stats and stats.n]

@@ -1,0 +1,106 @@
+"""Free-standing monitors, from the command line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from laboratory import Lab, wait_until
+
+
+@pytest.fixture
+def lab(tmp_path):
+    made = Lab(tmp_path)
+    yield made
+    for one in listed(made):
+        if one["process"]:
+            os.kill(one["process"], signal.SIGKILL)
+
+
+def listed(lab):
+    return json.loads(lab.bench("monitors", "ps", "--json").stdout)
+
+
+def start(lab, *options):
+    return json.loads(lab.bench("monitors", "start", "--json", *options).stdout)
+
+
+@pytest.fixture
+def burner():
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_monitor_of_a_process_shows_what_it_uses_and_ends_when_told(lab, burner):
+    started = start(lab, "--pid", burner.pid, "--interval", "0.1s")
+    assert started["state"] == "running"
+    assert [one["state"] for one in listed(lab)] == ["running"]
+    time.sleep(2.0)
+    ended = json.loads(lab.bench("monitors", "stop", "--json").stdout)
+    assert ended["state"] == "ended"
+    seen = {(one["scope"], one["series"]): one["value"] for one in ended["seen"]}
+    assert 0.05 < seen[f"pid:{burner.pid}", "cpu"] < 1.1  # a whole core, where others leave it that
+    folder = lab.workspace / ".bench" / "monitors" / started["monitor_id"] / "telemetry"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "node.parquet", f"pid.{burner.pid}.parquet", "summary.json",
+    ]  # fmt: skip
+    assert pq.read_table(folder / "node.parquet").num_rows > 10
+    assert lab.left_running() == []
+    again = lab.bench("monitors", "stop", started["monitor_id"]).stdout
+    assert "cpu avg" in again
+    assert "cores" in again
+
+
+def test_a_monitor_ends_by_itself_when_its_time_is_over(lab):
+    start(lab, "--for", "300ms", "--interval", "0.1s")
+    wait_until(lambda: listed(lab)[0]["state"] == "ended", "the monitor to end")
+    assert 0.25 < listed(lab)[0]["duration_s"] < 5
+
+
+def test_a_monitor_of_a_process_ends_with_it(lab, burner):
+    start(lab, "--pid", burner.pid, "--interval", "0.1s")
+    burner.kill()
+    burner.wait()
+    wait_until(lambda: listed(lab)[0]["state"] == "ended", "the monitor to end")
+
+
+def test_a_killed_monitor_loses_only_what_it_had_not_written_yet(lab):
+    lab.variables["PYTHONPATH"] = f"{lab.root / 'site'}"
+    (lab.root / "site" / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if '--monitor' in sys.argv or 'benchhouse.worker' in ' '.join(sys.orig_argv):\n"
+        "    import benchhouse.worker.monitors.standing as standing\n"
+        "    standing.PART_S = 0.3\n"
+    )
+    started = start(lab, "--interval", "0.1s")
+    parts = lab.workspace / ".bench" / "monitors" / started["monitor_id"] / "parts"
+    wait_until(lambda: len(list(parts.glob("*.part"))) >= 3, "three parts")
+    os.kill(started["process"], signal.SIGKILL)
+    wait_until(lambda: listed(lab)[0]["state"] == "ended", "the parts to become files")
+    folder = parts.parent / "telemetry"
+    times = pq.read_table(folder / "node.parquet")["time_s"].to_pylist()
+    assert times == sorted(times)
+    assert len(times) >= 8
+    assert not parts.exists()
+
+
+def test_a_spoilt_summary_is_named_and_hides_no_other_monitor(lab):
+    for _ in range(2):
+        start(lab, "--interval", "0.1s")
+        lab.bench("monitors", "stop")
+    first = listed(lab)[-1]["monitor_id"]
+    (lab.workspace / ".bench" / "monitors" / first / "telemetry" / "summary.json").write_text("{")
+    assert [one["state"] for one in listed(lab)] == ["ended", "damaged"]
+
+
+def test_what_can_not_be_watched_is_refused(lab):
+    assert "no process 4194999" in lab.bench("monitors", "start", "--pid", "4194999", code=2).stderr
+    assert "0.1" in lab.bench("monitors", "start", "--interval", "1ms", code=2).stderr
+    assert "--for" in lab.bench("monitors", "start", "--for", "soon", code=2).stderr
+    assert "no monitor" in lab.bench("monitors", "stop", "nothing", code=2).stderr

@@ -1,0 +1,287 @@
+"""Prometheus text files: clean by promtool's own words, within their labels and their budget, whole at every moment."""
+
+import json
+import math
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from services.prometheus import is_clean, needs_prometheus, promtool
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.hot_metrics import (
+    GIVEN,
+    LABELS,
+    concurrency_bucket,
+    given_labels,
+    result_name,
+    telemetry_name,
+)
+from benchhouse.schema.measurement import Measurement
+from benchhouse.schema.telemetry import Series
+from benchhouse.schema.trial import Meta, TrialSpec
+from benchhouse.worker.monitors import nvml, prometheus
+from benchhouse.worker.monitors.textfile import LiveFile, RunFile, Sample, count_series, render, trial_labels, within
+
+UNITS = [
+    "ms",
+    "s",
+    "1",
+    "%",
+    "MB/s",
+    "1/s",
+    "tokens/s",
+    "$",
+    "W",
+    "J",
+    "degC",
+    "items",
+    "ops/ms",
+    "km/h",
+    "°",
+    "",
+    "MiB",
+]
+
+
+def spec_of(case: str = "c", **more) -> TrialSpec:
+    return TrialSpec.model_construct(
+        **{
+            "run_id": "r1", "benchmark_case_id": case, "executor": "slurm", "partition": "gpu", "qos": None,
+            "parameters": {"concurrency": 24}, "warmup": False,
+        }
+        | more
+    )  # fmt: skip
+
+
+def meta_of(outcome: str = "succeeded", gpus=("NVIDIA H200",)) -> Meta:
+    return Meta.model_construct(outcome=outcome, hardware={"gpus": list(gpus)})
+
+
+def measured(value: float = 1.0, metric: str = "ttft", stat: str = "p99", unit: str = "ms") -> Measurement:
+    return Measurement(metric=metric, stat=stat, value=value, unit=unit)
+
+
+@pytest.mark.parametrize(
+    ("metric", "stat", "unit", "name", "factor"),
+    [
+        ("ttft", "p99", "ms", "ttft_p99_seconds", 1e-3),
+        ("queue_ms", "value", "ms", "queue_seconds", 1e-3),
+        ("output_tokens_per_s", "value", "tokens/s", "output_tokens_per_second", 1),
+        ("requests_per_s", "value", "1/s", "requests_per_second", 1),
+        ("throughput", "p50", "MB/s", "throughput_p50_bytes_per_second", 1e6),
+        ("recall@10", "value", "1", "recall_10", 1),
+        ("error_rate", "value", "%", "error_rate_ratio", 0.01),
+        ("cost_per_request", "value", "$", "cost_per_request_dollars", 1),
+        ("rate", "value", "1/ms", "rate_per_second", 1000),
+        ("camelCase", "max", "GiB", "camel_case_max_bytes", 2**30),
+    ],
+)
+def test_a_result_is_named_in_base_units(metric, stat, unit, name, factor):
+    assert result_name(metric, stat, unit) == (f"benchhouse_result_{name}", pytest.approx(factor))
+
+
+@needs_prometheus
+def test_every_series_that_is_declared_has_a_clean_name():
+    samples = [
+        Sample(telemetry_name(item).name, 1.0, (("scope", "gpu0"),), item.description, item.kind)
+        for item in (*nvml.SERIES, *prometheus.SERIES)
+    ]
+    assert len({sample.name for sample in samples}) == len(samples)
+    is_clean(render(samples))
+
+
+@needs_prometheus
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.from_regex(r"[A-Za-z][A-Za-z0-9_.@-]{0,20}", fullmatch=True),
+            st.sampled_from(["value", "p50", "p99", "max"]),
+            st.sampled_from(UNITS) | st.text(max_size=6),
+            st.floats(allow_nan=True, allow_infinity=True),
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+    st.text(max_size=12),
+)
+def test_whatever_a_strangers_metric_is_called_promtool_is_content(rows, label):
+    samples = [
+        Sample(result_name(metric, stat, unit).name, value, (("cluster", label),), f"{metric} {label}")
+        for metric, stat, unit, value in rows
+    ]
+    kept, _ = within(samples, 1000)
+    if kept:
+        is_clean(render(kept))
+
+
+@needs_prometheus
+@pytest.mark.parametrize(
+    "name", ["gauge", "x_count", "total", "time_hours", "milliseconds", "a_kb_b", "sum", "info", "m"]
+)
+def test_words_that_promtool_refuses_are_changed(name):
+    is_clean(render([Sample(result_name(name, "value", "1").name, 1.0, (), "h")]))
+
+
+def test_labels_are_those_of_the_list_and_no_others():
+    labels = dict(trial_labels(spec_of(), "NVIDIA H200", {"cluster": "alps", "region": "eu"}))
+    assert labels == {
+        "run_id": "r1", "benchmark_case_id": "c", "cluster": "alps", "region": "eu", "gpu_model": "NVIDIA H200",
+        "scheduler_path": "slurm/gpu", "concurrency_bucket": "32",
+    }  # fmt: skip
+    assert set(labels) <= set(LABELS)
+
+
+@pytest.mark.parametrize("name", ["request_id", "trace_id", "prompt_hash", "user", "team", "trial_id", "run_id", ""])
+def test_other_labels_are_refused(name):
+    with pytest.raises(BenchError) as raised:
+        given_labels({name: "x"})
+    assert all(label in raised.value.hint for label in GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("concurrency", "bucket"),
+    [(1, "1"), (2, "2"), (3, "4"), (64, "64"), (65, "128"), (None, ""), ("many", ""), (0, ""), (True, ""), (1e300, "")],
+)
+def test_concurrency_goes_into_powers_of_two(concurrency, bucket):
+    assert concurrency_bucket(concurrency) == bucket
+
+
+def test_the_last_trial_of_a_case_takes_the_place_of_the_one_before(tmp_path):
+    file = RunFile(tmp_path, "r1")
+    for value in (10, 20):
+        file.take(spec_of("a"), meta_of(), [measured(value)])
+    file.take(spec_of("b"), meta_of(), [measured(30)])
+    file.take(spec_of("b"), meta_of("failed"), [])
+    file.take(spec_of("b", warmup=True), meta_of(), [measured(99)])
+    file.take(spec_of("b"), meta_of("invalid"), [measured(98)])
+    file.count({"succeeded": 3, "out_of_memory": 1}, planned=9)
+    file.write()
+    lines = file.path.read_text().splitlines()
+    found = {line.split('case_id="')[1][0]: line.rpartition(" ")[2] for line in lines if "ttft_p99_seconds{" in line}
+    assert found == {"a": "0.02", "b": "0.03"}
+    assert 'benchhouse_run_trials_out_of_memory{run_id="r1"} 1.0' in lines
+    assert 'benchhouse_run_trials_planned{run_id="r1"} 9.0' in lines
+
+
+def test_statistics_that_are_not_hot_and_windows_stay_in_the_evidence(tmp_path):
+    file = RunFile(tmp_path, "r1")
+    rows = [measured(stat="stdev"), measured(stat="p99.9"), measured().model_copy(update={"window": "first"})]
+    file.take(spec_of(), meta_of(), rows)
+    file.write()
+    assert "ttft" not in file.path.read_text()
+
+
+@needs_prometheus
+def test_what_is_over_the_budget_is_dropped_counted_and_told(tmp_path):
+    file = RunFile(tmp_path, "r1", budget=50)
+    for case in range(30):
+        file.take(spec_of(f"case{case:02}"), meta_of(), [measured(), measured(stat="p50"), measured(stat="mean")])
+    file.count({"succeeded": 30}, 30)
+    file.write()
+    text = file.path.read_text()
+    assert count_series(text) == 50
+    assert file.dropped == 90 - (50 - 4)
+    assert f'benchhouse_run_series_dropped{{run_id="r1"}} {file.dropped:.1f}' in text
+    assert "case29" in text, "the newest cases stay"
+    assert "case00" not in text
+    is_clean(text)
+
+
+def test_the_folder_has_one_budget_and_the_oldest_runs_go_first(tmp_path):
+    for age, run in enumerate(("old", "older", "oldest")):
+        file = RunFile(tmp_path, run, budget=17)
+        file.take(spec_of(run_id=run), meta_of(), [measured(), measured(stat="p50"), measured(stat="max")])
+        file.write()
+        os.utime(file.path, (1e9 - age, 1e9 - age))
+    (tmp_path / "of_somebody_else.prom").write_text("x 1\n" * 100)
+    new = RunFile(tmp_path, "new", budget=17)
+    new.take(spec_of(run_id="new"), meta_of(), [measured(), measured(stat="p50"), measured(stat="max")])
+    new.write()
+    assert new.removed == ["benchhouse_run_oldest.prom"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "benchhouse_run_new.prom", "benchhouse_run_old.prom", "benchhouse_run_older.prom", "of_somebody_else.prom",
+    ]  # fmt: skip
+    assert sum(count_series(path.read_text()) for path in tmp_path.glob("benchhouse_*")) <= 17
+
+
+def test_two_metrics_of_one_name_are_written_once(tmp_path):
+    file = RunFile(tmp_path, "r1")
+    file.take(spec_of(), meta_of(), [measured(1, metric="one.two"), measured(2, metric="one_two")])
+    file.write()
+    assert file.path.read_text().count("benchhouse_result_one_two_p99_seconds{") == 1
+    assert file.dropped == 1
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path):
+    file = RunFile(tmp_path, "r1")
+    for case in range(100):
+        file.take(spec_of(f"c{case}"), meta_of(), [measured()])
+    file.write()
+    size, torn, done = count_series(file.path.read_text()), [], threading.Event()
+
+    def watch():
+        while not done.is_set():
+            text = file.path.read_text()
+            if count_series(text) != size or not text.endswith("\n"):
+                torn.append(text)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    for _ in range(200):
+        file.write()
+    done.set()
+    thread.join()
+    assert torn == []
+    assert [path.name for path in tmp_path.iterdir()] == [file.path.name], "no temporary file is left"
+
+
+def test_the_file_can_be_read_by_the_collector_of_another_user(tmp_path):
+    file = RunFile(tmp_path, "r1")
+    before = os.umask(0o022)
+    try:
+        file.write()
+    finally:
+        os.umask(before)
+    assert file.path.stat().st_mode & 0o777 == 0o644
+
+
+@needs_prometheus
+def test_live_values_carry_their_scope_and_go_with_the_trial(tmp_path):
+    recorded = json.loads((Path(__file__).parent / "h200.json").read_text())[-1]["nvml"]
+    declared = {item.name: item for item in nvml.SERIES}
+    live = LiveFile(tmp_path, spec_of(), {"cluster": "alps"}, gpu_model="NVIDIA H200")
+    extra = Series(name="odd", unit="1", family="node")
+    live.write(
+        [
+            *((f"gpu{at}", declared[name], value) for at in (0, 1) for name, value in recorded.items()),
+            ("node", extra, math.nan),
+        ]
+    )
+    text = live.path.read_text()
+    is_clean(text)
+    labels = 'run_id="r1",benchmark_case_id="c",cluster="alps",gpu_model="NVIDIA H200",scheduler_path="slurm/gpu"'
+    bucket = 'concurrency_bucket="32"'
+    assert f'benchhouse_telemetry_gpu_power_watts{{{labels},{bucket},scope="gpu1"}} 658.332\n' in text
+    assert "benchhouse_telemetry_gpu_energy_joules_total" in text
+    assert "odd" not in text, "what is not known is not written"
+    live.close()
+    live.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_live_values_have_a_budget_too(tmp_path):
+    live = LiveFile(tmp_path, spec_of(), budget=5)
+    live.write((f"gpu{at}", nvml.POWER, 1.0) for at in range(8))
+    assert (count_series(live.path.read_text()), live.dropped) == (5, 3)
+
+
+@needs_prometheus
+def test_odd_label_values_are_escaped(tmp_path):
+    text = render([Sample("benchhouse_x", 1.0, (("cluster", 'a"b\\c\nd'),), "a\\b\nc")])
+    assert promtool("check", "metrics", text=text).returncode == 0
+    assert text.splitlines()[-1] == 'benchhouse_x{cluster="a\\"b\\\\c\\nd"} 1.0'

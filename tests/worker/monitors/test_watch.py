@@ -1,0 +1,68 @@
+"""What goes wrong with monitors is told, and ends nothing."""
+
+import os
+import threading
+import time
+
+from benchhouse.schema.service import LiveServices, Replica
+from benchhouse.schema.telemetry import Monitors, Series
+from benchhouse.worker.monitors.watch import Watch
+
+
+class Broken:
+    name = "gpu0"
+    series = (Series(name="gpu_power", unit="W", family="energy"),)
+
+    def sample(self):
+        raise RuntimeError("fell off the bus")
+
+    def close(self):
+        pass
+
+
+def watch(**asked) -> Watch:
+    return Watch(Monitors.model_validate(asked), "2026-11-15T00:00:00+00:00", time.monotonic())
+
+
+def test_a_source_that_fails_is_named_once_and_the_rest_is_written(tmp_path):
+    watching = watch(interval=0.1)
+    watching.begin({})
+    watching.add(Broken())
+    time.sleep(0.5)
+    watching.end()
+    summary = watching.write(tmp_path / "telemetry", [])
+    assert watching.trouble == "gpu0: RuntimeError: fell off the bus"
+    assert summary.scopes["gpu0"].series["gpu_power"].phases == {}
+    assert summary.stats("node", "cpu_busy", "trial").n > 0
+    assert summary.energy_j is None
+
+
+def test_without_a_thread_nothing_is_sampled_and_that_is_told(tmp_path, monkeypatch):
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    watching = watch()
+    watching.begin({})
+    watching.end()
+    assert watching.write(tmp_path / "telemetry", []) is None
+    assert watching.trouble == "nothing was sampled: can't start new thread"
+
+
+def test_services_are_watched_where_they_are_asked_for(tmp_path):
+    for sources, scopes in ((["services"], {"service:self"}), (["node"], {"node"})):
+        watching = watch(interval=0.1, sources=sources)
+        watching.begin({})
+        live = LiveServices(services={"self": Replica(endpoint="", pid=os.getpid(), start_s=0)})
+        (tmp_path / "services.json").write_text(live.model_dump_json())
+        watching.look(tmp_path / "services.json")
+        watching.end()
+        assert set(watching.write(tmp_path / sources[0], []).scopes) == scopes
+
+
+def test_nothing_is_sampled_where_nothing_is_asked_for(tmp_path):
+    watching = Watch(None, "", time.monotonic())
+    watching.begin({})
+    watching.end()
+    assert watching.write(tmp_path / "telemetry", []) is None
+    assert watching.trouble == ""
