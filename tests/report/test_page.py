@@ -7,6 +7,8 @@ import pytest
 
 from benchhouse.report import html
 from benchhouse.report.loads import LoadFacts
+from benchhouse.report.machine import Figure, Line, MachineFacts, Panel
+from benchhouse.schema.telemetry import Phase
 
 pytestmark = pytest.mark.browser
 CHROMIUM = Path("/usr/bin/chromium")
@@ -240,3 +242,29 @@ def test_the_seconds_of_a_load_are_drawn_within_their_frame(visit, sweep):
         assert frame["y"] <= line["y"] and line["y"] + line["height"] <= frame["y"] + frame["height"]
     assert lines.nth(0).bounding_box()["y"] < lines.nth(1).bounding_box()["y"]  # answers above failures
     assert "holds" in page.locator("#load table").inner_text()
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_the_machine_is_drawn_over_its_phases_and_folded_after_a_few_points(visit, sweep, width):
+    phases = [Phase(name="warmup", begin_s=0, end_s=4), Phase(name="steady", begin_s=4, end_s=10)]
+    facts = {"run_id": made_up.RUN, "trial_id": "t", "repetition": 1, "chosen": "the only trial", "folder": "results/t"}
+    kept = {"file": "telemetry/node.parquet", "sha256": "ab" * 32, "samples": 3}
+    cpu = Line(scope="node", series="cpu_busy", label="node", **kept, times_s=[1, 5, 9], values=[0, 2, 1])
+    figure = Figure(label="node CPU", scope="node", series="cpu_busy", unit="cores", phase="steady", n=3, avg=1)
+    machines = [
+        MachineFacts(point=f"p{at}", **facts, duration_s=10, interval_s=1, ticks_missed=0, energy_j=None, phases=phases,
+                     panels=[Panel(title="CPU", unit="cores", lines=[cpu])], figures=[figure], summary_sha256="cd" * 32)
+        for at in range(5)
+    ]  # fmt: skip
+    page = visit(sweep.model_copy(update={"machines": machines}), width=width)
+    shown = [item.is_visible() for item in page.locator("#machine svg").all()]
+    assert shown == [True, True, True, False, False]
+    chart = page.locator("#machine svg").first
+    bands = [chart.locator(f".{name}").bounding_box() for name in ("warmup", "steady")]
+    line = chart.locator("path").bounding_box()
+    assert bands[0]["width"] / bands[1]["width"] == pytest.approx(4 / 6, abs=0.02)
+    assert line["x"] == pytest.approx(bands[0]["x"] + bands[0]["width"] / 4, abs=2)
+    assert bands[0]["y"] - 1 <= line["y"] and line["y"] + line["height"] <= bands[0]["y"] + bands[0]["height"] + 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("#machine summary").nth(4).click()
+    assert page.locator("#machine svg").nth(4).is_visible()

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from benchhouse.report.curves import Scaling, Tradeoff
 from benchhouse.report.loads import LoadFacts
+from benchhouse.report.machine import MachineFacts
 from benchhouse.report.numbers import change_texts, name_of
 from benchhouse.schema.experiment import Direction
 from benchhouse.schema.model import Model
@@ -188,6 +189,7 @@ class ReportData(Model):
     tradeoff: Tradeoff | None = Field(None, description="Curves of targets whose search parameter was swept.")
     scalings: list[Scaling] = Field(default_factory=list, description="Targets along each axis of load or size.")
     loads: list[LoadFacts] = Field(default_factory=list, description="What load trials say of themselves.")
+    machines: list[MachineFacts] = Field(default_factory=list, description="Telemetry of one trial of each point.")
     failures: list[FailureFacts] = Field(default_factory=list, description="Trials that were cut short.")
     invalid: list[FailureFacts] = Field(
         default_factory=list, description="Trials that measured something which doesn't hold by their own check."

@@ -16,6 +16,7 @@ from benchhouse.report.curves import Tradeoff
 from benchhouse.report.environment import environment
 from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, make_cells, publish
 from benchhouse.report.loads import gather_loads
+from benchhouse.report.machine import gather_machine
 from benchhouse.report.numbers import headline_stats
 from benchhouse.report.order import declared_order, declared_roles
 from benchhouse.report.points import labeller, make_points, without_number
@@ -87,6 +88,9 @@ def gather(
         tradeoff=curves,
         scalings=scaling.automatic(members, throughput, roles.get("latency"), swept),
         loads=gather_loads(workspace.root, executed, labeller(executed, several_runs=len(by_run) > 1)),
+        machines=gather_machine(
+            workspace.root, executed, {(point.run_id, point.instance_digest): point.label for point in points}
+        ),
         failures=failures,
         invalid=invalid,
         warnings=_warnings(trials),
@@ -147,8 +151,12 @@ def write_report(workspace: Workspace, data: ReportData) -> Path:
 
 
 def report_json(data: ReportData) -> str:
-    """Everything in the report; `queries` and `cells` are what `bench trace` reads, a number names its cell by ref."""
-    report = data.model_dump(mode="json", exclude={"queries"})
+    """Everything in the report; `queries` and `cells` are what `bench trace` reads, a number names its cell by ref.
+
+    Of a line over time it names the file that holds it, with its digest: the samples would be most of the report.
+    """
+    samples: Any = {"panels": {"__all__": {"lines": {"__all__": {"times_s", "values"}}}}}
+    report = data.model_dump(mode="json", exclude={"queries": True, "machines": {"__all__": samples}})
     for point in report["points"]:
         for number in point["numbers"]:
             number["ref"] = number.pop("cell")["ref"]

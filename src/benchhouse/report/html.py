@@ -16,6 +16,7 @@ from benchhouse.report.evidence_sections import (
     when,
 )
 from benchhouse.report.load_section import load_section
+from benchhouse.report.machine_section import machine_section
 from benchhouse.report.numbers import number, plural
 from benchhouse.report.payload import axis_values, payload, varying_axes
 from benchhouse.report.tags import Markup, embedded_json, join, tag
@@ -78,6 +79,7 @@ def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
         ("comparison", "Comparison", comparison_section(data) if data.rankings else None),
         ("points-section", "Points", _points(data) if data.points else None),
         ("load", "Load", load_section(data.loads) if data.loads else None),
+        ("machine", "Machine and servers", machine_section(data.machines, len(data.points)) if data.machines else None),
         ("invalid", f"Invalid trials ({len(data.invalid)})", invalid_section(data) if data.invalid else None),
         ("failures", f"Failures ({failed})" if failed else "Failures", failures_section(data)),
         ("warnings", "Warnings", warnings_section(data)),

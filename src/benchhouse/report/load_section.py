@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from benchhouse.report.loads import LoadFacts, by_point
 from benchhouse.report.numbers import number, percent, plural
 from benchhouse.report.tags import Markup, join, tag
+from benchhouse.report.time_chart import nice_step
 
 HEADS = (
     "point", "repetition", "certificate", "loop", "asked", "offered", "delivered", "lag p99 (ms)",
@@ -77,7 +78,7 @@ def seconds_chart(loads: Sequence[LoadFacts]) -> Markup:
     """Answers and failures a second of the trials of one point, on a common scale from zero."""
     longest = max(len(load.rates) for load in loads)
     most = max(max(*load.rates, *load.errors) for load in loads) or 1.0
-    step = next(size for size in _nice_steps() if most / size <= 4)
+    step = nice_step(most, 4)
     top = step * -(-most // step)
 
     def x(second: float) -> float:
@@ -97,7 +98,7 @@ def seconds_chart(loads: Sequence[LoadFacts]) -> Markup:
             tag("line", class_="grid", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=level, y2=level),
             tag("text", number(at * step), x=_LEFT - 7, y=f"{y(at * step) + 4:.1f}", text_anchor="end"),
         ]
-    every = next(size for size in _nice_steps() if longest / size <= 10 and size >= 1)
+    every = max(1.0, nice_step(longest, 10))
     for second in range(0, longest, round(every)):
         grid.append(tag("text", str(second), x=f"{x(second):.1f}", y=_HEIGHT - _BOTTOM + 17, text_anchor="middle"))
     middle = (_LEFT + _WIDTH - _RIGHT) // 2
@@ -109,7 +110,3 @@ def seconds_chart(loads: Sequence[LoadFacts]) -> Markup:
     lines += [line(load.errors, "var(--bad)") for load in loads if any(load.errors)]
     label = f"Answers a second, {plural(len(loads), 'trial')}, {longest} seconds"
     return tag("svg", *grid, *words, *lines, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", role="img", aria_label=label)
-
-
-def _nice_steps() -> list[float]:
-    return [base * 10.0**power for power in range(-3, 10) for base in (1, 2, 5)]

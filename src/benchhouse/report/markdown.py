@@ -8,6 +8,8 @@ from benchhouse.report.content import CaseRanking, Environment, FailureFacts, Nu
 from benchhouse.report.curve_sections import stage_heads, stage_rows
 from benchhouse.report.curves import Scaling, Tradeoff
 from benchhouse.report.load_section import HEADS, RIGHT, load_rows
+from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
+from benchhouse.report.machine_section import figure_rows
 from benchhouse.report.numbers import number, plural, quantity, spread_text, titled
 from benchhouse.schema.trial import outcome_words
 
@@ -19,6 +21,7 @@ _PIPE = re.compile(r"(?<!\\)\|")
 _MOST_POINTS = 200
 _MOST_FAILURES = 20
 _MOST_CASES = 12
+_MOST_MACHINES = 12
 
 
 def render(data: ReportData) -> str:
@@ -33,6 +36,7 @@ def render(data: ReportData) -> str:
         *(_case(data, case) for case in data.cases[:_MOST_CASES]),
         _points(data),
         _loads(data),
+        _machines(data),
         _invalid(data),
         _failures(data),
         _warnings(data),
@@ -181,6 +185,21 @@ def _loads(data: ReportData) -> str:
         return ""
     rows = [[plain(cell) for cell in row] for row in load_rows(data.loads)]
     return f"## Load\n\n{table(HEADS, rows, RIGHT)}"
+
+
+def _machines(data: ReportData) -> str:
+    if not data.machines:
+        return ""
+    parts = ["## Machine and servers", "One trial of each point, the median one by duration, as the monitors saw it."]
+    for item in data.machines[:_MOST_MACHINES]:
+        where = f"{code(item.point)}: repetition {item.repetition}, {item.chosen},\nfrom {code(item.summary)}"
+        rows = [[plain(cell) for cell in row] for row in figure_rows(item)]
+        parts += [where, table(MACHINE_HEADS, rows, range(2, len(MACHINE_HEADS)))]
+    shown = data.machines[:_MOST_MACHINES]
+    if any(figure.few for item in shown for figure in item.figures):
+        parts.append("\\~ a percentile from too few samples.")
+    left_out = len(data.machines) - len(shown)
+    return "\n\n".join([*parts, *([f"{plural(left_out, 'point')} more in report.json."] if left_out > 0 else [])])
 
 
 def _failures(data: ReportData) -> str:

@@ -1,0 +1,133 @@
+"""The part of the page about the machine and the servers: charts over one trial of each point, and figures by phase."""
+
+from collections.abc import Iterable, Sequence
+
+from benchhouse.report.machine import MOST_SAMPLES, Figure, MachineFacts
+from benchhouse.report.numbers import NONE, duration, number, plural, quantity, titled
+from benchhouse.report.tags import Markup, join, tag
+from benchhouse.report.time_chart import phase_words, scaled, time_chart
+
+HEADS = ("what", "phase", "avg", "p95", "max", "n")
+_HOW = (
+    "One trial of each point as the monitors saw it: the median one by duration. Bands are its phases. CPU is the "
+    "growth of a counter between two samples, drawn at the middle of them; trial is all below the worker, and so "
+    "holds the servers that were started for it."
+)
+_THINNED = f"Lines of more than {MOST_SAMPLES} samples show the least and the greatest of each bucket."
+_FEW = " ~ marks a percentile from too few samples."
+_OPEN = 3  # points whose charts are seen at once
+_SHORT = 12
+
+
+def machine_section(machines: Sequence[MachineFacts], points: int) -> Markup:
+    """`points` is how many the report has; those without telemetry are only counted."""
+    thin = any(line.samples > MOST_SAMPLES for item in machines for line in item.lines)
+    few = any(figure.few for item in machines for figure in item.figures)
+    without = points - len(machines)
+    left_out = f"{plural(without, 'more point')} not shown; what there is, is in telemetry/ of their trials."
+    return join(
+        tag("p", _HOW + (f" {_THINNED}" if thin else "") + (_FEW if few else ""), class_="small soft"),
+        *(_machine(item, shown=at < _OPEN) for at, item in enumerate(machines)),
+        tag("p", left_out, class_="note") if without > 0 else None,
+    )
+
+
+def _machine(item: MachineFacts, *, shown: bool) -> Markup:
+    colours = _colours(item)
+    keys = [
+        tag("span", tag("i", style=f"background:{colour}"), label, class_="key") for label, colour in colours.items()
+    ]
+    figures = [
+        tag(
+            "figure",
+            tag("figcaption", panel.title),
+            tag("div", time_chart(panel, item.phases, item.duration_s, colours), class_="plot seconds"),
+        )
+        for panel in item.panels
+    ]
+    return tag(
+        "details",
+        tag("summary", tag("b", item.point), f" {_in_short(item)}"),
+        tag("div", *keys, class_="legend"),
+        tag("div", *figures, class_="charts thirds"),
+        _table(item),
+        _source(item),
+        class_="machine",
+        open=shown,
+    )
+
+
+def _colours(item: MachineFacts) -> dict[str, str]:
+    """The node in grey, all else in the order of its appearance."""
+    labels = list(dict.fromkeys(line.label for line in item.lines))
+    others = [label for label in labels if label != "node"]
+    return {label: "var(--c7)" if label == "node" else f"var(--c{others.index(label) % 7})" for label in labels}
+
+
+def _in_short(item: MachineFacts) -> str:
+    energy = f", {quantity(item.energy_j, 'J')}" if item.energy_j is not None else ""
+    return f"{duration(item.duration_s)}, a sample every {number(item.interval_s)} s{energy}"
+
+
+def _source(item: MachineFacts) -> Markup:
+    files = {line.file: line.sha256 for line in item.lines}
+    listed = [f"{file} {digest[:_SHORT]}" for file, digest in files.items()]
+    missed = f" {plural(item.ticks_missed, 'sample')} could not be taken in time." if item.ticks_missed else ""
+    return tag(
+        "p",
+        f"Repetition {item.repetition}, {item.chosen}. Lines from ",
+        tag("code", ", ".join(listed)),
+        ", figures from ",
+        tag("code", f"telemetry/summary.json {item.summary_sha256[:_SHORT]}"),
+        " (file and sha256) in ",
+        tag("code", item.folder),
+        f".{missed}",
+        class_="note",
+    )
+
+
+def _table(item: MachineFacts) -> Markup:
+    """A row a quantity, the phases side by side."""
+    phases = list(dict.fromkeys(figure.phase for figure in item.figures))
+    by_row: dict[str, dict[str, Figure]] = {}
+    for figure in item.figures:
+        by_row.setdefault(figure.label, {})[figure.phase] = figure
+    rows = []
+    for label, found in by_row.items():
+        factor, unit = scaled(next(iter(found.values())).unit, _greatest(found.values()))
+        cells = [cell for phase in phases for cell in _cells(found.get(phase), factor)]
+        rows.append(tag("tr", tag("th", titled(label, unit), scope="row"), *cells))
+    names = [tag("th", phase_words(phase), scope="colgroup", colspan=3) for phase in phases]
+    stats = [tag("th", stat, scope="col", class_="n") for _ in phases for stat in ("avg", "p95", "max")]
+    head = tag("thead", tag("tr", tag("th"), *names), tag("tr", tag("th", "what", scope="col"), *stats))
+    return tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll fit by-phase")
+
+
+def _cells(figure: Figure | None, factor: float) -> list[Markup]:
+    if figure is None:
+        return [tag("td", NONE, class_="n")] * 3
+    mark = tag("span", "~", class_="shaky", title=figure.few) if figure.few and figure.p95 is not None else None
+    avg, p95, most = _texts(figure, factor)
+    return [tag("td", avg, class_="n"), tag("td", mark, p95, class_="n"), tag("td", most, class_="n")]
+
+
+def _texts(figure: Figure, factor: float) -> tuple[str, str, str]:
+    told = (figure.avg, figure.p95, figure.max)
+    avg, p95, most = (NONE if value is None else number(value / factor) for value in told)
+    return avg, p95, most
+
+
+def _greatest(figures: Iterable[Figure]) -> float:
+    return max(figure.max if figure.max is not None else figure.avg for figure in figures)
+
+
+def figure_rows(item: MachineFacts) -> list[list[str]]:
+    """The cells under HEADS, as text; what is marked has `~` in front."""
+    rows = []
+    for figure in item.figures:
+        same = [other for other in item.figures if other.label == figure.label]
+        factor, unit = scaled(figure.unit, _greatest(same))
+        avg, p95, most = _texts(figure, factor)
+        mark = "~" if figure.few and figure.p95 is not None else ""
+        rows.append([titled(figure.label, unit), phase_words(figure.phase), avg, mark + p95, most, number(figure.n)])
+    return rows
