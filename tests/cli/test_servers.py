@@ -122,6 +122,18 @@ def test_what_makes_no_sense_is_answered_with_what_would(bench, arguments, said)
     assert done.code == 2 and said in done.err
 
 
+def test_a_secret_parameter_is_given_by_the_name_of_its_variable(small):
+    told = ["{program}", "-c", "import sys; sys.exit(sys.argv[1])", "{api_key}"]
+    small.write("answer", parameters={"api_key": None}, command=told)
+    done = small.bench("servers", "start", "small", "-p", "api_key=open-sesame", code=2)
+    assert "'api_key' is a secret in plain text" in done.stderr and "open-sesame" not in done.stderr
+    small.variables["MY_KEY"] = "open-sesame"
+    done = small.bench("servers", "start", "small", "-p", "api_key=$MY_KEY", code=1)
+    assert "before it was ready:\n[redacted]" in done.stderr, "it reached the server, which shouted it"
+    files = [path for path in (small.workspace / ".bench" / "services").rglob("*") if path.is_file()]
+    assert len(files) > 3 and not any("open-sesame" in path.read_text() for path in files)
+
+
 def test_a_bind_that_does_not_exist_is_told(small):
     small.write("answer", binds=["/no/such/folder:/no/such/folder"])
     assert "needs /no/such/folder, which is not there" in small.bench("servers", "start", "small", code=1).stderr

@@ -192,6 +192,12 @@ def test_the_secret_that_a_service_is_given_reaches_no_file(served):
                 assert not any(secret in path.read_text(errors="replace") for secret in known), path
 
 
+def test_a_secret_in_the_address_of_an_external_service_is_refused(served):
+    services = {"web": {"endpoint": "http://user:open-sesame@127.0.0.1:1"}}
+    done = served.bench("validate", served.scenario("ask", services=services, target={"url": "service:web"}), code=2)
+    assert "'endpoint' holds a secret in plain text" in done.stderr and "open-sesame" not in done.stderr
+
+
 def running_parts(lab):
     """Pids of the orchestrator, its keeper and the server."""
     wait_until(lambda: list(lab.marks.glob("waits-*")), "a trial that waits")

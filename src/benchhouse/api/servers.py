@@ -18,6 +18,7 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.schema.owner import pid_of
 from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.recipe import Recipe
+from benchhouse.schema.secrets import is_secret_key, reference
 from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.schema.yamldump import dump_yaml
 
@@ -104,6 +105,10 @@ def _checked(found: FoundRecipe, parameters: Mapping[str, str]) -> Recipe:
             guess = did_you_mean(name, recipe.parameters)
             hint = f"did you mean '{guess}'? " if guess else ""
             raise BenchError(f"the recipe {recipe.name} has no parameter '{name}'", f"{hint}it has: {known}")
+        if is_secret_key(name) and reference(parameters[name]) is None:
+            raise BenchError(
+                f"'{name}' is a secret in plain text", f"put it into the environment and write: -p {name}='$NAME'"
+            )
     for name, default in recipe.parameters.items():
         if default is None and name not in parameters:
             raise BenchError(f"the recipe {recipe.name} needs the parameter '{name}'", f"give it: -p {name}=...")

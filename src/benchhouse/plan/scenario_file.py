@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _VARIABLE = re.compile(r"\$\$|\$\{(\w+)\}|\$([A-Za-z_]\w*)")
-_PARAMETERS = ("workload", "target", "targets", "axes", "exclude", "environment")
+_PARAMETERS = ("workload", "target", "targets", "axes", "exclude", "environment", "services")
 _SUBJECT = {"experiment", "uses", "version"}  # without these, nothing further can be said
 
 

@@ -20,7 +20,7 @@ from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.owner import OWNER, identity, is_gone
-from benchhouse.schema.secrets import REDACTED, redact_keys
+from benchhouse.schema.secrets import REDACTED, redactor
 from benchhouse.schema.service import Address, Addresses, Phase, Replica, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.worker import processes
 from benchhouse.worker.output import Capture
@@ -43,9 +43,10 @@ class Keeper:
         self.folder = ServiceFolder(path)
         self.spec = ServiceSpec.model_validate_json(self.folder.spec.read_bytes())
         self.secret = secrets.token_hex(16)
+        self._redact = redactor([self.spec.parameters, self.spec.recipe.environment])
         self.reason = ""  # why it is to end, where nobody said so
         self.scratch = make_scratch(f"{KEPT}-{self.spec.id}")
-        self.logs = Capture.begin(path, "", redact=lambda text: self._blank(redact_keys(text)), streams=())
+        self.logs = Capture.begin(path, "", redact=self._blank, streams=())
         self.services = Services(self.scratch, self.logs, self.secret)
         self.state = ServiceState(
             id=self.spec.id,
@@ -161,7 +162,7 @@ class Keeper:
             write_model(self.folder.state, self.state, sync=False)
 
     def _blank(self, text: str) -> str:
-        return text.replace(self.secret, REDACTED)
+        return self._redact(text.replace(self.secret, REDACTED))
 
     def _ignore_signals(self) -> None:
         for number in _STOPS:

@@ -99,7 +99,7 @@ class Services:
         try:
             places = {"folder": str(folder), "python": sys.executable, "threads": str(len(os.sched_getaffinity(0)))}
             places |= {"secret": self._secret, "replica": str(replica)}
-            places |= {name: fill(value, places) for name, value in chosen.items()}
+            places |= {name: fill(resolve(value, os.environ, name), places) for name, value in chosen.items()}
             places |= {port: str(number) for port, number in _ports(recipe, replica).items()}
             places["program"] = chosen_program(recipe, chosen.get("program"))
             _check_binds(recipe, places)
