@@ -68,7 +68,7 @@ def run_trial(path: Path) -> int:
     processes.become_subreaper()
     os.environ[TAG] = spec.trial_id
     folder.artifacts.mkdir(exist_ok=True)
-    parameters = [spec.target, spec.parameters, dict(spec.environment), _endpoints(spec)]
+    parameters = [spec.target, spec.parameters, dict(spec.environment), *_of_services(spec)]
     os.environ[SECRET] = token_hex(16)
     known = os.environ | _attached_secrets(spec)
     parameters += [f"${name}" for name in known if name.startswith(SECRET)]
@@ -354,8 +354,10 @@ def _usage(cage: Cage) -> dict[str, Any]:
     }
 
 
-def _endpoints(spec: TrialSpec) -> list[str]:
-    return [service.use.endpoint for service in spec.services.values() if service.use.endpoint]
+def _of_services(spec: TrialSpec) -> Iterator[Any]:
+    """Where they may refer to secrets."""
+    for service in spec.services.values():
+        yield [service.use.endpoint, service.parameters, service.recipe.environment if service.recipe else {}]
 
 
 def _attached_secrets(spec: TrialSpec) -> dict[str, str]:
