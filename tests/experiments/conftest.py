@@ -1,5 +1,6 @@
 """A context that remembers everything, for calling experiments without a worker."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -105,6 +106,12 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
+def _program(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 @pytest.fixture
 def kill_shards(monkeypatch: pytest.MonkeyPatch):
     """`kill_shards(1)` kills the last load process of the load that will be run, once it has a few good answers;
@@ -122,8 +129,9 @@ def kill_shards(monkeypatch: pytest.MonkeyPatch):
         before = set(children(os.getpid()))
 
         def load_processes() -> list[int]:
-            """All but what was started before and with them, such as a mock server."""
-            return sorted(set(children(os.getpid())) - before)[-shards:]
+            """Forks of this process; what was started with them, such as a mock server, is another program."""
+            found = sorted(set(children(os.getpid())) - before)
+            return [pid for pid in found if _program(pid) == _program(os.getpid())][-shards:]
 
         def begun() -> bool:
             if not pulses or len(load_processes()) < shards:
