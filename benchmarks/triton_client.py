@@ -5,7 +5,7 @@ each round we are compared with the faster in requests/s, and with the thriftier
 median counts. At least 2 times the requests/s, with at most a fifth of the CPU a request. The server
 (scripts/install-triton.sh) shares the machine's cores, so what a client leaves unused the server can use.
 
-    python benchmarks/triton_client.py [--rounds 5] [--seconds 3] [--json]
+    python benchmarks/triton_client.py [--rounds 11] [--seconds 2] [--json]
 
 Exit code 1 when missed, 2 without a server.
 """
@@ -187,8 +187,8 @@ def table(found: dict[str, Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=5, help="Alternating rounds, at least 3.")
-    parser.add_argument("--seconds", type=float, default=3.0, help="Measured time of a client in a round.")
+    parser.add_argument("--rounds", type=int, default=11, help="Alternating rounds, at least 3.")
+    parser.add_argument("--seconds", type=float, default=2.0, help="Measured time of a client in a round.")
     parser.add_argument("--json", action="store_true", help="Print JSON.")
     for name in ("--client", "--url", "--input"):  # how it calls itself, for one client
         parser.add_argument(name, help=argparse.SUPPRESS)
