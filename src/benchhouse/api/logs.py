@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -49,11 +50,11 @@ class Selection:
         return self.takes_component(line.component) and self.takes_time(line.time)
 
 
-class LogFolder:
+class LogFolder(ABC):
     """A journal and raw logs in one folder: of a trial, or of a server that is attached to the run."""
 
-    def place(self) -> Path:
-        raise NotImplementedError
+    @abstractmethod
+    def place(self) -> Path: ...
 
     def names(self) -> list[str]:
         """Files, journal included; what an experiment put there under odd names or as links is none of ours."""

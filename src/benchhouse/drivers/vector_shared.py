@@ -5,6 +5,7 @@ import importlib
 import json
 import shutil
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,7 +23,7 @@ CONNECT_S = 10.0  # longest time until a server has answered for the first time
 ANSWER_S = 60.0  # longest time for one search; making an index may take as long as it takes
 
 
-class Database:
+class Database(ABC):
     """How a driver begins and ends whose database is a server, by its address, or runs inside this process, on a
     folder of its own. `_drop` removes the collection from a server; a driver that reaches one must have it."""
 
@@ -53,8 +54,8 @@ class Database:
             self.close()
             shutil.rmtree(self._home, ignore_errors=True)
 
-    def _drop(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _drop(self) -> None: ...
 
     def close(self) -> None:
         client, self._client = self._client, None
