@@ -1,5 +1,6 @@
 """Every recipe that comes with Benchhouse: those whose server can be had are started, asked and ended for real."""
 
+import os
 import shutil
 import urllib.request
 from pathlib import Path
@@ -13,7 +14,7 @@ from benchhouse.catalog.recipes import load_recipe
 from benchhouse.schema.layout import Workspace
 
 PLAIN = ["chroma", "milvus_lite", "node_exporter", "postgres", "prometheus", "seaweedfs"]
-NOT_TO_BE_HAD = {"milvus", "qdrant", "vllm", "weaviate"}  # vLLM only where its large environment was made
+NOT_TO_BE_HAD = {"milvus", "qdrant", "weaviate"}
 
 
 def program_is_here(name):
@@ -22,7 +23,7 @@ def program_is_here(name):
 
 
 def test_every_shipped_recipe_is_tried_here_or_named_as_not_to_be_had():
-    assert {entry.name for entry in entries("recipes")} == {*PLAIN, "triton", "llama_cpp", *NOT_TO_BE_HAD}
+    assert {entry.name for entry in entries("recipes")} == {*PLAIN, "triton", "llama_cpp", "vllm", *NOT_TO_BE_HAD}
 
 
 @pytest.mark.parametrize("entry", entries("recipes"), ids=lambda entry: entry.name)
@@ -60,6 +61,24 @@ def test_llama_cpp_serves_a_model_that_is_given():
         with urllib.request.urlopen(f"{service.endpoint}/v1/models", timeout=5) as answer:
             assert b'"tiny"' in answer.read()
         assert b"llamacpp:" in urllib.request.urlopen(service.metrics, timeout=5).read()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_vllm_serves_a_model_that_is_given(monkeypatch):
+    try:
+        python = llm.installed("vllm", llm.cache() / "vllm", wait_s=0)
+    except llm.NoServerError as reason:
+        pytest.skip(str(reason))
+    folder = llm.tiny_model.write_checkpoint(llm.model_path())
+    monkeypatch.setenv("PATH", f"{python.parent}:{os.environ['PATH']}")
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "VLLM_CPU_KVCACHE_SPACE"):
+        monkeypatch.setenv(name, "1")
+    parameters = {"program": str(python.parent / "vllm"), "model": str(folder), "name": "tiny", "dtype": "float32"}
+    with running(plug("recipes", "vllm"), parameters | {"max_model_len": "1024", "max_num_seqs": "8"}) as service:
+        with urllib.request.urlopen(f"{service.endpoint}/v1/models", timeout=5) as answer:
+            assert b'"tiny"' in answer.read()
+        assert b"vllm:" in urllib.request.urlopen(service.metrics, timeout=5).read()
 
 
 def test_triton_serves_a_model_repository_that_is_given(tmp_path):
