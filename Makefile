@@ -6,6 +6,8 @@ BIN := .venv/bin
 # Parallel test workers. Tests marked `serial` measure time and run alone afterwards.
 WORKERS ?= 2
 TESTS ?= tests
+# A machine that others share can starve one test of thousands: what fails is tried once more, and listed as RERUN at the end.
+PYTEST := $(BIN)/pytest --reruns 1 --reruns-delay 2 -rR
 
 .PHONY: help venv demo test test-deps check docs reference bench clean
 
@@ -25,9 +27,9 @@ test-deps:
 	@scripts/install-test-deps.sh
 
 test: venv test-deps ## the whole test suite
-	$(BIN)/pytest -n $(WORKERS) -m 'not serial and not clients' $(TESTS)
-	$(BIN)/pytest -n $(WORKERS) -m 'clients and not serial' $(TESTS) || test $$? -eq 5  # 5: none is marked
-	$(BIN)/pytest -m serial $(TESTS) || test $$? -eq 5  # 5: none is marked
+	$(PYTEST) -n $(WORKERS) -m 'not serial and not clients' $(TESTS)
+	$(PYTEST) -n $(WORKERS) -m 'clients and not serial' $(TESTS) || test $$? -eq 5  # 5: none is marked
+	$(PYTEST) -m serial $(TESTS) || test $$? -eq 5  # 5: none is marked
 
 check: venv ## style, types, who may import whom
 	$(BIN)/ruff check

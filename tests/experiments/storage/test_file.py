@@ -3,6 +3,7 @@ import os
 import resource
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from services.small_disk import read_only_disk as read_only_disk
 from services.small_disk import small_disk as small_disk
 
+from benchhouse.drivers.fileio import FileIO
 from benchhouse.experiments.storage.device import Device
 from benchhouse.experiments.storage.file import FileTarget, FileWorkload, file_io
 from benchhouse.experiments.storage.file_report import MOST_IOPS
@@ -170,11 +172,11 @@ def test_a_rate_beyond_what_python_keeps_up_with_names_fio(play, monkeypatch, di
 
 
 def test_a_share_of_a_core_in_a_millisecond_says_nothing_of_the_client(play, monkeypatch):
-    monkeypatch.setattr("benchhouse.experiments.storage.file_report.MOST_USER", 0)
-    short = play(file_io, {}, {**SMALL, "pattern": "read"})
-    assert "client_bound" not in short.warnings
-    longer = play(file_io, {}, {**SMALL, "pattern": "read", "duration": "200ms"})
-    assert "in Python" in longer.warnings["client_bound"]
+    in_python, transfer = {"seconds": 1.0, "user_s": 0.9}, FileIO.transfer
+    monkeypatch.setattr(FileIO, "transfer", lambda self, job: replace(transfer(self, job), **in_python))
+    assert "90% of a core in Python" in play(file_io, {}, {**SMALL, "pattern": "read"}).warnings["client_bound"]
+    in_python.update(seconds=0.001, user_s=0.0009)
+    assert "client_bound" not in play(file_io, {}, {**SMALL, "pattern": "read"}).warnings
 
 
 @pytest.mark.parametrize("engine", ENGINES)
