@@ -38,7 +38,7 @@ def test_a_plan_knows_no_time_without_history(prepare, workspace):
 
 def test_the_same_scenario_has_the_same_digest_from_another_file(prepare, workspace):
     text = 'scenario: s\nexperiment: command\ntarget: {argv: ["true"]}\n'
-    again = planning.prepare_text(workspace, text, "elsewhere/other.yaml", workspace.root)
+    again = planning.prepare_text(workspace, text, "elsewhere/other.yaml", workspace.root, planning.Where())
     assert prepare(text).plan.digest == again.plan.digest
 
 

@@ -11,6 +11,7 @@ import pytest
 from benchhouse.runtimes.process import ProcessRuntime
 from benchhouse.runtimes.venv import VenvRuntime
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.protocols import Place
 from benchhouse.schema.scenario import Runtime
 
 EXPERIMENT = """
@@ -76,38 +77,40 @@ def test_what_resolves_to_one_lock_shares_one_environment(lab, monkeypatch):
     """The name of an environment is the digest of its lock: another wording finds it, a new lock makes a new one."""
     wheel = str(make_package(lab.root / "wheels", 2))
     cache, runtime = lab.root / "cache", VenvRuntime()
+    place = Place(cache)
     one, other = Runtime(kind="venv", requirements=[wheel]), Runtime(kind="venv", requirements=["pydantic>=2", wheel])
-    assert "to be resolved and made" in runtime.packages(one, cache)
-    before = runtime.python(one, cache)
-    runtime.prepare(one, cache)
-    assert runtime.python(one, cache) == before, "a dry run prints the command that will run"
+    assert "to be resolved and made" in runtime.packages(one, place)
+    before = runtime.python(one, place)
+    runtime.prepare(one, place)
+    assert runtime.python(one, place) == before, "a dry run prints the command that will run"
     (made,) = environments(lab)
     lock = (made / "requirements.lock").read_text()
     assert "pydantic==" in lock
     assert "--hash=sha256:" in lock
-    runtime.prepare(other, cache)
+    runtime.prepare(other, place)
     assert environments(lab) == [made]
 
-    (kept,) = [path for path in (cache / "venvs" / "locks").iterdir() if path.stem in runtime.python(one, cache)[0]]
+    (kept,) = [path for path in (cache / "venvs" / "locks").iterdir() if path.stem in runtime.python(one, place)[0]]
     kept.write_text("\n".join(line for line in lock.splitlines() if not line.startswith("#")) + "\n# by hand\n")
-    runtime.prepare(one, cache)
+    runtime.prepare(one, place)
     assert len(environments(lab)) == 2, "a lock that was changed is another environment"
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("nothing is to be done"))
-    runtime.prepare(one, cache)
+    runtime.prepare(one, place)
 
 
 @pytest.mark.slow
 def test_without_uv_the_lock_is_made_by_pip(lab, monkeypatch):
     monkeypatch.setattr("benchhouse.runtimes.venv._uv", lambda: None)
     wheel = make_package(lab.root / "wheels", 2)
-    cache, runtime, spec = lab.root / "cache", VenvRuntime(), Runtime(kind="venv", requirements=[str(wheel)])
-    runtime.prepare(spec, cache)
+    runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(wheel)])
+    place = Place(lab.root / "cache")
+    runtime.prepare(spec, place)
     (made,) = environments(lab)
     lines = dict(line.split(" @ ") for line in (made / "requirements.lock").read_text().splitlines())
     assert lines["flavour"].startswith(wheel.as_uri())
     assert "#sha256=" in lines["pydantic"]
     seen = subprocess.run(
-        [*runtime.python(spec, cache), "-c", "import flavour, benchhouse.worker; print(flavour.VALUE)"],
+        [*runtime.python(spec, place), "-c", "import flavour, benchhouse.worker; print(flavour.VALUE)"],
         capture_output=True,
         text=True,
         check=True,
@@ -139,17 +142,17 @@ def test_a_request_follows_the_content_of_local_packages(tmp_path):
     package.mkdir()
     (package / "a.py").write_text("x = 1")
     runtime, spec = VenvRuntime(), Runtime(kind="venv", requirements=[str(package)])
-    first = runtime.python(spec, tmp_path)
-    assert runtime.python(spec, tmp_path) == first
+    first = runtime.python(spec, Place(tmp_path))
+    assert runtime.python(spec, Place(tmp_path)) == first
     (package / "a.py").write_text("x = 10")
-    assert runtime.python(spec, tmp_path) != first
-    assert runtime.python(Runtime(kind="venv", requirements=["b"]), tmp_path) != first
+    assert runtime.python(spec, Place(tmp_path)) != first
+    assert runtime.python(Runtime(kind="venv", requirements=["b"]), Place(tmp_path)) != first
 
 
 def test_the_process_runtime_takes_no_requirements(tmp_path):
-    assert ProcessRuntime().python(Runtime(), tmp_path)[0] == sys.executable
+    assert ProcessRuntime().python(Runtime(), Place(tmp_path))[0] == sys.executable
     with pytest.raises(BenchError, match="uses the installed packages as they are") as found:
-        ProcessRuntime().prepare(Runtime(requirements=["x"]), tmp_path)
+        ProcessRuntime().prepare(Runtime(requirements=["x"]), Place(tmp_path))
     assert "kind: venv" in found.value.hint
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.problems import Problem, ProblemsError
+from benchhouse.schema.protocols import Place
+from benchhouse.schema.secrets import mentioned
+from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
 
 
@@ -38,32 +41,69 @@ class Prepared:
     registered: Registered | None
     notes: list[str]
     home: Path  # the folder of the scenario file
+    site: Site = field(default_factory=Site)
+    site_name: str | None = None  # as it was asked for
+
+    def place(self, workspace: Workspace) -> Place:
+        """What a runtime is told of its surroundings."""
+        scenario = self.plan.scenario
+        return Place(
+            cache=places.cache(),
+            site=self.site,
+            image=scenario.runtime.image or scenario.artifacts.get("container", ""),
+            folders=(workspace.root, places.cache()),
+            binds=tuple(scenario.binds),
+            gpus=self.plan.resources.gpus,
+            variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
+        )
 
 
-def prepare(workspace: Workspace, path: Path) -> Prepared:
+@dataclass(frozen=True)
+class Where:
+    """What the command line says of where a scenario runs; it goes before what the scenario and the site say."""
+
+    executor: str | None = None
+    runtime: str | None = None
+    site: str | None = None
+
+
+def prepare(workspace: Workspace, path: Path, where: Where | None = None) -> Prepared:
     """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
-    return _prepare(workspace, lambda: load_scenario(path, os.environ), path.parent)
+    return _prepare(workspace, lambda: load_scenario(path, os.environ), path.parent, where or Where())
 
 
-def prepare_text(workspace: Workspace, text: str, path: str, home: Path) -> Prepared:
+def prepare_text(workspace: Workspace, text: str, path: str, home: Path, where: Where) -> Prepared:
     """The same for a text that was read before; `home` is the folder that its file stood in."""
-    return _prepare(workspace, lambda: parse_scenario(text, path, os.environ), home)
+    return _prepare(workspace, lambda: parse_scenario(text, path, os.environ), home, where)
 
 
-def _prepare(workspace: Workspace, read: Callable[[], ScenarioFile], home: Path) -> Prepared:
+def _prepare(workspace: Workspace, read: Callable[[], ScenarioFile], home: Path, where: Where) -> Prepared:
+    site = places.site(workspace, where.site)
     try:
         file = read()
     except FaultyScenarioError as error:
-        raise error.joined_by(_further_problems(workspace, error.rest, home)) from error
-    return _resolve_and_plan(workspace, file, home)
+        raise error.joined_by(_further_problems(workspace, error.rest, home, site)) from error
+    prepared = _resolve_and_plan(workspace, _placed(file, where, site), home, site)
+    return replace(prepared, site_name=where.site)
 
 
-def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Path) -> Sequence[Problem]:
+def _placed(file: ScenarioFile, where: Where, site: Site) -> ScenarioFile:
+    """The scenario with its executor and runtime as the command line, else the file, else the site says."""
+    scenario = file.scenario
+    said = scenario.model_fields_set
+    executor = where.executor or (scenario.executor if "executor" in said else site.executor or scenario.executor)
+    runtime = scenario.runtime
+    if kind := where.runtime or (site.runtime if "runtime" not in said else None):
+        runtime = runtime.model_copy(update={"kind": kind})
+    return replace(file, scenario=scenario.model_copy(update={"executor": executor, "runtime": runtime}))
+
+
+def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Path, site: Site) -> Sequence[Problem]:
     """What is wrong with the part of a faulty scenario that could be read, so that all is told at once."""
     if rest is None:
         return []
     try:
-        _resolve_and_plan(workspace, rest, home)
+        _resolve_and_plan(workspace, rest, home, site)
     except ProblemsError as error:
         return error.problems
     except BenchError:  # not about the file
@@ -71,7 +111,7 @@ def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Pat
     return []
 
 
-def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path) -> Prepared:
+def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
     notes: list[str] = []
     services, problems = bind_services(file, workspace.recipes, home / workspace.recipes.name, home)
     problems += _missing_plugs(file)
@@ -86,7 +126,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path) -> P
     if found and found.deprecated:
         instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
         notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
-    return Prepared(file, plan, registered, notes, home)
+    return Prepared(file, plan, registered, notes, home, site)
 
 
 def _without_effect(file: ScenarioFile) -> list[str]:
@@ -236,7 +276,7 @@ def describe_plan(workspace: Workspace, prepared: Prepared, points: int = 20) ->
         "seed": scenario.seed,
         "axes": plan.axes,
         "executor": scenario.executor,
-        "runtime": plug("runtimes", scenario.runtime.kind)().packages(scenario.runtime, places.cache()),
+        "runtime": plug("runtimes", scenario.runtime.kind)().packages(scenario.runtime, prepared.place(workspace)),
         "resources": plan.resources.model_dump(exclude_none=True),
         "limits": plan.limits.model_dump(exclude_none=True),
         "budget": scenario.budget.model_dump(exclude_none=True),

@@ -12,7 +12,7 @@ from typing import Any
 from benchhouse.api import places
 from benchhouse.api.exporting import Export
 from benchhouse.api.following import clean_up, find_run
-from benchhouse.api.planning import Prepared, prepare_text
+from benchhouse.api.planning import Prepared, Where, prepare_text
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.loading import code_digest
 from benchhouse.evidence.writing import now, write_text
@@ -117,6 +117,7 @@ def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
         experiment=plan.experiment,
         executor=plan.scenario.executor,
         runtime=plan.scenario.runtime.kind,
+        site=prepared.site_name,
         host=os.uname().nodename,
         command=sys.argv,
         conditions=conditions(prepared),
@@ -130,7 +131,9 @@ def resume_run(workspace: Workspace, token: str) -> tuple[Ledger, Prepared]:
     ledger = Ledger(workspace.run(find_run(workspace, token)))
     text = ledger.folder.scenario.read_text(encoding="utf-8")
     home = Path(ledger.record.scenario_file).parent
-    prepared = prepare_text(workspace, text, str(ledger.folder.scenario), home)
+    record = ledger.record
+    where = Where(record.executor, record.runtime, record.site)
+    prepared = prepare_text(workspace, text, str(ledger.folder.scenario), home, where)
     if prepared.plan.digest != ledger.record.plan_digest:
         raise BenchError(
             f"run {ledger.folder.run_id} was planned as {ledger.record.plan_digest[:12]}, "
@@ -174,8 +177,8 @@ def execute(
     try:
         clean_up(workspace, ledger)
         runtime = plug("runtimes", scenario.runtime.kind)()
-        runtime.prepare(scenario.runtime, places.cache())
-        python = runtime.python(scenario.runtime, places.cache())
+        runtime.prepare(scenario.runtime, prepared.place(workspace))
+        python = runtime.python(scenario.runtime, prepared.place(workspace))
         executor = _executor(prepared, parallel)
         frame = {
             "code_digest": code_digest(plan.experiment),
@@ -215,7 +218,7 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
     """What would be started, exactly, for the first trials."""
     plan = prepared.plan
     run_id = "RUN"
-    python = plug("runtimes", plan.scenario.runtime.kind)().python(plan.scenario.runtime, places.cache())
+    python = plug("runtimes", plan.scenario.runtime.kind)().python(plan.scenario.runtime, prepared.place(workspace))
     rendered = []
     for planned in plan.trials():
         name = trial_id(run_id, planned.instance_digest, planned.repetition, planned.warmup)

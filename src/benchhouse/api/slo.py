@@ -13,7 +13,7 @@ from benchhouse.analysis.batches import Batch
 from benchhouse.analysis.saturation import capacity, power_knee
 from benchhouse.analysis.slo_search import Found, Probe, Search
 from benchhouse.api import following, running
-from benchhouse.api.planning import Prepared, prepare, prepare_text
+from benchhouse.api.planning import Prepared, Where, prepare, prepare_text
 from benchhouse.evidence.writing import write_text
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -138,7 +138,7 @@ def _run(
     """Run one probe as a run of its own; one whose load was not delivered is run again."""
     text = _probe_text(prepared, over, probe, slo)
     for number in range(1, _TRIES + 1):
-        one = prepare_text(workspace, text, str(path), path.parent)
+        one = prepare_text(workspace, text, str(path), path.parent, Where())
         ledger = running.create_run(workspace, one, path)
         running.execute(workspace, one, ledger, lambda _: None)
         run_id = ledger.folder.run_id

@@ -39,6 +39,17 @@ def scenario_argument(required: bool = True) -> Decorator:
     return click.argument("scenario", required=required, type=click.Path(path_type=Path))
 
 
+def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Where it runs; without them as the scenario says, else the site."""
+    for option in (
+        click.option("--site", metavar="SITE", help="Site profile, by name or file; see: bench site list."),
+        click.option("--runtime", metavar="NAME", help="What jobs run inside, whatever the scenario says."),
+        click.option("--executor", metavar="NAME", help="Where jobs go, whatever the scenario says."),
+    ):
+        function = option(function)
+    return function
+
+
 def workspace(ctx: click.Context) -> Workspace:
     from benchhouse.api import places
 

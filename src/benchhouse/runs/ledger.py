@@ -38,6 +38,7 @@ class RunRecord(Model):
     experiment: ExperimentRef
     executor: str
     runtime: str
+    site: str | None = Field(None, description="The site that was named, by name or file; the workspace's own if none.")
     host: str
     command: list[str] = Field(description="The command line that submitted it.")
     conditions: dict[str, str] = Field(

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.protocols import Container, Place
 from benchhouse.schema.scenario import Runtime
 
 _OURS = Path(__file__).resolve().parent.parent
@@ -25,8 +26,8 @@ class VenvRuntime:
     that the command is known before anything was resolved. Our own package is linked in: worker and orchestrator are
     one version, whatever the venv holds."""
 
-    def prepare(self, spec: Runtime, cache: Path) -> None:
-        request = _Request(spec, cache)
+    def prepare(self, spec: Runtime, place: Place) -> None:
+        request = _Request(spec, place.cache)
         if request.ready():
             return
         with _locked(request.link):
@@ -38,16 +39,19 @@ class VenvRuntime:
                     _build(spec, request.lock, folder)
             request.point_to(folder)
 
-    def python(self, spec: Runtime, cache: Path) -> tuple[str, ...]:
-        return (str(_Request(spec, cache).link / "bin" / "python"), "-I")  # not even PYTHONPATH reaches into it
+    def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
+        return (str(_Request(spec, place.cache).link / "bin" / "python"), "-I")  # not even PYTHONPATH reaches into it
 
-    def packages(self, spec: Runtime, cache: Path) -> str:
-        request = _Request(spec, cache)
+    def packages(self, spec: Runtime, place: Place) -> str:
+        request = _Request(spec, place.cache)
         asked = ", ".join(spec.requirements) or "nothing but the worker"
         if request.lock.exists():
             state = "made before" if request.ready() else "to be made"
             return f"isolated venv ({state}): {asked}; as resolved in {request.lock}"
         return f"isolated venv (to be resolved and made): {asked}"
+
+    def container(self, spec: Runtime, place: Place) -> Container | None:
+        return None
 
 
 class _Request:

@@ -151,6 +151,10 @@ class Workspace:
     def recipes(self) -> Path:
         return self.root / "recipes"
 
+    @property
+    def site(self) -> Path:
+        return self.root / "site.yaml"
+
     def run(self, run_id: str) -> RunFolder:
         return RunFolder(self.runs / run_id)
 

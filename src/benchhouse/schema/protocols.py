@@ -1,12 +1,13 @@
 """The plugs: what an executor and a runtime must offer."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Runtime as RuntimeSpec
+from benchhouse.schema.site import Site
 
 JobId = str
 
@@ -60,17 +61,42 @@ class Executor(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a runtime is to work, and what a container must be shown of it."""
+
+    cache: Path
+    site: Site = field(default_factory=Site)
+    image: str = ""  # of the scenario: runtime.image, or artifacts.container
+    folders: tuple[Path, ...] = ()  # seen inside under their own names, writable: workspace, cache
+    binds: tuple[str, ...] = ()  # further ones, source:destination
+    gpus: int = 0
+    variables: tuple[str, ...] = ()  # that the experiment may read, by name: nothing else of the environment goes in
+
+
+@dataclass(frozen=True)
+class Container:
+    """What a runtime enters, for evidence and for `--dry-run`."""
+
+    digest: str  # sha256 of the image
+    script: str  # the whole text of what `python` begins with
+
+
 class Runtime(Protocol):
     """What a job runs inside."""
 
-    def prepare(self, spec: RuntimeSpec, cache: Path) -> None:
-        """Make it, once; what was made before is found again in `cache`."""
+    def prepare(self, spec: RuntimeSpec, place: Place) -> None:
+        """Make it, once; what was made before is found again in the cache."""
         ...
 
-    def python(self, spec: RuntimeSpec, cache: Path) -> tuple[str, ...]:
+    def python(self, spec: RuntimeSpec, place: Place) -> tuple[str, ...]:
         """The command prefix that ends in a Python with benchhouse, once `prepare` has been called."""
         ...
 
-    def packages(self, spec: RuntimeSpec, cache: Path) -> str:
+    def packages(self, spec: RuntimeSpec, place: Place) -> str:
         """One line that says what is in it, for plans and `--dry-run`."""
+        ...
+
+    def container(self, spec: RuntimeSpec, place: Place) -> Container | None:
+        """None where there is no image; raises BenchError where it is not there or not pinned."""
         ...

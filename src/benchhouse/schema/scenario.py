@@ -105,6 +105,7 @@ class Runtime(Model, strict=True):
     """What a job runs inside."""
 
     kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")
+    image: str | None = Field(None, description="Container image; `artifacts: {container: ...}` is accepted too.")
     requirements: list[str] = Field(default_factory=list, description="What the isolated environment installs.")
     python: str | None = Field(None, description="Interpreter of the isolated environment.")
 

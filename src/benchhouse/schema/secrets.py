@@ -54,6 +54,11 @@ def reference(value: Any) -> str | None:
     return (match[1] or match[2]) if match else None
 
 
+def mentioned(text: str) -> set[str]:
+    """Names of the variables that a text refers to."""
+    return {match[1] or match[2] for match in _MENTION.finditer(text)}
+
+
 def exposed(text: str) -> str | None:
     """What in a text is a secret that anybody can read: a password or key in an address, a key of a well-known shape.
 

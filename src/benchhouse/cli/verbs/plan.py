@@ -15,10 +15,18 @@ from benchhouse.schema.problems import printable
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="The same as SCENARIO.")
 @click.option("--dry-run", is_flag=True, help="Print the exact jobs of the first trials.")
 @click.option("--points", default=20, show_default=True, type=click.IntRange(min=0), help="How many points to list.")
+@options.where_options
 @options.json_option
 @click.pass_context
 def command(
-    ctx: click.Context, scenario: Path | None, config: Path | None, dry_run: bool, points: int, as_json: bool
+    ctx: click.Context,
+    /,
+    scenario: Path | None,
+    config: Path | None,
+    dry_run: bool,
+    points: int,
+    as_json: bool,
+    **where: str | None,
 ) -> None:
     from benchhouse.api import planning, running
 
@@ -26,7 +34,7 @@ def command(
     if path is None:
         raise BenchError("give a scenario file", "bench plan SCENARIO.yaml")
     workspace = options.workspace(ctx)
-    prepared = planning.prepare(workspace, path)
+    prepared = planning.prepare(workspace, path, planning.Where(**where))
     if dry_run:
         click.echo(running.render(workspace, prepared))
         return

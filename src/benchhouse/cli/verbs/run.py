@@ -35,10 +35,12 @@ _MOST_TEXTS = 3
     "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Of the text file: cluster, region or node_pool."
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
+@options.where_options
 @options.json_option
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     scenario: Path | None,
     config: Path | None,
     resume: str | None,
@@ -49,20 +51,24 @@ def command(
     labels: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
+    **where: str | None,
 ) -> int:
     from benchhouse.api import exporting, following, planning, running
 
     workspace = options.workspace(ctx)
     path = scenario or config
     given = exporting.checked_labels(textfile, labels)
-    if resume and (path or fresh or dry_run):
-        raise BenchError("--resume carries on a run as it was planned", "leave out SCENARIO, --new and --dry-run")
+    if resume and (path or fresh or dry_run or any(where.values())):
+        raise BenchError(
+            "--resume carries on a run as it was planned",
+            "leave out SCENARIO, --new, --dry-run, --executor, --runtime and --site",
+        )
     if resume:
         ledger, prepared = running.resume_run(workspace, resume)
     elif path is None:
         raise BenchError("give a scenario file", "bench run SCENARIO.yaml, or bench run --resume RUN")
     else:
-        prepared = planning.prepare(workspace, path)
+        prepared = planning.prepare(workspace, path, planning.Where(**where))
         if dry_run:
             click.echo(running.render(workspace, prepared))
             return Exit.GOOD

@@ -12,16 +12,25 @@ from benchhouse.schema.errors import BenchError
 @options.scenario_argument(required=False)
 @click.option("-c", "--config", type=click.Path(path_type=Path), help="The same as SCENARIO.")
 @click.option("--new", "fresh", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
+@options.where_options
 @options.json_option
 @click.pass_context
-def command(ctx: click.Context, scenario: Path | None, config: Path | None, fresh: bool, as_json: bool) -> None:
+def command(
+    ctx: click.Context,
+    /,
+    scenario: Path | None,
+    config: Path | None,
+    fresh: bool,
+    as_json: bool,
+    **where: str | None,
+) -> None:
     from benchhouse.api import planning, running
 
     path = scenario or config
     if path is None:
         raise BenchError("give a scenario file", "bench submit -c SCENARIO.yaml")
     workspace = options.workspace(ctx)
-    prepared = planning.prepare(workspace, path)
+    prepared = planning.prepare(workspace, path, planning.Where(**where))
     ledger = running.open_run(workspace, prepared, path, fresh, show.note)
     pid = running.start_in_background(workspace, ledger)
     if as_json:

@@ -1,0 +1,41 @@
+"""Site profiles: those that are shipped, `site.yaml` of a workspace, or a file named by its path."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+import benchhouse
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.problems import ProblemsError, did_you_mean
+from benchhouse.schema.site import Site
+from benchhouse.schema.yamltext import load_yaml
+
+SHIPPED = Path(benchhouse.__file__).parent / "sites"
+
+
+def load_site(path: Path) -> Site:
+    """A site profile from its file; every mistake is raised with its place."""
+    document = load_yaml(path)
+    try:
+        return Site.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, Site)) from error
+
+
+def find_site(name: str | None, workspace_file: Path) -> Site:
+    """By its file or its name; without either the workspace's own, else `local`."""
+    if name is None:
+        return load_site(workspace_file) if workspace_file.is_file() else Site()
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        return load_site(Path(name))
+    known = shipped()
+    if name not in known:
+        guess = did_you_mean(name, list(known))
+        hint = f"did you mean '{guess}'? " if guess else ""
+        raise BenchError(f"there is no site '{name}'", f"{hint}there is: {', '.join(known)}; or name a file")
+    return load_site(known[name])
+
+
+def shipped() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}

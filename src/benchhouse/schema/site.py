@@ -1,0 +1,92 @@
+"""Site: what a scenario file must not know of the place where it runs. A small YAML, one for each cluster."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from benchhouse.schema.model import Model
+from benchhouse.schema.names import Name
+from benchhouse.schema.quantities import Bytes, Seconds
+
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@/+=-]*")
+_FLAG = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9._:,@/+=%*\[\]|&()-]+)?")
+
+
+def _plain(text: str) -> str:
+    if not _WORD.fullmatch(text):
+        raise ValueError(f"{text!r} is not one plain word: letters, digits and . _ : , @ / + = -")
+    return text
+
+
+def _flag(text: str) -> str:
+    if not _FLAG.fullmatch(text):
+        raise ValueError(f"{text!r} is not a flag such as --switches=1")
+    return text
+
+
+Word = Annotated[str, AfterValidator(_plain)]
+"""A word that means itself in a shell and in an #SBATCH line."""
+Flag = Annotated[str, AfterValidator(_flag)]
+
+
+class Partition(Model, strict=True):
+    """What a node of a partition has, so that a job no node can hold is refused before it waits for ever."""
+
+    nodes: int | None = Field(None, ge=1, description="Nodes in it.")
+    cpus: int | None = Field(None, ge=1, description="Cores of a node.")
+    memory: Bytes | None = Field(None, description="Memory of a node.")
+    gpus: int = Field(0, ge=0, description="GPUs of a node.")
+    max_time: Seconds | None = Field(None, gt=0, description="Longest job.")
+
+
+class SlurmSite(Model, strict=True):
+    """How jobs are asked for on this cluster; a scenario's own partition, account and qos go before these."""
+
+    partition: Word | None = Field(None, description="Where jobs go that name none.")
+    gpu_partition: Word | None = Field(None, description="The same for jobs that ask for GPUs.")
+    account: Word | None = Field(None, description="Who pays.")
+    qos: Word | None = Field(None, description="Quality of service.")
+    gres: Word = Field("gpu", description="Name of a GPU in --gres, e.g. gpu or gpu:a100.")
+    time: Seconds = Field(3600.0, gt=0, description="Time limit of jobs whose trials have none.")
+    max_array: int | None = Field(None, ge=1, description="Longest array; asked of Slurm where it is not given.")
+    max_jobs: int | None = Field(None, ge=1, description="Jobs that one user may have in the queue.")
+    throttle: int | None = Field(None, ge=1, description="Array tasks at a time, where a scenario does not say.")
+    flags: tuple[Flag, ...] = Field((), description="Further flags of sbatch.")
+    partitions: dict[Word, Partition] = Field(default_factory=dict, description="Partitions by name.")
+
+
+class Folders(Model, strict=True):
+    """Where things lie. $NAME stands for a variable of the user's environment."""
+
+    work: str = Field("", description="The user's or project's large storage, e.g. $WORK.")
+    containers: str = Field("", description="Images (.sif).")
+    data: str = Field("", description="Datasets.")
+    shared: tuple[str, ...] = Field((), description="Seen by all nodes; a workspace elsewhere is refused.")
+
+
+class Network(Model, strict=True):
+    """What compute nodes may reach."""
+
+    egress: bool = Field(True, description="Whether compute nodes reach the internet.")
+    interface: Word | None = Field(None, description="Device of the fast network between nodes.")
+    environment: dict[Name, str] = Field(
+        default_factory=dict, description="Variables of multi-node jobs, such as NCCL_SOCKET_IFNAME."
+    )
+
+
+class Site(Model, strict=True):
+    """One site profile."""
+
+    schema_version: int = Field(1, ge=1, le=1, description="Version of this file format.")
+    site: Name = Field("local", description="Name of the site.")
+    description: str = Field("", description="For people.")
+    executor: Name | None = Field(None, description="Where jobs go when a scenario does not say.")
+    runtime: Name | None = Field(None, description="What they run inside when a scenario does not say.")
+    modules: tuple[Word, ...] = Field((), description="`module load` of these before a container or a job starts.")
+    environment: dict[Name, str] = Field(default_factory=dict, description="Variables of every job.")
+    slurm: SlurmSite = Field(default_factory=SlurmSite)
+    folders: Folders = Field(default_factory=Folders)
+    network: Network = Field(default_factory=Network)
+    keep_logs: Seconds | None = Field(None, gt=0, description="Age at which logs may be pruned.")
+    to_confirm: tuple[str, ...] = Field((), description="Values that nobody has confirmed on the site itself.")
