@@ -8,7 +8,7 @@ import pytest
 
 from benchhouse.executors.local import LocalExecutor, machine
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.protocols import Job
+from benchhouse.schema.protocols import Assignment, Job
 from benchhouse.schema.resources import Resources
 
 
@@ -85,7 +85,7 @@ def drive(executor, ids, limit_s=20):
 
 
 def test_a_host_that_dies_loses_its_jobs_with_its_last_words(tmp_path):
-    executor = LocalExecutor()
+    executor = LocalExecutor(Assignment())
     executor.submit([job(tmp_path, fake_host(tmp_path, "echo 'no module named x' >&2; exit 1"))])
     states = drive(executor, ["a"])
     assert states["a"].reason == "the worker host ended: no module named x"
@@ -93,7 +93,7 @@ def test_a_host_that_dies_loses_its_jobs_with_its_last_words(tmp_path):
 
 
 def test_a_host_that_talks_a_lot_does_not_get_stuck(tmp_path):
-    executor = LocalExecutor()
+    executor = LocalExecutor(Assignment())
     script = 'head -c 1000000 /dev/zero | tr "\\0" "x" >&2; read line; echo \'{"id": "a", "exit": 0}\'; read line'
     executor.submit([job(tmp_path, fake_host(tmp_path, script))])
     assert drive(executor, ["a"])["a"].reason == ""
@@ -101,7 +101,7 @@ def test_a_host_that_talks_a_lot_does_not_get_stuck(tmp_path):
 
 
 def test_jobs_start_only_after_the_caller_has_heard_what_ended(tmp_path):
-    executor = LocalExecutor()
+    executor = LocalExecutor(Assignment())
     python = fake_host(tmp_path, 'while read line; do echo \'{"id": "a", "exit": 0}\'; done')
     executor.submit([job(tmp_path, python, "a"), job(tmp_path, python, "b")])
     while (states := executor.poll(["a", "b"], 0.05))["a"].phase != "done":
@@ -116,7 +116,7 @@ def test_no_descriptor_is_left_open(tmp_path):
     python = fake_host(tmp_path, 'while read line; do echo \'{"id": "a", "exit": 0}\'; done')
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        executor = LocalExecutor()
+        executor = LocalExecutor(Assignment())
         executor.submit([job(tmp_path, python)])
         drive(executor, ["a"])
         executor.close()
@@ -124,7 +124,7 @@ def test_no_descriptor_is_left_open(tmp_path):
 
 
 def test_a_large_job_is_not_overtaken(tmp_path):
-    executor = LocalExecutor(parallel=4)
+    executor = LocalExecutor(Assignment(parallel=4))
     python = fake_host(tmp_path, "while read line; do :; done")
     big = machine().cpus
     jobs = [job(tmp_path, python, "a"), job(tmp_path, python, "big", cpus=big), job(tmp_path, python, "c")]
@@ -137,5 +137,5 @@ def test_a_large_job_is_not_overtaken(tmp_path):
 
 def test_check_names_everything_that_is_missing():
     with pytest.raises(BenchError) as found:
-        LocalExecutor().check(Resources(cpus=5000, gpus=99, nodes=3))
+        LocalExecutor(Assignment()).check(Resources(cpus=5000, gpus=99, nodes=3))
     assert found.value.message.count(";") == 2

@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchhouse.evidence.folder import read_meta, read_spec
 from benchhouse.runs.keeping import bury, is_lost, running_states, stop_keepers
@@ -18,6 +18,9 @@ from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.service import OVER, LiveServices
+
+if TYPE_CHECKING:
+    from benchhouse.api.batch import Queue
 
 _FIGURE = re.compile(r"\d+([.,]\d+)*")
 
@@ -57,19 +60,29 @@ def trial_folders(workspace: Workspace, run_id: str) -> list[Path]:
 
 
 def collect(workspace: Workspace, run_id: str) -> dict[str, Any]:
-    """Put a run's sealed trials into the warehouse."""
+    """Put a run's sealed trials into the warehouse; where its jobs go on without us, first look what became of them."""
+    from benchhouse.api import batch
     from benchhouse.warehouse.ingest import collect as ingest
 
+    under_way = batch.turn(workspace, run_id) or 0
     try:
         collected = ingest(workspace, run_id, trial_folders(workspace, run_id))
     except OSError as error:
         message = f"the trials are sealed, but could not be collected: {unwritable(workspace.warehouse, error).message}"
         raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
-    return {"run_id": run_id, "trials": collected.trials, "rows": collected.rows, "skipped": list(collected.skipped)}
+    return {
+        "run_id": run_id,
+        "trials": collected.trials,
+        "rows": collected.rows,
+        "skipped": list(collected.skipped),
+        "under_way": under_way,
+    }
 
 
 def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
-    """State of one run, from the ledger alone."""
+    """State of one run, from its files; where jobs go on without us, the batch system is asked once."""
+    from benchhouse.api import batch
+
     ledger = Ledger(workspace.run(run_id))
     record, events = ledger.record, list(ledger.events())
     owner = ledger.owner()
@@ -83,8 +96,13 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
     for event in final.values():
         outcomes[event.outcome or "?"] = outcomes.get(event.outcome or "?", 0) + 1
     finished = any(event.event == "finished" for event in events[-2:])
+    waiting = batch.queue(workspace, run_id) if owner is None else batch.Queue()
+    for outcome in waiting.sealed.values():
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
+    goes_on = bool(waiting.pending or waiting.running)
     durations = [event.duration_s for event in final.values() if event.duration_s]
-    left = record.trials - len(final)
+    done = len(final) + len(waiting.sealed)
+    left = record.trials - done
     unsuccessful = [
         {"trial_id": name, "outcome": event.outcome, "reason": event.reason}
         for name, event in final.items()
@@ -95,27 +113,40 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "scenario": record.scenario,
         "experiment": f"{record.experiment.name} {record.experiment.version}",
         "executor": record.executor,
-        "state": "running" if owner is not None else ("finished" if finished else "interrupted"),
+        "state": _state(owner, finished, waiting, left),
         "owner_pid": owner,
         "created": record.created,
         "trials": record.trials,
-        "done": len(final),
+        "done": done,
         "outcomes": outcomes,
         "retries": sum(event.event == "retry" for event in events),
-        "running": _running(workspace, record.scenario, run_id) if owner is not None else [],
+        "running": _running(workspace, record.scenario, run_id) if owner is not None or goes_on else [],
+        "queue": batch.described(waiting) if goes_on or waiting.sealed else None,
         "estimated_left_s": sum(durations) / len(durations) * left if durations and left and not finished else None,
         "failures": [item for item in unsuccessful if item["outcome"] != "invalid"],
         "invalid": [item for item in unsuccessful if item["outcome"] == "invalid"],
         "stopped": events[-1].reason if events and events[-1].event in ("budget", "service") else "",
         "stopped_by": events[-1].event if events and events[-1].event in ("budget", "service") else "",
         "services": _services(workspace, ledger),
-        "next": _next_command(run_id, owner, finished, set(outcomes) - {"succeeded"}),
+        "next": _next_command(run_id, owner, finished, set(outcomes) - {"succeeded"}, waiting),
     }
 
 
-def _next_command(run_id: str, owner: int | None, finished: bool, failed: Collection[str]) -> str:
-    if owner is not None:
+def _state(owner: int | None, finished: bool, waiting: "Queue", left: int) -> str:
+    if owner is not None or waiting.running:
+        return "running"
+    if waiting.pending:
+        return "waiting"
+    if waiting.sealed and not left:
+        return "to be collected"
+    return "finished" if finished else "interrupted"
+
+
+def _next_command(run_id: str, owner: int | None, finished: bool, failed: Collection[str], waiting: "Queue") -> str:
+    if owner is not None or waiting.pending or waiting.running:
         return f"bench status {run_id} --watch"
+    if waiting.sealed:
+        return f"bench collect {run_id}"
     if finished and failed:
         return f"bench run --resume {run_id} --rerun-failed"
     return f"bench report {run_id}" if finished else f"bench run --resume {run_id}"
@@ -177,7 +208,9 @@ def _service_folders(ledger: Ledger) -> list[Path]:
 
 
 def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, Any]:
-    """End a run's orchestrator and everything it started; what a killed one left behind is swept."""
+    """End a run's orchestrator, its jobs and everything they started; what a killed one left behind is swept."""
+    from benchhouse.api import batch
+
     ledger = Ledger(workspace.run(run_id))
     record = ledger.record
     deadline = time.monotonic() + wait_s
@@ -191,10 +224,18 @@ def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, A
         time.sleep(0.05)
     ledger.own()
     try:
+        cancelled = batch.cancel(workspace, ledger)
         swept = clean_up(workspace, ledger)
+        if cancelled:
+            ledger.tell("stopped", reason=f"{cancelled} trials were under way")
     finally:
         ledger.release()
-    return {"run_id": record.run_id, "stopped_pid": stopped, "swept_processes": swept}
+    return {
+        "run_id": record.run_id,
+        "stopped_pid": stopped,
+        "swept_processes": swept,
+        "cancelled_trials": cancelled,
+    }
 
 
 def clean_up(workspace: Workspace, ledger: Ledger) -> int:

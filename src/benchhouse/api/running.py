@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,10 @@ from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import RunFolder, Workspace
 from benchhouse.schema.problems import printable
-from benchhouse.schema.protocols import Executor, Job
-from benchhouse.schema.secrets import is_secret_key
-from benchhouse.schema.trial import Instance, TrialSpec, trial_id
-from benchhouse.schema.yamldump import dump_yaml
+from benchhouse.schema.protocols import Assignment, Executor, Job
+from benchhouse.schema.trial import Instance, trial_id
 
 Say = Callable[[str], None]
 
@@ -60,7 +59,7 @@ def open_run(
     """
     if prepared.plan.code is None:
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
-    _executor(prepared).close()
+    _executor(prepared, workspace.run("RUN")).close()
     unfinished = None if fresh else _last_of_plan(workspace, prepared, finished_too)
     if unfinished:
         if (owner := unfinished.owner()) is not None:
@@ -92,10 +91,13 @@ def changed_conditions(ledger: Ledger, prepared: Prepared) -> list[str]:
     return [name for name, value in conditions(prepared).items() if before.get(name, value) != value]
 
 
-def _executor(prepared: Prepared, parallel: int | None = None) -> Executor:
+def _executor(prepared: Prepared, run: RunFolder, parallel: int | None = None, *, check: bool = True) -> Executor:
     """The scenario's executor; raises at once when it can't give what a trial asks for."""
     scenario = prepared.plan.scenario
-    executor: Executor = plug("executors", scenario.executor)(parallel=parallel or scenario.parallel)
+    assignment = Assignment(parallel or scenario.parallel, scenario, prepared.site, run)
+    executor: Executor = plug("executors", scenario.executor)(assignment)
+    if not check:
+        return executor
     try:
         executor.check(prepared.plan.resources)
     except BenchError:
@@ -151,35 +153,36 @@ def _last_of_plan(workspace: Workspace, prepared: Prepared, finished_too: bool) 
     for run_id in reversed(list_runs(workspace)):
         ledger = Ledger(workspace.run(run_id))
         record = ledger.record
-        if record.scenario == prepared.plan.scenario.scenario and record.plan_digest == prepared.plan.digest:
+        same = record.scenario == prepared.plan.scenario.scenario and record.executor == prepared.plan.scenario.executor
+        if same and record.plan_digest == prepared.plan.digest:
             finished = not finished_too and any(event.event == "finished" for event in ledger.events())
             return None if finished else ledger
     return None
 
 
-def execute(
+@contextmanager
+def orchestrator(
     workspace: Workspace,
     prepared: Prepared,
     ledger: Ledger,
-    show: Callable[[Progress], None],
+    show: Callable[[Progress], None] = lambda progress: None,
     *,
     parallel: int | None = None,
     rerun_failed: bool = False,
     say: Say = lambda text: None,
     export: Export | None = None,
-) -> RunSummary:
-    """Run what is missing of a run, then collect it. The ledger and the folders are true at every moment."""
+) -> Iterator[Orchestrator]:
+    """Own a run for a while, with everything made that its trials need."""
     plan = prepared.plan
     scenario = plan.scenario
-    started = time.monotonic()
     ledger.own()
     executor = attached = None
     try:
-        clean_up(workspace, ledger)
-        runtime = plug("runtimes", scenario.runtime.kind)()
-        runtime.prepare(scenario.runtime, prepared.place(workspace))
-        python = runtime.python(scenario.runtime, prepared.place(workspace))
-        executor = _executor(prepared, parallel)
+        if not ledger.goes_on():
+            clean_up(workspace, ledger)
+        place, runtime = prepared.place(workspace), plug("runtimes", scenario.runtime.kind)()
+        runtime.prepare(scenario.runtime, place)
+        executor = _executor(prepared, ledger.folder, parallel)
         frame = {
             "code_digest": code_digest(plan.experiment),
             "parallel": parallel or scenario.parallel,
@@ -189,28 +192,36 @@ def execute(
         } | ({"monitors": export.monitors} if export else {})
         attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id)
         attached.start(say)
-        orchestrator = Orchestrator(
-            workspace, plan, ledger, executor, python, frame, effective_config,
+        yield Orchestrator(
+            workspace, plan, ledger, executor, runtime.python(scenario.runtime, place), frame,
             export.following(show) if export else show,
             rerun_failed, attached, export.sealed if export else None,
         )  # fmt: skip
-        ledger.tell("resumed" if any(ledger.events()) else "started")
-        outcomes = orchestrator.run()
     finally:
         if executor is not None:
             executor.close()
         if attached is not None:
             attached.close()
         ledger.release()
-    complete = sum(outcomes.values()) - outcomes.get("lost", 0) == plan.trial_count
+
+
+def execute(
+    workspace: Workspace, prepared: Prepared, ledger: Ledger, show: Callable[[Progress], None], **settings: Any
+) -> RunSummary:
+    """Run what is missing of a run. The ledger and the folders are true at every moment."""
+    started = time.monotonic()
+    with orchestrator(workspace, prepared, ledger, show, **settings) as owner:
+        ledger.tell("resumed" if any(ledger.events()) else "started")
+        outcomes = owner.run()
+    complete = sum(outcomes.values()) - outcomes.get("lost", 0) == prepared.plan.trial_count
     return RunSummary(
         ledger.folder.run_id,
-        scenario.scenario,
+        prepared.plan.scenario.scenario,
         outcomes,
         time.monotonic() - started,
         complete,
-        orchestrator.stopped,
-        orchestrator.stopped_by if orchestrator.stopped else "",
+        owner.stopped,
+        owner.stopped_by if owner.stopped else "",
     )
 
 
@@ -229,7 +240,9 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
         rendered.append(Job(name, folder, python, plan.resources, folder, label))
         if len(rendered) == jobs:
             break
-    executor = _executor(prepared)
+    executor = _executor(prepared, workspace.run(run_id), check=False)
+    if not executor.outlives:  # a cluster may be looked at from anywhere
+        executor.check(plan.resources)
     text = executor.render(rendered)
     executor.close()
     more = plan.trial_count - len(rendered)
@@ -240,45 +253,6 @@ def _point(plan: Plan, instance: Instance) -> dict[str, Any]:
     """The values of the axes at one instance, as far as they are plain."""
     values = {f"target.{key}": value for key, value in instance.target.items()} | instance.parameters
     return {key: values[key] for key in plan.axes if not isinstance(values.get(key), dict | list | None)}
-
-
-def effective_config(spec: TrialSpec) -> str:
-    """The whole configuration of one trial, as a scenario that runs exactly this trial again."""
-    config = {
-        "schema_version": 1,
-        "scenario": spec.scenario,
-        "experiment": spec.experiment.name,
-        "version": spec.experiment.version,
-        "target": _escaped(spec.target),
-        "workload": _escaped(spec.parameters),
-        "repetitions": 1,
-        "seed": spec.seed,
-        "resources": spec.resources.model_dump(exclude_none=True),
-        "limits": spec.limits.model_dump(exclude_none=True),
-        "executor": spec.executor,
-        "runtime": spec.runtime.model_dump(exclude_defaults=True) | {"kind": spec.runtime.kind},
-        "partition": spec.partition,
-        "account": spec.account,
-        "qos": spec.qos,
-        "artifacts": _escaped(spec.artifacts),
-        "binds": _escaped(spec.binds),
-        "environment": _escaped(spec.environment),
-        "services": {
-            name: _escaped(service.use.model_dump(exclude_defaults=True)) for name, service in spec.services.items()
-        },
-        "logs": spec.logs.model_dump(exclude_defaults=True),
-        "monitors": spec.monitors and (spec.monitors.model_dump(exclude_defaults=True) or None),
-    }
-    return dump_yaml({key: value for key, value in config.items() if value not in (None, {}, [])})
-
-
-def _escaped(value: Any, key: str = "") -> Any:
-    """A `$` that was plain stays plain when the file is read again; a secret stays a reference."""
-    if isinstance(value, dict):
-        return {name: _escaped(item, str(name)) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_escaped(item, key) for item in value]
-    return value.replace("$", "$$") if isinstance(value, str) and not is_secret_key(key) else value
 
 
 def start_in_background(workspace: Workspace, ledger: Ledger) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.owner import OWNER, identity
-from benchhouse.schema.protocols import Job, JobId, JobState
+from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.resources import Resources
 
@@ -23,15 +23,20 @@ from benchhouse.schema.resources import Resources
 class LocalExecutor:
     """Runs at most `parallel` jobs at a time, and only as many as the machine's cores, memory and GPUs allow."""
 
-    def __init__(self, parallel: int = 1) -> None:
-        self.parallel = parallel
-        self.window = 2 * parallel + 1
+    outlives = False
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.parallel = assignment.parallel
+        self.window = 2 * self.parallel + 1
         self.capacity = machine()
         self.queue: deque[Job] = deque()
         self.states: dict[JobId, JobState] = {}
         self.running: dict[JobId, Job] = {}
         self.hosts: dict[tuple[str, ...], _Host] = {}
         self.selector = selectors.DefaultSelector()
+
+    def adopt(self) -> Mapping[JobId, int]:
+        return {}
 
     def check(self, resources: Resources) -> None:
         have, missing = self.capacity, []

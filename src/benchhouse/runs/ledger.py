@@ -23,6 +23,9 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.owner import identity, is_gone, pid_of
 from benchhouse.schema.trial import ExperimentRef
 
+_WHOLE = ("started", "submitted", "resumed", "finished", "interrupted", "stopped", "budget", "service")
+"""Events that are about a run, not about one of its trials."""
+
 
 class RunRecord(Model):
     """run.json: what was submitted."""
@@ -50,7 +53,9 @@ class Event(Model):
     """One line of events.jsonl."""
 
     time: str
-    event: Literal["started", "ended", "retry", "finished", "interrupted", "resumed", "budget", "service"]
+    event: Literal[
+        "started", "submitted", "ended", "retry", "finished", "interrupted", "stopped", "resumed", "budget", "service"
+    ]  # fmt: skip
     trial_id: str | None = None
     attempt: int | None = None
     outcome: str | None = None
@@ -144,6 +149,13 @@ class Ledger:
             return 0 if is_gone(text) else pid_of(text) or 0
         finally:
             os.close(handle)
+
+    def goes_on(self) -> bool:
+        """Whether jobs of this run may be under way without an orchestrator."""
+        if not self.folder.jobs.is_dir():
+            return False
+        last = [event.event for event in self.events() if event.event in _WHOLE][-1:]
+        return last not in (["finished"], ["stopped"])
 
     def tell(self, event: str, **fields: Any) -> None:
         """Append one line with one write, so that lines never mix; a line that did not fit is ended, not continued."""

@@ -1,17 +1,19 @@
 """Carry a run to its end: feed jobs, follow them, retry what the infrastructure broke, keep everything that is done."""
 
 import contextlib
+import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from benchhouse.evidence.asking import make_folder
 from benchhouse.evidence.folder import read_meta, read_spec, sealed_outcome
 from benchhouse.evidence.verify import manifest_digest
-from benchhouse.evidence.writing import write_model
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
 from benchhouse.runs.interrupts import Interrupts
@@ -19,8 +21,9 @@ from benchhouse.runs.keeping import Attached
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.model import Model
 from benchhouse.schema.protocols import Executor, Job, JobState
-from benchhouse.schema.trial import Attempt, Meta, TrialSpec, trial_id
+from benchhouse.schema.trial import Attempt, Meta, TrialSpec, joined, trial_id
 
 _POLL_S = 0.5
 _PROBE_BYTES = 64 << 10
@@ -60,7 +63,6 @@ class Orchestrator:
         executor: Executor,
         python: tuple[str, ...],
         frame: dict[str, Any],
-        effective: Callable[[TrialSpec], str],
         show: Callable[[Progress], None],
         rerun_failed: bool = False,
         attached: Attached | None = None,
@@ -68,7 +70,7 @@ class Orchestrator:
     ) -> None:
         self.sealed = sealed  # told of every folder that was sealed in this session
         self.workspace, self.plan, self.ledger, self.executor = workspace, plan, ledger, executor
-        self.python, self.frame, self.effective, self.show = python, frame, effective, show
+        self.python, self.frame, self.show = python, frame, show
         self.rerun_failed = rerun_failed
         self.attached = attached or Attached(ledger.folder.services, plan.services, ledger.folder.run_id)
         self.active: dict[str, Active] = {}
@@ -78,10 +80,33 @@ class Orchestrator:
         self.started = time.monotonic()
         self.spent = Spent()
         self.recorded: set[str] = set()  # manifests of which the ledger knows
+        self.adopted: Mapping[str, int] = {}  # trials that an earlier session handed over, with their attempts
+        self.last_turn_counts = False
+        self.there: set[str] = set()  # names in the results folder when this session began
         self.history: dict[str, dict[int, Attempt]] = {}  # attempts of trials that have not succeeded
         self.stopped = ""
         self.stopped_by: Literal["budget", "service"] = "budget"
         self.interrupts = Interrupts()
+
+    def hand_over(self, *, again: bool) -> int:
+        """One turn: look at what earlier turns handed over, hand over what is missing, and leave it to the executor.
+
+        Only for an executor whose jobs outlive us. With `again`, trials that no retry is left for are tried anew, as
+        when a person resumes a run. Returns how many trials are on their way.
+        """
+        self.last_turn_counts = not again
+        self._recall()
+        todo = self._missing()
+        with self.interrupts:
+            self._feed(todo)
+            if self.active:
+                self._follow(0.0)
+            self._feed(todo)
+        if self.stopped:
+            self.ledger.tell(self.stopped_by, reason=self.stopped[:500])
+        elif not self.active and not self.waiting:
+            self.ledger.tell("finished")
+        return len(self.active)
 
     def run(self) -> dict[str, int]:
         """Run what is missing; returns how many trials ended in which outcome. Ctrl-C keeps what is done."""
@@ -104,7 +129,10 @@ class Orchestrator:
         return self.outcomes
 
     def _recall(self) -> None:
-        """What earlier sessions of this run used and recorded."""
+        """What earlier sessions of this run used, recorded and handed over."""
+        self.adopted = self.executor.adopt()
+        if self._results.is_dir():
+            self.there = {entry.name for entry in os.scandir(self._results)}
         self.spent = Spent.recall(self.ledger.events(), self.plan.resources.nodes)
         for event in self.ledger.events():
             if event.event != "ended" or not event.trial_id:
@@ -138,16 +166,23 @@ class Orchestrator:
             self.interrupts.check()
             name = trial_id(self.ledger.folder.run_id, planned.instance_digest, planned.repetition, planned.warmup)
             folder = self._folder(name)
-            outcome = sealed_outcome(folder)
+            outcome = sealed_outcome(folder) if name in self.there else None
             if outcome is None:
-                if folder.path.exists():
+                if name in self.there:
                     raise BenchError(
                         f"{folder.path} is there, but its manifest is not readable",
                         f"see: bench verify {folder.path}; move it away to run this trial again",
                         Exit.TRIAL_FAILED,
                     )
                 previous = self._previous(name)
-                yield Active(planned, name, previous[-1].attempt + 1 if previous else 1, previous)
+                item = Active(planned, name, previous[-1].attempt + 1 if previous else 1, previous)
+                if self.adopted.get(name, 0) >= item.attempt:  # on its way since an earlier session
+                    item.attempt = self.adopted[name]
+                    self.active[name] = item
+                elif previous and self.last_turn_counts and not self._worth_another(previous):
+                    self._count(previous[-1].outcome)
+                else:
+                    yield item
             elif outcome != "succeeded" and self.rerun_failed:
                 self._record(name, folder, outcome)
                 attempts = read_meta(folder).attempts
@@ -156,7 +191,7 @@ class Orchestrator:
                 manifest_digest(folder) not in self.recorded
             ):  # sealed in the moment before its orchestrator was killed
                 attempts = read_meta(folder).attempts
-                self._ended(Active(planned, name, attempts[-1].attempt, attempts[:-1]), "")
+                self._ended(Active(planned, name, attempts[-1].attempt, attempts[:-1]), JobState("done"))
             else:
                 self._count(outcome)
 
@@ -185,67 +220,84 @@ class Orchestrator:
             self.executor.submit(jobs)
 
     def _job(self, item: Active) -> Job:
-        spec = self.spec(item)
-        folder = self.workspace.partial(spec.scenario, item.trial_id, item.attempt)
+        folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
+        differs = self._differs(item)
         try:
             if item.previous and self._folder(item.trial_id).sealed:  # a failed trial that is to run again
                 self._set_aside(item.trial_id, item.previous[-1].attempt)
-            shutil.rmtree(folder.path, ignore_errors=True)
-            folder.path.mkdir(parents=True)
-            write_model(folder.spec, spec, sync=False)
-            folder.effective_config.write_text(self.effective(spec), encoding="utf-8")
+            if not self.executor.outlives:
+                shutil.rmtree(folder.path, ignore_errors=True)
+                make_folder(folder, TrialSpec.model_validate(joined(self._frame, differs, self._results)))
         except OSError as error:
             self._discard(item)
             raise self._unwritable(folder, error) from error
         log = self.ledger.folder.worker_logs / f"{item.trial_id}.{item.attempt}.log"
-        return Job(item.trial_id, folder.path.absolute(), self.python, spec.resources, log.absolute())
+        frame = self._plain_frame if self.executor.outlives else {}
+        delay_s = max(0.0, item.not_before - time.monotonic()) if item.not_before else 0.0
+        return Job(
+            item.trial_id, folder.path.absolute(), self.python, self.plan.resources, log.absolute(),
+            frame=frame, differs=differs, delay_s=delay_s,
+        )  # fmt: skip
 
-    def spec(self, item: Active) -> TrialSpec:
+    @cached_property
+    def _frame(self) -> dict[str, Any]:
+        """What all trials of this run have in common."""
+        plan, scenario = self.plan, self.plan.scenario
+        return {
+            "run_id": self.ledger.folder.run_id,
+            "scenario": scenario.scenario,
+            "experiment": plan.experiment,
+            "component": plan.component,
+            "axes": plan.axes,
+            "resources": plan.resources,
+            "limits": plan.limits,
+            "executor": scenario.executor,
+            "runtime": scenario.runtime,
+            "partition": scenario.partition,
+            "account": scenario.account,
+            "qos": scenario.qos,
+            "artifacts": scenario.artifacts,
+            "binds": scenario.binds,
+            "environment": scenario.environment,
+            "services": self.attached.for_trials(),
+            "logs": scenario.logs,
+            "monitors": scenario.monitors,
+        } | self.frame
+
+    @cached_property
+    def _plain_frame(self) -> dict[str, Any]:
+        """The same as plain data, for a file."""
+        return {key: _plain(value) for key, value in self._frame.items()}
+
+    def _differs(self, item: Active) -> dict[str, Any]:
+        """What is one trial's own."""
         plan, planned = self.plan, item.planned
-        instance = planned.instance
-        return TrialSpec(
-            trial_id=item.trial_id,
-            run_id=self.ledger.folder.run_id,
-            scenario=plan.scenario.scenario,
-            instance_digest=planned.instance_digest,
-            benchmark_case_id=instance.case_id(),
-            workload_spec_digest=instance.workload_digest(),
-            experiment=plan.experiment,
-            component=plan.component,
-            service=plan.service if plan.service_is_said else str(instance.target.get("driver") or plan.service),
-            target=instance.target,
-            parameters=instance.parameters,
-            axes=plan.axes,
-            repetition=planned.repetition,
-            warmup=planned.warmup,
-            seed=planned.seed,
-            resources=plan.resources,
-            limits=plan.limits,
-            executor=plan.scenario.executor,
-            runtime=plan.scenario.runtime,
-            partition=plan.scenario.partition,
-            account=plan.scenario.account,
-            qos=plan.scenario.qos,
-            artifacts=plan.scenario.artifacts,
-            binds=plan.scenario.binds,
-            environment=plan.scenario.environment,
-            services=self.attached.for_trials(),
-            logs=plan.scenario.logs,
-            attempt=item.attempt,
-            previous_attempts=item.previous,
-            final=str(self.workspace.trial(plan.scenario.scenario, item.trial_id).path.absolute()),
-            **{"monitors": plan.scenario.monitors} | self.frame,
-        )
+        target = planned.instance.target
+        return {
+            "trial_id": item.trial_id,
+            "instance_digest": planned.instance_digest,
+            "service": plan.service if plan.service_is_said else str(target.get("driver") or plan.service),
+            "target": target,
+            "parameters": planned.instance.parameters,
+            "repetition": planned.repetition,
+            "warmup": planned.warmup,
+            "seed": planned.seed,
+            "attempt": item.attempt,
+            "previous_attempts": [attempt.model_dump(mode="json") for attempt in item.previous],
+        }
 
-    def _follow(self) -> None:
-        wait_s = _POLL_S
+    @property
+    def _results(self) -> Path:
+        return (self.workspace.results / self.plan.scenario.scenario).absolute()
+
+    def _follow(self, wait_s: float = _POLL_S) -> None:
         if self.waiting:
             wait_s = max(0.01, min(_POLL_S, min(item.not_before for item in self.waiting) - time.monotonic()))
         states = self.executor.poll(list(self.active), wait_s)
         self.interrupts.check()
         for name, state in states.items():
             if state.phase == "done":
-                self._ended(self.active.pop(name), state.reason)
+                self._ended(self.active.pop(name), state)
         self._keep_budget(states)
         self._look_at_services(states)
         self.executor.submit([])  # what is queued may start now, before further trials are prepared
@@ -274,15 +326,15 @@ class Orchestrator:
         session_s = time.monotonic() - self.started
         return self.spent.over(scenario.budget, scenario.price_per_hour, session_s, extra)
 
-    def _ended(self, item: Active, reason: str) -> None:
-        """The folder is the truth: sealed, it counts; not sealed, the attempt was lost."""
+    def _ended(self, item: Active, state: JobState) -> None:
+        """The folder is the truth: sealed, it counts; not sealed, the attempt was lost, or as its executor says."""
         folder = self._folder(item.trial_id)
         outcome = sealed_outcome(folder)
         if outcome is None:
-            self._lost(item, reason or "the worker ended without sealing its folder")
+            self._unsealed(item, state)
             return
         meta = self._record(item.trial_id, folder, outcome)
-        if meta.failure and meta.failure.retryable and item.retries < self.plan.scenario.retries.max_retries:
+        if meta.failure and meta.failure.retryable and self._tries(item) < self.plan.scenario.retries.max_retries:
             self._set_aside(item.trial_id, item.attempt)
             self._retry(item, meta.attempts, meta.failure.message)
             return
@@ -303,16 +355,26 @@ class Orchestrator:
                 self.sealed(folder)
         return meta
 
-    def _lost(self, item: Active, reason: str) -> None:
+    def _unsealed(self, item: Active, state: JobState) -> None:
+        reason = state.reason or "the worker ended without sealing its folder"
         words = self._last_words(item)
-        reason = f"{reason}: {words}" if words else reason
+        reason = (f"{reason}: {words}" if words else reason)[:500]
         self._check_disk(item)
-        attempt = Attempt(attempt=item.attempt, outcome="lost", reason=reason[:500])
-        self.ledger.tell("ended", trial_id=item.trial_id, attempt=item.attempt, outcome="lost", reason=reason[:500])
-        if item.retries < self.plan.scenario.retries.max_retries and not self.stopped:
+        outcome = state.outcome or "lost"
+        attempt = Attempt(attempt=item.attempt, outcome=outcome, reason=reason, job=state.detail or None)
+        self.ledger.tell("ended", trial_id=item.trial_id, attempt=item.attempt, outcome=outcome, reason=reason)
+        again = outcome == "lost" and self._tries(item) < self.plan.scenario.retries.max_retries
+        if again and not self.stopped:
             self._retry(item, [*item.previous, attempt], reason)
         else:
-            self._count("lost")
+            self._count(outcome)
+
+    def _worth_another(self, previous: list[Attempt]) -> bool:
+        return previous[-1].outcome == "lost" and len(previous) <= self.plan.scenario.retries.max_retries
+
+    def _tries(self, item: Active) -> int:
+        """Retries so far: of this session, or of all, where each session is only one turn."""
+        return len(item.previous) if self.last_turn_counts else item.retries
 
     def _check_disk(self, item: Active) -> None:
         """Take away what a lost attempt left; where there was no room for more, no further trial can be kept either."""
@@ -342,7 +404,8 @@ class Orchestrator:
         self.waiting.append(again)
 
     def _due(self) -> Active | None:
-        now = time.monotonic()
+        """The next one to try again; a batch system is told itself how long it is to wait."""
+        now = math.inf if self.executor.outlives else time.monotonic()
         found = next((item for item in self.waiting if item.not_before <= now), None)
         if found:
             self.waiting.remove(found)
@@ -372,7 +435,7 @@ class Orchestrator:
                 self.spent.trials -= 1
                 self._discard(item)
             else:
-                self._ended(item, "")
+                self._ended(item, JobState("done"))
 
     def _abandon(self, reason: str) -> None:
         """End what runs; unfinished folders go, finished ones stay."""
@@ -382,13 +445,22 @@ class Orchestrator:
             self.ledger.tell("interrupted", reason=reason[:500])
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, Model):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
 def leftovers(workspace: Workspace, scenario: str, run_id: str) -> list[Path]:
     """Unfinished folders of this run, whose orchestrator was killed, and of other runs that nobody works on."""
     folder = workspace.results / scenario / ".partial"
 
     @cache
     def abandoned(other: str) -> bool:
-        return other == run_id or Ledger(workspace.run(other)).owner() is None
+        ledger = Ledger(workspace.run(other))
+        return other == run_id or (ledger.owner() is None and not ledger.goes_on())
 
     def is_left(path: Path) -> bool:
         try:

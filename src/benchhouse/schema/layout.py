@@ -103,6 +103,16 @@ class RunFolder:
         return self.path / "worker_logs"
 
     @property
+    def jobs(self) -> Path:
+        """What was handed to a batch system, one numbered folder a submission; there only where jobs outlive us."""
+        return self.path / "jobs"
+
+    @property
+    def job_logs(self) -> Path:
+        """What the batch system's jobs printed."""
+        return self.path / "logs"
+
+    @property
     def services(self) -> Path:
         """Folders of the servers that are attached to the run, by name."""
         return self.path / "services"

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Runtime as RuntimeSpec
+from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.site import Site
+from benchhouse.schema.trial import Outcome
 
 JobId = str
 
@@ -22,6 +25,9 @@ class Job:
     resources: Resources
     log: Path  # where the worker's own words go when it dies before it has a folder to seal
     label: str = ""  # what it is, for people
+    frame: Mapping[str, Any] = field(default_factory=dict)  # trial.json as far as all trials of a run share it
+    differs: Mapping[str, Any] = field(default_factory=dict)  # and what is this one's own
+    delay_s: float = 0.0  # not to be started before: a retry that gives the infrastructure time
 
 
 @dataclass(frozen=True)
@@ -31,12 +37,28 @@ class JobState:
     phase: Literal["pending", "running", "done"]
     reason: str = ""
     detail: str = ""  # process id, Slurm job id, ...
+    outcome: Outcome | None = None  # of one that is done but not sealed, where it is known and not worth a retry
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What an executor is told when it is made."""
+
+    parallel: int = 1  # trials at a time
+    scenario: Scenario | None = None
+    site: Site = field(default_factory=Site)
+    run: RunFolder = field(default_factory=lambda: RunFolder(Path("RUN")))
 
 
 class Executor(Protocol):
     """Where jobs go."""
 
     window: int  # jobs worth handing over at a time; a sweep of a million never needs more in memory
+    outlives: bool  # whether its jobs go on without us: then their tasks make the trial folders, and `adopt` finds them
+
+    def adopt(self) -> Mapping[JobId, int]:
+        """Jobs that earlier sessions handed over, with their attempts, whether or not they have ended since."""
+        ...
 
     def check(self, resources: Resources) -> None:
         """Raise BenchError, saying what is missing, when such a job could never start here."""
@@ -57,7 +79,7 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what the executor itself holds; running jobs are cancelled."""
+        """Give back what the executor itself holds; running jobs are cancelled, unless they outlive it."""
         ...
 
 

@@ -11,6 +11,8 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.service import ServiceUse
+from benchhouse.schema.site import Word
+from benchhouse.schema.slurm import SlurmSettings
 from benchhouse.schema.telemetry import Monitors
 
 Order = Literal["interleaved", "sequential", "random"]
@@ -157,9 +159,10 @@ class Scenario(Defined):
     runtime: Runtime = Field(default_factory=Runtime, description="What a job runs inside.")
     parallel: int = Field(1, ge=1, le=4096, description="Trials at a time, as far as resources allow.")
     price_per_hour: float | None = Field(None, ge=0, description="Cost of one node for one hour.")
-    partition: str | None = Field(None, description="Slurm partition.")
-    account: str | None = Field(None, description="Slurm account.")
-    qos: str | None = Field(None, description="Slurm quality of service.")
+    partition: Word | None = Field(None, description="Slurm partition.")
+    account: Word | None = Field(None, description="Slurm account.")
+    qos: Word | None = Field(None, description="Slurm quality of service.")
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="How trials become Slurm jobs.")
     artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
     binds: list[str] = Field(default_factory=list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")

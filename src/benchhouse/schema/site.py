@@ -52,6 +52,7 @@ class SlurmSite(Model, strict=True):
     max_array: int | None = Field(None, ge=1, description="Longest array; asked of Slurm where it is not given.")
     max_jobs: int | None = Field(None, ge=1, description="Jobs that one user may have in the queue.")
     throttle: int | None = Field(None, ge=1, description="Array tasks at a time, where a scenario does not say.")
+    poll: Seconds = Field(15.0, gt=0, description="Longest time between two questions to Slurm while we wait.")
     flags: tuple[Flag, ...] = Field((), description="Further flags of sbatch.")
     partitions: dict[Word, Partition] = Field(default_factory=dict, description="Partitions by name.")
 

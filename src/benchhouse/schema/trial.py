@@ -2,6 +2,8 @@
 
 import hashlib
 import uuid
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import Field
@@ -116,8 +118,24 @@ class TrialSpec(Model):
     attempt: int = 1
     previous_attempts: list[Attempt] = Field(default_factory=list)
     source: dict[str, Any] = Field(default_factory=dict, description="Git commit and dirty flag of the workspace.")
+    submitted: str | None = Field(None, description="When it was handed to a batch system.")
+    container_digest: str | None = Field(None, description="sha256 of the image that it runs in.")
     cache: str = Field(description="Folder of the data cache.")
     final: str = Field(description="Folder that the sealed trial is renamed to.")
+
+
+def joined(frame: Mapping[str, Any], differs: Mapping[str, Any], results: Path) -> dict[str, Any]:
+    """The fields of trial.json, from what all trials of a run share and what is one trial's own."""
+    parameters = differs["parameters"]
+    experiment = ExperimentRef.model_validate(frame["experiment"])
+    instance = Instance(experiment=experiment.name, version=experiment.version, target={}, parameters=parameters)
+    return {
+        **frame,
+        **differs,
+        "benchmark_case_id": instance.case_id(),
+        "workload_spec_digest": instance.workload_digest(),
+        "final": str(results / differs["trial_id"]),
+    }
 
 
 def trial_id(run_id: str, instance_digest: str, repetition: int, warmup: bool) -> str:
@@ -167,6 +185,9 @@ class Meta(Model):
     partition: str | None = None
     slurm_job_id: str | None = None
     slurm_node_list: str | None = None
+    slurm: dict[str, Any] = Field(
+        default_factory=dict, description="The job as Slurm describes it, and how long it waited in the queue."
+    )
     container_digest: str | None = None
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     git_commit: str | None = None

@@ -1,6 +1,7 @@
 """`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one.
 
-`--keep FOLDER` keeps a service, `--monitor FOLDER` is a free-standing monitor.
+`--task FOLDER` runs those of one task of a batch system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a
+free-standing monitor.
 """
 
 import sys
@@ -16,6 +17,10 @@ def main(arguments: list[str]) -> int:
         from benchhouse.worker.keeper import keep
 
         return keep(Path(arguments[1]).absolute())
+    if len(arguments) == 2 and arguments[0] == "--task":
+        from benchhouse.worker.task import run_task
+
+        return run_task(Path(arguments[1]).absolute())
     if len(arguments) == 1 and not arguments[0].startswith("-"):
         from benchhouse.worker.supervise import run_trial
 
@@ -24,7 +29,8 @@ def main(arguments: list[str]) -> int:
         from benchhouse.worker.monitors.standing import run
 
         return run(Path(arguments[1]).absolute())
-    print("usage: python -m benchhouse.worker FOLDER | --host | --keep FOLDER | --monitor FOLDER", file=sys.stderr)
+    known = "FOLDER | --host | --task FOLDER | --keep FOLDER | --monitor FOLDER"
+    print(f"usage: python -m benchhouse.worker {known}", file=sys.stderr)
     return 2
 
 

@@ -13,8 +13,9 @@ import select
 import signal
 import sys
 import traceback
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from benchhouse.schema.owner import OWNER
 from benchhouse.worker import node, processes
@@ -79,12 +80,13 @@ def _obey(order: dict[str, Any], workers: dict[int, str]) -> None:
     host = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become_worker(order, host)
+        become_worker(order, host)
     workers[pid] = order["id"]
     _say({"id": order["id"], "pid": pid, "start": processes.start_time(pid)})
 
 
-def _become_worker(order: dict[str, Any], host: int) -> None:
+def become_worker(order: dict[str, Any], host: int) -> NoReturn:
+    """The rest of a process that was forked for one trial."""
     code = 1
     try:
         signal.set_wakeup_fd(-1)
@@ -121,11 +123,11 @@ def _reap(workers: dict[int, str]) -> None:
             continue
         job = workers.pop(pid)
         if os.WIFSIGNALED(status):
-            _end_orphans(workers)
+            end_orphans(workers)
         _say({"id": job, "exit": os.waitstatus_to_exitcode(status)})
 
 
-def _end_orphans(workers: dict[int, str]) -> None:
+def end_orphans(workers: Collection[int]) -> None:
     """Children that are no workers came here when theirs was killed; asking for children only, no fork can slip in."""
     processes.kill_tree(set(processes.children(os.getpid())) - set(workers), grace_s=0.0)
     sweep_cages(LEFTOVERS)

@@ -145,13 +145,18 @@ class Cage:
         self._rlimits: dict[int, tuple[int, int]] = {resource.RLIMIT_CORE: (0, 0)}
         self._cores: set[int] = set()
         self._cpu_before_s = 0.0
+        self._around: tuple[tuple[Path | None, str], ...] = ()
+        self._oom_kills_before = 0
 
     @classmethod
     def build(cls, name: str, limits: Limits, fs: CgroupFS | None = None) -> "Cage":
         """Never raises for want of rights: what can't be made shows in `enforced`."""
         cage = cls(limits)
         cage._cpu_before_s = tree_cpu_s()
-        cage._make_folders(owned_name(name), fs or CgroupFS.detect())
+        fs = fs or CgroupFS.detect()
+        cage._around = ((fs.v1.get("memory"), "memory.oom_control"), (fs.v2, "memory.events"))
+        cage._oom_kills_before = cage._oom_kills_around()
+        cage._make_folders(owned_name(name), fs)
         if limits.wall_s is not None:
             cage.enforced["wall"] = "worker timer"
         if limits.cpu_s is not None:
@@ -330,6 +335,15 @@ class Cage:
             used["forks_refused"] = _counters(pids / "pids.events").get("max")
         return used
 
+    def oom_kills(self) -> int:
+        """Of the cage, or of what is around it: a batch system holds its jobs to their memory by itself."""
+        counted = self.usage()["oom_kills"]
+        return int(counted) if counted is not None else self._oom_kills_around() - self._oom_kills_before
+
+    def _oom_kills_around(self) -> int:
+        files = [folder / name for folder, name in self._around if folder]
+        return sum(_counters(file).get("oom_kill", 0) for file in files)
+
     def pids(self) -> set[int]:
         """Who is in the cage now; empty as well where there is no cgroup."""
         return set().union(*(_members(folder) for folder in set(self.folders.values())))
@@ -415,11 +429,12 @@ def _remove_folder(folder: Path) -> bool:
 def sweep_cages(prefix: str, fs: CgroupFS | None = None) -> list[str]:
     """Kills and removes cages whose names start with `prefix` and whose worker is gone; returns their folder names.
 
-    Looks below the caller's own cgroups, where `build` puts cages; those of another pid namespace are left alone.
+    Looks below the caller's own cgroups, where `build` puts cages, and in a job of Slurm below those of other jobs, which
+    it could not remove; those of another pid namespace are left alone.
     """
     fs = fs or CgroupFS.detect()
     left: dict[str, list[Path]] = {}
-    for home in fs.homes():
+    for home in {place for home in fs.homes() for place in _neighbours(home)}:
         with contextlib.suppress(OSError):
             for entry in home.iterdir():
                 if is_left_behind(entry.name, prefix):
@@ -431,3 +446,10 @@ def sweep_cages(prefix: str, fs: CgroupFS | None = None) -> list[str]:
         if not kept:
             swept.append(name)
     return swept
+
+
+def _neighbours(home: Path) -> Iterator[Path]:
+    yield home
+    if above := next((folder for folder in home.parents if folder.name.startswith("slurm")), None):
+        for folder, _, _ in os.walk(above):
+            yield Path(folder)

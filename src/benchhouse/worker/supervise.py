@@ -24,7 +24,7 @@ from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import redactor, secret_values
 from benchhouse.schema.service import SECRET, Addresses, ServiceFolder
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
-from benchhouse.worker import limits, node, processes
+from benchhouse.worker import batch, limits, node, processes
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.limits import Cage
 from benchhouse.worker.monitors.watch import Watch
@@ -43,6 +43,19 @@ _LOOK_S = 0.5  # for services that the trial has started
 
 class Cancelled(BaseException):
     """SIGTERM or SIGINT reached the worker."""
+
+
+class Bell:
+    """SIGUSR2: the batch system will end this job soon. `handle` becomes readable, so that nobody sleeps through it."""
+
+    def __init__(self) -> None:
+        self.rung = False
+        self.handle, self._other = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGUSR2, self._ring)
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        self.rung = True
+        os.write(self._other, b"!")
 
 
 @dataclass
@@ -154,7 +167,7 @@ def _experiment(
     """Fork the experiment and stay with it until it has ended or has been ended."""
     sys.stdout.flush()
     sys.stderr.flush()
-    worker = os.getpid()
+    worker, bell = os.getpid(), Bell()
     pid = os.fork()
     if pid == 0:
         _become_experiment(spec, folder, capture, workdir, result, cage, worker)
@@ -168,6 +181,8 @@ def _experiment(
             left = deadline - time.monotonic()
             if left <= 0:
                 stopped_by = "wall"
+            elif bell.rung:
+                stopped_by = "job"
             elif spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
                 stopped_by = "cpu"
             if stopped_by:
@@ -176,7 +191,7 @@ def _experiment(
                 cage.kill()
                 found = pid, int(signal.SIGKILL)
                 break
-            _wait([end, *capture.filenos()], min(tick_s, left) if end >= 0 else min(_TICK_S, left))
+            _wait([end, bell.handle, *capture.filenos()], min(tick_s, left) if end >= 0 else min(_TICK_S, left))
             capture.pump(0.0)
             watch.look(folder.services)
         else:
@@ -184,7 +199,7 @@ def _experiment(
             found = os.waitpid(pid, 0)
     if not stopped_by and spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
         stopped_by = "cpu"  # a child of its was ended by RLIMIT_CPU, and the experiment went on without it
-    return Ended(found[1], stopped_by, int(cage.usage().get("oom_kills") or 0))
+    return Ended(found[1], stopped_by, cage.oom_kills())
 
 
 def _has_ended(pid: int) -> bool:
@@ -220,7 +235,7 @@ def _become_experiment(
     try:
         os.setsid()
         processes.die_with_parent(signal.SIGKILL, worker)
-        for number in _STOPS:
+        for number in (*_STOPS, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         logs = capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -248,6 +263,8 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
     asked = spec.limits
     if ended.stopped_by == "wall":
         return "timeout", Failure(code="wall_limit", message=f"ended after {asked.wall:g} s of wall-clock time")
+    if ended.stopped_by == "job":
+        return "timeout", Failure(code="job_time", message="the time of its batch job was nearly over")
     if ended.stopped_by == "cpu" or ended.signal == signal.SIGXCPU:
         return "timeout", Failure(code="cpu_limit", message=f"ended after {asked.cpu or 0:g} s of CPU time")
     memory = f"the limit is {asked.memory} bytes" if asked.memory else "the machine has no more memory"
@@ -304,7 +321,7 @@ def _meta(
         started=started,
         ended=ended,
         host=where,
-        job=os.environ.get("SLURM_JOB_ID"),
+        job=batch.job(),
     )
     return Meta(
         trial_id=spec.trial_id,
@@ -319,10 +336,11 @@ def _meta(
         duration_s=duration_s,
         timestamp=started,
         host=where,
-        partition=spec.partition,
-        slurm_job_id=os.environ.get("SLURM_JOB_ID"),
+        partition=os.environ.get("SLURM_JOB_PARTITION") or spec.partition,
+        slurm_job_id=batch.job(),
         slurm_node_list=os.environ.get("SLURM_JOB_NODELIST"),
-        container_digest=None,
+        slurm=batch.described(spec.submitted, started),
+        container_digest=spec.container_digest,
         code_digest=spec.code_digest,
         git_commit=spec.source.get("commit"),
         git_dirty=spec.source.get("dirty"),

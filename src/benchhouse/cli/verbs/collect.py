@@ -1,4 +1,4 @@
-"""Put a run's sealed trials into the warehouse; safe to repeat."""
+"""Put a run's sealed trials into the warehouse; on a cluster also submit again what broke. Safe to repeat."""
 
 import click
 
@@ -20,4 +20,7 @@ def command(ctx: click.Context, run: str, as_json: bool) -> None:
     click.echo(f"run {collected['run_id']}: {show.count(collected['trials'], 'trial')}, {collected['rows']} rows")
     for line in collected["skipped"]:
         show.note(f"skipped: {line}")
+    if collected["under_way"]:
+        show.note(f"{show.count(collected['under_way'], 'trial')} still under way:  bench status {collected['run_id']}")
+        return
     show.note(f"next:  bench report {collected['run_id']}")

@@ -43,12 +43,12 @@ def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> 
         from rich.text import Text
 
         with Live(console=show.console(), refresh_per_second=4, transient=True) as live:
-            while state["state"] == "running":
+            while state["state"] in ("running", "waiting"):
                 live.update(Text("\n".join(_lines(state))))
                 time.sleep(0.5)
                 state = following.status(workspace, run_id)
     elif watch:
-        while state["state"] == "running":
+        while state["state"] in ("running", "waiting"):
             click.echo(f"{state['done']}/{state['trials']} {show.outcomes(state['outcomes'])}")
             time.sleep(2)
             state = following.status(workspace, run_id)
@@ -69,6 +69,12 @@ def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
         f"state      {state['state']}" + (f", process {state['owner_pid']}" if state["owner_pid"] else ""),
         f"trials     {state['done']} of {state['trials']}: {show.outcomes(state['outcomes'])}",
     ]
+    if queue := state["queue"]:
+        waits = ", ".join(f"{reason} {count}" for reason, count in queue["reasons"].items())
+        parts = [f"{queue['running']} running", f"{queue['pending']} waiting{f' ({waits})' if waits else ''}"]
+        parts += [f"{queue['sealed']} to be collected"] if queue["sealed"] else []
+        jobs = f"; job {', '.join(queue['jobs'][:5])}" if queue["jobs"] else ""
+        lines.append(f"{state['executor']:<10} {', '.join(parts)}{jobs}")
     if state["stopped_by"] == "budget":
         lines.append(f"stopped    {state['stopped']}: raise it in the scenario and run that again")
     elif state["stopped"]:

@@ -17,7 +17,9 @@ def command(ctx: click.Context, run: str, as_json: bool) -> None:
     if as_json:
         show.as_json(stopped)
         return
-    if stopped["stopped_pid"]:
+    if stopped["cancelled_trials"]:
+        click.echo(f"run {stopped['run_id']} stopped, {show.count(stopped['cancelled_trials'], 'trial')} cancelled")
+    elif stopped["stopped_pid"]:
         click.echo(f"run {stopped['run_id']} stopped (process {stopped['stopped_pid']})")
     else:
         click.echo(f"run {stopped['run_id']} was not running; {stopped['swept_processes']} left processes ended")

@@ -24,7 +24,7 @@ def command(
     as_json: bool,
     **where: str | None,
 ) -> None:
-    from benchhouse.api import planning, running
+    from benchhouse.api import batch, planning, running
 
     path = scenario or config
     if path is None:
@@ -32,10 +32,17 @@ def command(
     workspace = options.workspace(ctx)
     prepared = planning.prepare(workspace, path, planning.Where(**where))
     ledger = running.open_run(workspace, prepared, path, fresh, show.note)
-    pid = running.start_in_background(workspace, ledger)
+    run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
+    for line in prepared.notes:
+        show.note(f"note: {line}")
+    if batch.outlives(prepared):
+        said = {"under_way": batch.hand_over(workspace, prepared, ledger)}
+    else:
+        said = {"pid": running.start_in_background(workspace, ledger)}
     if as_json:
-        show.as_json({"run_id": ledger.folder.run_id, "pid": pid, "trials": prepared.plan.trial_count})
+        show.as_json({"run_id": run_id, "trials": trials, **said})
         return
-    click.echo(ledger.folder.run_id)
-    amount = show.count(prepared.plan.trial_count, "trial")
-    show.note(f"submitted {amount}; watch:  bench status {ledger.folder.run_id} --watch")
+    click.echo(run_id)
+    show.note(f"submitted {show.count(said.get('under_way', trials), 'trial')}; watch:  bench status {run_id} --watch")
+    if (left := trials - said.get("under_way", trials)) > 0:
+        show.note(f"{show.count(left, 'trial')} are done, or follow with the next:  bench collect {run_id}")

@@ -1,0 +1,102 @@
+"""Runs whose jobs outlive us: hand them over, look again later, from another process or login node, and end them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchhouse.api import places
+from benchhouse.api.planning import Prepared
+from benchhouse.api.running import orchestrator, resume_run
+from benchhouse.catalog.entries import plug
+from benchhouse.evidence.folder import sealed_outcome
+from benchhouse.runs.ledger import Ledger
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.protocols import Assignment, Executor
+
+
+@dataclass
+class Queue:
+    """What a batch system has of a run, and what was sealed since somebody last wrote it down."""
+
+    jobs: list[str] = field(default_factory=list)
+    pending: int = 0
+    running: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)  # why trials wait
+    sealed: dict[str, str] = field(default_factory=dict)  # trial and outcome
+
+
+def outlives(prepared: Prepared) -> bool:
+    """Whether the scenario's jobs go on without us."""
+    return bool(plug("executors", prepared.plan.scenario.executor).outlives)
+
+
+def hand_over(workspace: Workspace, prepared: Prepared, ledger: Ledger) -> int:
+    """Give all that is missing to the batch system; returns how many trials are on their way."""
+    with orchestrator(workspace, prepared, ledger) as owner:
+        ledger.tell("submitted")
+        return owner.hand_over(again=True)
+
+
+def turn(workspace: Workspace, run_id: str) -> int | None:
+    """Write down what ended, submit again what the infrastructure broke; None where somebody else is at it.
+
+    Does nothing for a run that is over, or whose jobs never left this machine.
+    """
+    ledger = Ledger(workspace.run(run_id))
+    if not ledger.goes_on() or ledger.owner() is not None:
+        return None
+    ledger, prepared = resume_run(workspace, run_id)
+    with orchestrator(workspace, prepared, ledger) as owner:
+        return owner.hand_over(again=False)
+
+
+def queue(workspace: Workspace, run_id: str) -> Queue:
+    """How the jobs of a run stand, with one question to the batch system; nothing is written."""
+    ledger = Ledger(workspace.run(run_id))
+    found = Queue()
+    if not ledger.goes_on():
+        return found
+    executor = _executor(workspace, ledger)
+    ended = {(event.trial_id, event.attempt) for event in ledger.events() if event.event == "ended"}
+    trials = [trial for trial, attempt in executor.adopt().items() if (trial, attempt) not in ended]
+    for trial, state in executor.poll(trials, 0.0).items():
+        if state.phase == "done":
+            if outcome := sealed_outcome(workspace.trial(ledger.record.scenario, trial)):
+                found.sealed[trial] = outcome
+            continue
+        if state.phase == "pending":
+            found.pending += 1
+            found.reasons[state.reason] = found.reasons.get(state.reason, 0) + 1
+        else:
+            found.running += 1
+        if (job := state.detail.partition("_")[0]) and job not in found.jobs:
+            found.jobs.append(job)
+    return found
+
+
+def cancel(workspace: Workspace, ledger: Ledger) -> int:
+    """End all jobs of a run; returns how many trials were under way. Call it as the run's owner."""
+    if not ledger.goes_on():
+        return 0
+    executor = _executor(workspace, ledger)
+    trials = list(executor.adopt())
+    under_way = [trial for trial, state in executor.poll(trials, 0.0).items() if state.phase != "done"]
+    executor.cancel(under_way)
+    return len(under_way)
+
+
+def _executor(workspace: Workspace, ledger: Ledger) -> Executor:
+    """As files alone tell: without the scenario, which may need packages that are not here."""
+    record = ledger.record
+    assignment = Assignment(site=places.site(workspace, record.site), run=ledger.folder)
+    executor: Executor = plug("executors", record.executor)(assignment)
+    return executor
+
+
+def described(found: Queue) -> dict[str, Any]:
+    return {
+        "jobs": found.jobs,
+        "pending": found.pending,
+        "running": found.running,
+        "reasons": found.reasons,
+        "sealed": len(found.sealed),
+    }

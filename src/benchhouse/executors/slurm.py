@@ -1,0 +1,328 @@
+"""Jobs on a Slurm cluster: one array a submission, and files on the shared filesystem as the truth about trials.
+
+How and why: docs/design/slurm.md.
+"""
+
+import json
+import os
+import time
+from array import array as numbers
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchhouse.executors import slurm_calls as calls
+from benchhouse.executors.slurm_calls import ENDED, WAITING, TaskState, UnreachableError
+from benchhouse.executors.slurm_script import Array, script
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.scenario import Scenario
+from benchhouse.schema.slurm import SubmissionFolder, Submitted, submissions
+from benchhouse.schema.trial import Outcome
+
+_SOON_S = 2.0  # between two questions to Slurm, at first
+_SETTLE_S = 1.0  # a folder sealed on another node may be seen a little later than the end of its job
+_OUTAGE_S = 900.0  # a controller may be restarted: a submission waits this long for it
+_FINAL: Mapping[str, Outcome] = {
+    "TIMEOUT": "timeout",
+    "DEADLINE": "timeout",
+    "OUT_OF_MEMORY": "out_of_memory",
+    "CANCELLED": "cancelled",
+}
+_NEVER = {
+    "AccountNotAllowed",
+    "AssocMaxWallDurationPerJobLimit",
+    "BadConstraints",
+    "DependencyNeverSatisfied",
+    "InvalidAccount",
+    "InvalidQOS",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "QOSMaxWallDurationPerJobLimit",
+    "QosNotAllowed",
+}  # why a job waits, where waiting does not help
+
+
+_UNKNOWN = TaskState("PENDING")
+_GONE = TaskState("COMPLETED", "forgotten")
+
+
+class SlurmExecutor:
+    """Submits, asks, cancels. Everything it must remember is in the run's `jobs` folder."""
+
+    outlives = True
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.scenario, self.site = assignment.scenario or Scenario(scenario="run"), assignment.site
+        self.run = assignment.run
+        settings, site = self.scenario.slurm, self.site.slurm
+        self.pack = settings.pack
+        self.throttle = settings.throttle or (assignment.parallel if assignment.parallel > 1 else site.throttle)
+        self.window = (site.max_jobs or 20_000) * self.pack
+        self._tasks: dict[JobId, str] = {}  # by trial: JOB_INDEX
+        self._final: dict[JobId, Path] = {}
+        self._sizes: dict[str, int] = {}  # trials of a task
+        self._names: dict[str, str] = {}  # of jobs that may still run, by id
+        self._states: dict[str, TaskState] = {}
+        self._wait_s, self._next_look = _SOON_S, 0.0
+        self._trouble = ""
+
+    def check(self, resources: Resources) -> None:
+        """Slurm itself is asked whether it would take such a job."""
+        if not calls.has_slurm():
+            raise BenchError("there is no sbatch on this machine", "run on a login node, or use --executor local")
+        folder, logs = self._places(1)
+        calls.would_start(self._script(self._array(1, ("true",), resources, folder.path, logs)))
+
+    def render(self, jobs: Sequence[Job]) -> str:
+        first = jobs[0]
+        folder, logs = self._places(1)
+        tasks = len(list(self._packed(jobs)))
+        array = self._array(tasks, first.python, first.resources, folder.path, logs)
+        return self._script(replace(array, labels=[job.label for job in jobs]))
+
+    def submit(self, jobs: Sequence[Job]) -> list[JobId]:
+        """Retries make an array of their own, which waits as long as the last of them is to wait."""
+        for part in ([job for job in jobs if not job.delay_s], [job for job in jobs if job.delay_s]):
+            most = self.pack * (self.site.slurm.max_array or calls.largest_array()) if part else 1
+            for start in range(0, len(part), most):
+                self._send(part[start : start + most])
+        return [job.id for job in jobs]
+
+    def adopt(self) -> Mapping[JobId, int]:
+        found: dict[JobId, int] = {}
+        for folder in submissions(self.run.jobs):
+            done = self._submitted(folder)
+            if not done.job_id:
+                continue
+            frame = json.loads(folder.frame.read_bytes())
+            results = Path(frame["results"])
+            with folder.tasks.open(encoding="utf-8") as lines:
+                packs = [[(item["trial_id"], item["attempt"]) for item in json.loads(line)] for line in lines]
+            found.update(item for pack in packs for item in pack)
+            self._remember(done, results, [[trial for trial, _ in pack] for pack in packs])
+        return found
+
+    def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
+        """Returns at once when a trial has ended; Slurm is asked less and less often while nothing happens."""
+        deadline = time.monotonic() + wait_s
+        pause_s = min(max(len(ids) / 5000, 0.1), 2.0)  # listing a folder of ten thousand trials is work
+        while True:
+            states = self._look(ids)
+            left = deadline - time.monotonic()
+            if left <= 0 or any(state.phase == "done" for state in states.values()):
+                return states
+            time.sleep(min(pause_s, left))
+
+    def cancel(self, ids: Sequence[JobId]) -> None:
+        """Whole tasks: one of which only some trials are to end goes on."""
+        wanted = set(ids)
+        kept = {task for trial, task in self._tasks.items() if trial not in wanted and not self._final[trial].exists()}
+        tasks = sorted({self._tasks[trial] for trial in wanted if trial in self._tasks} - kept)
+        if not tasks:
+            return
+        jobs = {_job(task) for task in tasks}
+        whole = sorted(jobs - {_job(task) for task in kept})
+        calls.cancel([*whole, *(task for task in tasks if _job(task) not in whole)])
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline:
+            with_names = calls.states([self._names[job] for job in jobs])
+            if not any(task in with_names and with_names[task].state not in ENDED for task in tasks):
+                return
+            time.sleep(0.3)
+        raise BenchError(f"Slurm has not ended {', '.join(tasks[:5])} within 180 s", "look: squeue; then stop again")
+
+    def close(self) -> None:
+        """Its jobs go on without it."""
+
+    def _look(self, ids: Sequence[JobId]) -> dict[JobId, JobState]:
+        sealed = self._sealed(ids)
+        if len(sealed) < len(ids) and time.monotonic() >= self._next_look:
+            if self._ask({self._tasks[trial] for trial in ids if trial not in sealed}):
+                time.sleep(_SETTLE_S)
+            sealed = self._sealed(ids)
+        return {trial: JobState("done") if trial in sealed else self._state(trial) for trial in ids}
+
+    def _sealed(self, ids: Sequence[JobId]) -> set[JobId]:
+        folders = {self._final[trial].parent for trial in ids}
+        found: set[str] = set()
+        for folder in folders:
+            if folder.is_dir():
+                found.update(entry.name for entry in os.scandir(folder))
+        return found.intersection(ids)
+
+    def _ask(self, wanted: Collection[str]) -> bool:
+        """One question for all tasks; where the accounting must be asked, one more. True when one of them has ended."""
+        wanted = {task for task in wanted if self._states.get(task, _UNKNOWN).state not in ENDED}
+        try:
+            known = calls.states({self._names[_job(task)] for task in wanted}) if wanted else {}
+            if forgotten := {_job(task) for task in wanted if task not in known}:
+                known |= calls.recorded(sorted(forgotten))
+            self._trouble = ""
+        except UnreachableError as error:
+            self._trouble = error.message
+            self._again(_SOON_S)
+            return False
+        changed = {}
+        for task in wanted:
+            state = known.get(task, _GONE)
+            if state.state in WAITING and state.reason in _NEVER:
+                calls.cancel([task])
+                state = TaskState("CANCELLED", f"it would never start: {state.reason}")
+            if state != self._states.get(task):
+                changed[task] = state
+        self._states |= changed
+        self._note(changed)
+        self._again(_SOON_S if changed else min(self._wait_s * 1.5, self.site.slurm.poll))
+        return any(state.state in ENDED for state in changed.values())
+
+    def _again(self, wait_s: float) -> None:
+        self._wait_s, self._next_look = wait_s, time.monotonic() + wait_s
+
+    def _note(self, changed: Mapping[str, TaskState]) -> None:
+        """What the scheduler did, and when it was seen, is evidence too."""
+        if changed:
+            at = _now()
+            rows = [{"time": at, "task": task, **vars(state)} for task, state in changed.items()]
+            with (self.run.jobs / "states.jsonl").open("a", encoding="utf-8") as file:
+                file.write("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def _state(self, trial: JobId) -> JobState:
+        task = self._tasks[trial]
+        known = self._states.get(task, _UNKNOWN)
+        if known.state in ENDED:
+            return self._unsealed(task, known)
+        said = f"{known.reason or known.state}{f', {self._trouble}' if self._trouble else ''}"
+        return JobState("pending" if known.state in WAITING else "running", said, task)
+
+    def _unsealed(self, task: str, known: TaskState) -> JobState:
+        """A trial without a folder whose task is over. One that had not begun in a pack is worth another try."""
+        where = f" on {known.nodes}" if known.nodes else ""
+        if known == _GONE:
+            return JobState("done", f"Slurm no longer knows job {task}", task)
+        reason = f"job {task} ended as {known.state}{where}"
+        if known.reason:
+            reason = f"{reason} ({known.reason})"
+        outcome = _FINAL.get(known.state)
+        if known.state == "TIMEOUT" and self._sizes[task] > 1:
+            outcome = None  # its turn had not come, or had only begun
+        return JobState("done", reason, task, outcome)
+
+    def _send(self, jobs: Sequence[Job]) -> None:
+        """Write what the tasks are given, submit, write the id down; in this order, so that nothing is ever lost."""
+        number = max((folder.number for folder in submissions(self.run.jobs)), default=0) + 1
+        folder, logs = self._places(number)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        logs.mkdir(exist_ok=True)
+        first, results = jobs[0], jobs[0].folder.parents[1]
+        frame = {**first.frame, "results": str(results), "together": self.scenario.slurm.together, "submitted": _now()}
+        frame["worker_logs"] = str(first.log.parent)
+        _write(folder.frame, json.dumps(frame).encode())
+        lines = [json.dumps([job.differs for job in pack]).encode() + b"\n" for pack in self._packed(jobs)]
+        offsets = numbers("Q", [0])
+        for line in lines:
+            offsets.append(offsets[-1] + len(line))
+        _write(folder.tasks, b"".join(lines))
+        _write(folder.index, offsets.tobytes())
+        delay_s = max(job.delay_s for job in jobs)
+        array = self._array(len(lines), first.python, first.resources, folder.path, logs, delay_s)
+        _write(folder.script, self._script(array).encode())
+        job_id = self._submit(folder, array.name)
+        done = Submitted(job_id=job_id, name=array.name, submitted=_now(), tasks=len(lines), trials=len(jobs))
+        self._keep(folder, done)
+        self._remember(done, results, [[job.id for job in pack] for pack in self._packed(jobs)])
+        self._again(0.5)
+
+    def _remember(self, done: Submitted, results: Path, packs: Sequence[Sequence[JobId]]) -> None:
+        self._names[done.job_id] = done.name
+        for index, pack in enumerate(packs):
+            task = f"{done.job_id}_{index}"
+            self._sizes[task] = len(pack)
+            for trial in pack:
+                self._tasks[trial], self._final[trial] = task, results / trial
+
+    def _submit(self, folder: SubmissionFolder, name: str) -> str:
+        """A controller that does not answer is asked again; it may have taken the job all the same."""
+        deadline, wait_s = time.monotonic() + _OUTAGE_S, 1.0
+        while True:
+            try:
+                return calls.submit(folder.script)
+            except UnreachableError:
+                if time.monotonic() > deadline:
+                    raise
+            except BenchError as error:
+                self._keep(folder, _never(name, error.message))
+                raise
+            time.sleep(wait_s)
+            wait_s = min(wait_s * 2, 30.0)
+            try:
+                if found := calls.find(name):
+                    return found
+            except UnreachableError:
+                continue
+
+    def _submitted(self, folder: SubmissionFolder) -> Submitted:
+        """What became of a submission; where its submitter was killed before it could say, Slurm is asked."""
+        try:
+            return Submitted.model_validate_json(folder.job.read_bytes())
+        except FileNotFoundError:
+            name = self._name(folder.number)
+            job_id = calls.find(name)
+            with folder.index.open("rb") as file:
+                tasks = os.fstat(file.fileno()).st_size // 8 - 1
+            done = Submitted(job_id=job_id, name=name, submitted=_now(), tasks=tasks, trials=tasks * self.pack)
+            if not job_id:
+                done = _never(name, "its submitter ended before Slurm had it")
+            self._keep(folder, done)
+            return done
+
+    def _keep(self, folder: SubmissionFolder, done: Submitted) -> None:
+        _write(folder.job, done.model_dump_json().encode())
+
+    def _packed(self, jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+        return (jobs[start : start + self.pack] for start in range(0, len(jobs), self.pack))
+
+    def _array(
+        self,
+        tasks: int,
+        python: tuple[str, ...],
+        resources: Resources,
+        folder: Path,
+        logs: Path,
+        delay_s: float = 0.0,
+    ) -> Array:
+        return Array(self._name(int(folder.name)), tasks, self.throttle, python, resources, folder, logs, delay_s)
+
+    def _script(self, array: Array) -> str:
+        return script(array, self.scenario, self.site)
+
+    def _name(self, number: int) -> str:
+        return f"bench-{self.run.run_id}-{number:04d}"
+
+    def _places(self, number: int) -> tuple[SubmissionFolder, Path]:
+        return SubmissionFolder(self.run.jobs.absolute() / f"{number:04d}"), self.run.job_logs.absolute()
+
+
+def _job(task: str) -> str:
+    """The array that a task belongs to."""
+    return task.partition("_")[0]
+
+
+def _never(name: str, reason: str) -> Submitted:
+    return Submitted(job_id="", name=name, submitted=_now(), tasks=0, trials=0, reason=reason[:500])
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, and on disk before anybody is told of it."""
+    made = path.with_name(f".{path.name}.new")
+    with made.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    made.replace(path)

@@ -1,0 +1,143 @@
+"""The few calls to Slurm, each with a time limit. Texts, not JSON: its JSON differs from version to version."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchhouse.schema.errors import BenchError
+
+ENDED = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED",
+         "REVOKED", "TIMEOUT"}  # fmt: skip
+WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+_UNREACHABLE = re.compile(r"unable to contact|connection refused|timed out|temporarily|unreachable", re.IGNORECASE)
+_LONGEST_S = 60.0
+
+
+class UnreachableError(BenchError):
+    """Slurm's controller does not answer; it may again."""
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """What Slurm says of one array task."""
+
+    state: str
+    reason: str = ""
+    nodes: str = ""
+
+
+def has_slurm() -> bool:
+    return shutil.which("sbatch") is not None
+
+
+def submit(script: Path) -> str:
+    """Returns the job's id. Raises UnreachableError where nobody knows whether it was taken."""
+    said = _call(["sbatch", "--parsable", str(script)])
+    return said.strip().splitlines()[-1].partition(";")[0]
+
+
+def would_start(script_text: str) -> None:
+    """Raise BenchError where Slurm would refuse such a job."""
+    _call(["sbatch", "--test-only"], script_text)
+
+
+def states(names: Iterable[str]) -> dict[str, TaskState]:
+    """Of every task of the jobs with these names that Slurm's controller still has, by `JOB_INDEX`: one question."""
+    form = "%i|%T|%r|%N"
+    said = _call(["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", f"--format={form}"])
+    found = {}
+    for line in said.splitlines():
+        task, state, rest = line.split("|", 2)
+        reason, _, nodes = rest.rpartition("|")
+        found[task] = TaskState(state, "" if reason == "None" else reason, nodes)
+    return found
+
+
+def find(name: str) -> str:
+    """The id of a job by its name, where the controller or the accounting has it; else empty."""
+    for task in states([name]):
+        return task.partition("_")[0]
+    for line in _accounting(["--name", name, "--starttime", "now-30days", "--format=JobID"]):
+        return line.partition("_")[0]
+    return ""
+
+
+def recorded(jobs: Sequence[str]) -> dict[str, TaskState]:
+    """Of tasks that the controller has forgotten, by the accounting; nothing where there is none."""
+    found = {}
+    for line in _accounting(["--jobs", ",".join(jobs), "--format=JobID,State,ExitCode,NodeList"]):
+        task, state, code, nodes = (*line.split("|"), "", "", "")[:4]
+        found[task] = TaskState(state.split()[0] if state else "", f"exit code {code}" if code != "0:0" else "", nodes)
+    return found
+
+
+def cancel(tasks: Sequence[str]) -> None:
+    for start in range(0, len(tasks), 500):  # command lines have an end
+        _call(["scancel", "--quiet", *tasks[start : start + 500]], may_fail=True)
+
+
+def largest_array() -> int:
+    """Tasks that one array may have, as this cluster is configured; Slurm's own default where it does not say."""
+    try:
+        found = re.search(r"MaxArraySize\s*=\s*(\d+)", _call(["scontrol", "show", "config"]))
+    except BenchError:
+        found = None
+    return max(1, int(found[1])) if found else 1001
+
+
+def partitions() -> list[str]:
+    try:
+        return sorted({line.strip("* ") for line in _call(["sinfo", "--noheader", "--format=%R"]).splitlines()})
+    except BenchError:
+        return []
+
+
+def _accounting(arguments: Sequence[str]) -> list[str]:
+    try:
+        return _call(["sacct", "--allocations", "--noheader", "--parsable2", *arguments]).splitlines()
+    except BenchError:  # many clusters have none
+        return []
+
+
+def _call(command: Sequence[str], given: str | None = None, *, may_fail: bool = False) -> str:
+    try:
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, check=False, timeout=_LONGEST_S, env=_environment()
+        )
+    except FileNotFoundError as error:
+        raise BenchError(
+            f"there is no {command[0]} on this machine", "run on a login node of the cluster, or use --executor local"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise UnreachableError(f"{command[0]} did not answer within {_LONGEST_S:g} s") from error
+    if done.returncode == 0 or may_fail:
+        return done.stdout
+    said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+    if _UNREACHABLE.search(said):
+        raise UnreachableError(f"Slurm does not answer: {said.splitlines()[-1]}")
+    raise BenchError(f"{command[0]} refused: {said.splitlines()[-1].removeprefix(f'{command[0]}: ')}", _hint(said))
+
+
+def _hint(said: str) -> str:
+    """What to do about the refusals that are met most."""
+    text = said.lower()
+    if "partition" in text:
+        known = partitions()
+        return f"this cluster has: {', '.join(known)}" if known else "see: sinfo"
+    if "account" in text or "qos" in text:
+        return "see which are yours: sacctmgr show assoc user=$USER format=account,qos"
+    if "node configuration" in text or "memory" in text or "cpu count" in text:
+        return "no node has that much: ask for less under resources:, or name another partition; see: sinfo -Nl"
+    if "array" in text or "limit" in text:
+        return "put several trials into a task, slurm: {pack: N}, or lower max_array or max_jobs in the site profile"
+    return "see: bench plan SCENARIO --executor slurm --dry-run"
+
+
+def _environment() -> dict[str, str]:
+    """Without the variables by which users change what these programs print or ask for."""
+    dropped = ("SQUEUE_", "SBATCH_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT")
+    return {name: value for name, value in os.environ.items() if not name.startswith(dropped)}

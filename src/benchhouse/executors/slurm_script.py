@@ -1,0 +1,108 @@
+"""The script of one array, from settings that were checked before: every word in it is plain or quoted."""
+
+import math
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.scenario import Scenario
+from benchhouse.schema.site import Site
+
+WARNING_S = 30  # before its time is over a task is told, so that a trial can be sealed as `timeout`
+_SLACK_S = 90.0  # Slurm may tell it up to a minute too early
+
+
+@dataclass(frozen=True)
+class Array:
+    """What one script is made of."""
+
+    name: str
+    tasks: int
+    throttle: int | None
+    python: tuple[str, ...]
+    resources: Resources
+    folder: Path
+    logs: Path
+    delay_s: float = 0.0
+    labels: Sequence[str] = ()
+
+
+def script(array: Array, scenario: Scenario, site: Site) -> str:
+    lines = ["#!/bin/bash", *(f"#SBATCH {flag}" for flag in flags(array, scenario, site))]
+    lines += [f"# {label}" for label in array.labels]
+    lines += ["set -eu"]
+    if site.modules:
+        lines += [f"module load {shlex.join(site.modules)}"]
+    environment = dict(site.environment)
+    if array.resources.nodes > 1:
+        environment |= site.network.environment
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    # The worker takes this shell's place: Slurm's signals reach it.
+    lines += [f"exec {shlex.join([*array.python, '-m', 'benchhouse.worker', '--task', str(array.folder)])}"]
+    return "\n".join(lines) + "\n"
+
+
+def flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
+    asked, settings = array.resources, scenario.slurm
+    yield f"--job-name={array.name}"
+    yield f"--array=0-{array.tasks - 1}{f'%{array.throttle}' if array.throttle else ''}"
+    partition = scenario.partition or (asked.gpus and site.slurm.gpu_partition) or site.slurm.partition
+    for name, value in (
+        ("partition", partition),
+        ("account", scenario.account or site.slurm.account),
+        ("qos", scenario.qos or site.slurm.qos),
+        ("constraint", settings.constraint),
+        ("reservation", settings.reservation),
+    ):
+        if value:
+            yield f"--{name}={value}"
+    yield f"--nodes={asked.nodes}"
+    yield f"--ntasks-per-node={settings.ntasks_per_node}"
+    yield f"--cpus-per-task={asked.cpus * settings.together}"
+    if asked.memory:
+        yield f"--mem={math.ceil(asked.memory * settings.together / 2**20)}M"
+    if asked.gpus:
+        yield f"--gres={site.slurm.gres}:{asked.gpus * settings.together}"
+    yield f"--time={_clock(_time_s(scenario, site))}"
+    if settings.exclusive:
+        yield "--exclusive"
+    if array.delay_s:
+        yield f"--begin=now+{math.ceil(array.delay_s)}"
+    yield f"--output={quoted(array.logs / '%x_%A_%a.out')}"
+    yield f"--error={quoted(array.logs / '%x_%A_%a.err')}"
+    yield f"--chdir={quoted(array.folder)}"
+    yield "--open-mode=append"
+    yield "--no-requeue"  # a lost trial is a new attempt, with a folder of its own
+    yield f"--signal=B:USR2@{WARNING_S}"
+    yield from (*site.slurm.flags, *settings.flags)
+
+
+def _time_s(scenario: Scenario, site: Site) -> float:
+    """Of a task: as asked, else what its trials may take one after the other, else the site's."""
+    settings = scenario.slurm
+    if settings.time:
+        return settings.time
+    if scenario.limits.wall:
+        return scenario.limits.wall * math.ceil(settings.pack / settings.together) + WARNING_S + _SLACK_S
+    return site.slurm.time
+
+
+def _clock(seconds: float) -> str:
+    minutes = max(1, math.ceil(seconds / 60))  # Slurm counts in whole minutes
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:00"
+
+
+def quoted(path: Path) -> str:
+    """A path as sbatch reads it in an #SBATCH line. It knows double quotes, and takes % for a place to be filled."""
+    text = str(path)
+    if any(character in text for character in '"\\\n\r'):
+        raise BenchError(
+            f"{text!r} can't be told to Slurm: it has a quote, a backslash or a line end in its name",
+            "use a workspace with a plainer path: bench -C DIR ...",
+        )
+    folder, name = str(path.parent), path.name
+    return f'"{folder.replace("%", "%%")}/{name}"'

@@ -1,0 +1,84 @@
+"""Slurm: what a scenario may ask of it, and the files by which a submitter and its tasks on other nodes meet."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.site import Flag, Word
+
+
+class SlurmSettings(Model, strict=True):
+    """How trials become jobs; it changes nothing of what they measure, so it is in no digest."""
+
+    pack: int = Field(1, ge=1, le=100_000, description="Trials in one array task, one after the other.")
+    together: int = Field(1, ge=1, le=1024, description="Of these, at a time; the task asks for resources for all.")
+    throttle: int | None = Field(None, ge=1, description="Array tasks at a time.")
+    time: Seconds | None = Field(None, gt=0, description="Time limit of a task; else by limits.wall, else the site's.")
+    ntasks_per_node: int = Field(1, ge=1, description="Slots of srun on each node of a multi-node trial.")
+    constraint: Word | None = Field(None, description="Features that nodes must have.")
+    reservation: Word | None = Field(None, description="A reservation to use.")
+    exclusive: bool = Field(False, description="No other job on its nodes.")
+    flags: list[Flag] = Field(default_factory=list, description="Further flags of sbatch.")
+
+    @model_validator(mode="after")
+    def _together_needs_a_pack(self) -> "SlurmSettings":
+        if self.together > self.pack:
+            raise ValueError(f"together: {self.together} at a time, but pack: {self.pack} has fewer")
+        return self
+
+
+class Submitted(Model):
+    """job.json: what became of a submission. Without this file, nobody knows yet."""
+
+    job_id: str = Field(description="Of the array; empty where Slurm never had it.")
+    name: str
+    submitted: str
+    tasks: int
+    trials: int
+    reason: str = Field("", description="Why Slurm never had it.")
+
+
+@dataclass(frozen=True)
+class SubmissionFolder:
+    """One array: the files that its tasks are given."""
+
+    path: Path
+
+    @property
+    def number(self) -> int:
+        return int(self.path.name)
+
+    @property
+    def frame(self) -> Path:
+        """What all its trials have in common, as in trial.json."""
+        return self.path / "frame.json"
+
+    @property
+    def tasks(self) -> Path:
+        """One line a task: a list of what differs, one object a trial."""
+        return self.path / "tasks.jsonl"
+
+    @property
+    def index(self) -> Path:
+        """Where each line of `tasks` begins, and where the last ends: eight bytes each."""
+        return self.path / "tasks.index"
+
+    @property
+    def script(self) -> Path:
+        return self.path / "job.sh"
+
+    @property
+    def job(self) -> Path:
+        return self.path / "job.json"
+
+
+def submissions(folder: Path) -> Iterator[SubmissionFolder]:
+    """Those of a run, oldest first; one that was not written to its end has no script yet and does not count."""
+    if folder.is_dir():
+        for path in sorted(folder.iterdir()):
+            if path.name.isdigit() and (path / "job.sh").is_file():
+                yield SubmissionFolder(path)

@@ -1,0 +1,34 @@
+"""What a batch system says of the job that a worker runs in, by its environment."""
+
+import os
+from datetime import datetime
+from typing import Any
+
+TASK = "SLURM_ARRAY_TASK_ID"
+
+
+def job() -> str | None:
+    """As Slurm's own programs take it: JOB, or JOB_INDEX of an array."""
+    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get(TASK)
+    return f"{array}_{index}" if array and index else os.environ.get("SLURM_JOB_ID")
+
+
+def described(submitted: str | None, started: str) -> dict[str, Any]:
+    """For meta.json; empty outside of a job. Its time in the queue is by two clocks: where negative, they differ."""
+    names = {
+        "job_id": "SLURM_JOB_ID",
+        "array_job_id": "SLURM_ARRAY_JOB_ID",
+        "array_task_id": TASK,
+        "job_name": "SLURM_JOB_NAME",
+        "cluster": "SLURM_CLUSTER_NAME",
+        "partition": "SLURM_JOB_PARTITION",
+        "account": "SLURM_JOB_ACCOUNT",
+        "qos": "SLURM_JOB_QOS",
+        "nodes": "SLURM_JOB_NODELIST",
+        "restarts": "SLURM_RESTART_COUNT",
+    }
+    found: dict[str, Any] = {key: os.environ[name] for key, name in names.items() if name in os.environ}
+    if submitted and found:
+        waited = datetime.fromisoformat(started) - datetime.fromisoformat(submitted)
+        found |= {"submitted": submitted, "queue_s": waited.total_seconds()}
+    return found

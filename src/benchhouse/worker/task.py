@@ -1,0 +1,132 @@
+"""One task of a batch system's array: its trials, several at a time, each forked from this one warm process.
+
+It is given a folder (`schema/slurm.py`) and finds its own line there by the number of its task; it makes the folders of
+its trials. Told to stop (SIGTERM) it ends everything and seals nothing; told that its time is nearly over (SIGUSR2) it
+lets the trials that run be sealed as `timeout` and begins no more.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+from array import array
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from benchhouse.evidence.asking import make_folder
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.owner import OWNER, identity
+from benchhouse.schema.slurm import SubmissionFolder
+from benchhouse.schema.trial import TrialSpec, joined
+from benchhouse.worker import processes
+from benchhouse.worker.batch import TASK
+from benchhouse.worker.host import become_worker, end_orphans
+from benchhouse.worker.limits import sweep_cages
+from benchhouse.worker.owned import sweep_scratch
+from benchhouse.worker.supervise import CANCELLED, LEFTOVERS
+
+_LOST = 1
+_INSIDE = ("results", "together", "worker_logs")  # of the frame, but not of a trial's specification
+
+
+def run_task(path: Path) -> int:
+    """Run the trials of this task; 0 when each of them was sealed."""
+    task = Task(SubmissionFolder(path), int(os.environ.get(TASK, "0")))
+    try:
+        return task.run()
+    finally:
+        _drop_empty_logs()
+
+
+class Task:
+    def __init__(self, folder: SubmissionFolder, number: int) -> None:
+        self.frame = json.loads(folder.frame.read_bytes())
+        self.results = Path(self.frame["results"])
+        self.together: int = self.frame["together"]
+        self.logs = Path(self.frame["worker_logs"])
+        self.trials = _line(folder, number)
+        self.spec = {key: value for key, value in self.frame.items() if key not in _INSIDE}
+        self.workers: dict[int, str] = {}
+        self.stopping = 0
+
+    def run(self) -> int:
+        os.environ[OWNER] = identity()
+        processes.become_subreaper()
+        sweep_cages(LEFTOVERS)
+        sweep_scratch(LEFTOVERS)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+            signal.signal(number, self._told)
+        unsealed = 0
+        todo = iter(self.trials)
+        while True:
+            while len(self.workers) < self.together and not self.stopping and (differs := next(todo, None)):
+                self._begin(differs)
+            if not self.workers:
+                break
+            unsealed += self._wait()
+        if self.stopping == signal.SIGUSR2:
+            return 0
+        return 128 + self.stopping if self.stopping else _LOST if unsealed else 0
+
+    def _begin(self, differs: dict[str, Any]) -> None:
+        name = f"{differs['trial_id']}.{differs['attempt']}"
+        folder = TrialFolder(self.results / ".partial" / name)
+        shutil.rmtree(folder.path, ignore_errors=True)
+        text = json.dumps(joined(self.spec, differs, self.results))
+        make_folder(folder, TrialSpec.model_validate_json(text))
+        order = {"id": differs["trial_id"], "folder": str(folder.path), "log": str(self.logs / f"{name}.log")}
+        task = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
+        pid = os.fork()
+        if pid == 0:
+            for number in (signal.SIGINT, signal.SIGUSR2):
+                signal.signal(number, signal.SIG_IGN)  # until the trial itself listens
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
+            become_worker(order, task)
+        self.workers[pid] = differs["trial_id"]
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
+
+    def _wait(self) -> int:
+        """Until one of them has ended; 1 when it did not seal its folder."""
+        pid, status = os.waitpid(-1, 0)
+        if pid not in self.workers:
+            return 0
+        trial = self.workers.pop(pid)
+        if os.WIFSIGNALED(status):
+            end_orphans(self.workers)
+        code = os.waitstatus_to_exitcode(status)
+        if code not in (0, CANCELLED):
+            print(f"the worker of trial {trial} ended with {code}", file=sys.stderr)
+        return int(code != 0)
+
+    def _told(self, number: int, frame: FrameType | None) -> None:
+        """Workers are told the same: on SIGTERM they end all that they started, on SIGUSR2 they seal."""
+        self.stopping = self.stopping or number
+        for pid in self.workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR2 if number == signal.SIGUSR2 else signal.SIGTERM)
+
+
+def _line(folder: SubmissionFolder, number: int) -> list[dict[str, Any]]:
+    """What this task is to do: one line of a file that may have many thousands."""
+    offsets = array("Q")
+    with folder.index.open("rb") as file:
+        file.seek(8 * number)
+        offsets.frombytes(file.read(16))
+    with folder.tasks.open("rb") as file:
+        file.seek(offsets[0])
+        found: list[dict[str, Any]] = json.loads(file.read(offsets[1] - offsets[0]))
+    return found
+
+
+def _drop_empty_logs() -> None:
+    """Ten thousand empty files are a load for a shared filesystem, and hide the few that say something."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+            path = Path(f"/proc/self/fd/{number}").readlink()
+            if path.suffix in (".out", ".err") and path.is_file() and path.stat().st_size == 0:
+                path.unlink()

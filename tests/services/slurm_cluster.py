@@ -1,0 +1,70 @@
+"""A real Slurm cluster on this machine, shared by all test processes of one run; the last of them ends it."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm-cluster.sh"
+
+
+def can_be_had() -> bool:
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+needs_slurm = pytest.mark.skipif(not can_be_had(), reason="a Slurm cluster on one machine needs root on Debian")
+
+
+class Cluster:
+    """Its configuration, and calls to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.conf = str(folder / "etc" / "slurm.conf")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
+        return kept | {"SLURM_CONF": self.conf}
+
+    def call(self, *command: str) -> str:
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    def start(self, *more: str, port: int) -> None:
+        environment = os.environ | {"SLURM_PORT": str(port)}
+        command = [str(SCRIPT), "start", str(self.folder), *more]
+        subprocess.run(command, env=environment, check=True, timeout=300, stdout=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        subprocess.run([str(SCRIPT), "stop", str(self.folder)], check=True, timeout=120)
+
+    def bring_back(self, node: str) -> None:
+        """Start the slurmd of a node that was killed."""
+        subprocess.run([str(SCRIPT), "node", str(self.folder), node], env=self.environment, check=True, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    if not can_be_had():
+        pytest.skip("a Slurm cluster on one machine needs root on Debian")
+    whole = getattr(request.config, "workerinput", {}).get("testrunuid", str(os.getpid()))
+    folder = Path(tempfile.gettempdir()) / f"bench-slurm-{whole[:12]}"
+    made = Cluster(folder)
+    with Path(f"{folder}.lock").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_EX)
+        if not Path(made.conf).exists():
+            made.start(port=27100 + os.getpid() % 300 * 20)
+        fcntl.flock(users, fcntl.LOCK_SH)
+        yield made
+        try:
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # another process still uses it
+        made.stop()
+        Path(f"{folder}.lock").unlink(missing_ok=True)
