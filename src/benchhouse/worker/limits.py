@@ -429,12 +429,12 @@ def _remove_folder(folder: Path) -> bool:
 def sweep_cages(prefix: str, fs: CgroupFS | None = None) -> list[str]:
     """Kills and removes cages whose names start with `prefix` and whose worker is gone; returns their folder names.
 
-    Looks below the caller's own cgroups, where `build` puts cages, and in a job of Slurm below those of other jobs, which
-    it could not remove; those of another pid namespace are left alone.
+    Looks below the caller's own cgroups, where `build` puts cages, and in a Slurm job below those of other jobs, too;
+    those of another pid namespace are left alone.
     """
     fs = fs or CgroupFS.detect()
     left: dict[str, list[Path]] = {}
-    for home in {place for home in fs.homes() for place in _neighbours(home)}:
+    for home in {place for own in fs.homes() for place in _neighbours(own)}:
         with contextlib.suppress(OSError):
             for entry in home.iterdir():
                 if is_left_behind(entry.name, prefix):
