@@ -30,6 +30,7 @@ from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.worker import services as module
+from benchhouse.worker.keeper import keep
 from benchhouse.worker.output import Capture
 from benchhouse.worker.programs import find_program
 from benchhouse.worker.services import Services
@@ -69,7 +70,7 @@ def trial(recipe: Recipe, folder: Path) -> float:
 def kept(recipe: Recipe, folder: Path) -> float:
     place = ServiceFolder(folder / "kept")
     began = time.monotonic()
-    start_keeper(place, ServiceSpec(id=recipe.name, recipe=recipe))
+    start_keeper(place, ServiceSpec(id=recipe.name, recipe=recipe), keep)
     wait_ready({recipe.name: place}, lambda text: None)
     stop_keepers([place])
     return time.monotonic() - began

@@ -20,6 +20,8 @@ from typing import Any
 import kill_storm
 from kill_storm import Storm, children
 
+from benchhouse.worker.keeper import NAME
+
 SERVER = Path(__file__).parent.parent / "tests" / "services" / "small_server.py"
 CODE = """
 import time, urllib.request
@@ -81,7 +83,7 @@ class ServiceStorm(Storm):
 
 def is_keeper(pid: int) -> bool:
     with contextlib.suppress(OSError):  # it has ended meanwhile
-        return b"--keep" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/comm").read_text().strip() == NAME
     return False
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from laboratory import wait_until
@@ -215,6 +216,17 @@ def test_kill_9_of_any_part_leaves_nothing_after_stop(served, victim):
     served.bench("stop", "@last")
     served.is_tidy()
     assert state(served)["phase"] in ("stopped", "failed")
+
+
+def test_the_keeper_of_a_run_needs_no_new_interpreter(served):
+    process = served.start("run", served.scenario("wait", **scenario()))
+    keeper, _ = running_parts(served)
+    assert "--keep" not in Path(f"/proc/{keeper}/cmdline").read_text()
+    assert Path(f"/proc/{keeper}/comm").read_text() == "bench-keeper\n"
+    assert os.getsid(keeper) == keeper
+    served.bench("stop", "@last")
+    process.communicate(timeout=30)
+    served.is_tidy()
 
 
 def test_ctrl_c_ends_servers_too(served):

@@ -18,7 +18,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.catalog.loading import code_digest
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.plan import Plan
-from benchhouse.runs.keeping import Attached
+from benchhouse.runs.keeping import Attached, Keep
 from benchhouse.runs.ledger import Ledger, RunRecord, new_run_id
 from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress
@@ -191,7 +191,7 @@ def orchestrator(
             "cache": str(places.cache()),
         } | ({"monitors": export.monitors} if export else {})
         attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id)
-        attached.start(say)
+        attached.start(say, _keep)
         yield Orchestrator(
             workspace, plan, ledger, executor, runtime.python(scenario.runtime, place), frame,
             export.following(show) if export else show,
@@ -223,6 +223,12 @@ def execute(
         owner.stopped,
         owner.stopped_by if owner.stopped else "",
     )
+
+
+def _keep() -> Keep:
+    from benchhouse.worker.keeper import keep
+
+    return keep
 
 
 def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:

@@ -74,6 +74,8 @@ def start(
     show: Callable[[str], None],
 ) -> dict[str, Any]:
     """Start a server and wait until it is ready; it lives on until it is stopped."""
+    from benchhouse.worker.keeper import keep
+
     sweep(workspace)
     recipe = _checked(find_recipe(name, workspace.recipes), parameters)
     if timeout_s is not None:
@@ -89,7 +91,7 @@ def start(
     )
     began = time.monotonic()
     try:
-        start_keeper(folder, spec)
+        start_keeper(folder, spec, keep)
         state = wait_ready({identifier: folder}, show)[identifier]
     except KeyboardInterrupt:
         stop_keepers([folder])

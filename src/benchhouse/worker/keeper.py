@@ -1,4 +1,4 @@
-"""Keeps one service alive beyond a trial: `python -m benchhouse.worker --keep FOLDER`.
+"""Keeps one service alive beyond a trial: `python -m benchhouse.worker --keep FOLDER`, or a fork of whoever asks.
 
 In: `service.json`. Out: `state.json`, written anew at each change, `endpoints.json` for its user alone, and the logs.
 It ends when it is told to (SIGTERM, SIGINT), when its owner is gone, or when a server of it has ended by itself.
@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 from time import sleep
 from types import FrameType
+from typing import NoReturn
 
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.schema.errors import BenchError
@@ -28,6 +29,7 @@ from benchhouse.worker.owned import make_scratch
 from benchhouse.worker.programs import version_of
 from benchhouse.worker.services import Services
 
+NAME = "bench-keeper"  # of the process
 KEPT = "benchhouse-service"  # how the names of scratch folders of kept services begin
 _OWNER_S = 0.5
 _HEALTH_S = 5.0
@@ -169,21 +171,24 @@ class Keeper:
             signal.signal(number, signal.SIG_IGN)
 
 
-def keep(path: Path) -> int:
+def keep(path: Path) -> NoReturn:
+    """Until the service is over; then the process ends."""
     processes.become_subreaper()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(NAME, encoding="ascii")
     with contextlib.suppress(PermissionError):
         os.setsid()
     os.environ[OWNER] = identity()  # all that is started below can be told by it, should this process be killed
-    for number in _STOPS:
-        signal.signal(number, _stop)
     try:
+        for number in _STOPS:
+            signal.signal(number, _stop)
         code = Keeper(path).run()
-        os._exit(code)  # somebody waits for it, and Python would first take itself apart
     except _Stopped:
-        return 0
-    except BaseException:
+        code = 0
+    except BaseException:  # noqa: BLE001 - whoever started it reads it there
+        code = 1
         write_text(ServiceFolder(path).words, traceback.format_exc())
-        raise
+    os._exit(code)  # somebody waits for it, and Python would first take itself apart
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:
