@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -55,6 +56,27 @@ def test_a_monitor_of_a_process_shows_what_it_uses_and_ends_when_told(lab, burne
     again = lab.bench("monitors", "stop", started["monitor_id"]).stdout
     assert "cpu avg" in again
     assert "cores" in again
+
+
+def test_gpus_are_watched_where_nvml_is(lab, tmp_path, monkeypatch):
+    fake = Path(__file__).parent.parent / "worker" / "monitors" / "fake_nvml.c"
+    made = tmp_path / "libnvidia-ml.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", made, fake], check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    started = start(lab, "--interval", "0.1s")
+    time.sleep(1.5)
+    ended = lab.bench("monitors", "stop", started["monitor_id"]).stdout
+    assert "  gpu0  gpu_busy avg  97%\n" in ended
+    assert "  gpu1  gpu_power avg" in ended
+    (listing,) = listed(lab)
+    assert listing["watches"] == "node, gpu0, gpu1"
+    assert pq.read_table(f"{listing['folder']}/gpu0.parquet").num_rows > 5
+
+
+def test_the_list_of_monitors_fits_a_terminal(lab, burner):
+    start(lab, "--pid", burner.pid)
+    shown = lab.bench("monitors", "ps").stdout.splitlines()
+    assert len(shown) == 3 and max(map(len, shown)) <= 80
 
 
 def test_a_monitor_ends_by_itself_when_its_time_is_over(lab):

@@ -32,6 +32,13 @@ def test_a_server_lives_until_it_is_stopped(small):
     small.is_tidy()
 
 
+def test_a_recipe_is_copied_by_redirecting_what_is_shown(small):
+    copy = small.workspace / "recipes" / "postgres.yaml"
+    copy.touch()  # as a shell does for `> recipes/postgres.yaml`, before anything is started
+    copy.write_text(small.bench("servers", "show", "postgres").stdout)
+    assert f"{copy}: ok, recipe postgres" in small.bench("servers", "validate", copy).stdout
+
+
 def test_several_replicas_have_endpoints_of_their_own(small):
     started = json.loads(small.bench("servers", "start", "small", "--replicas", "2", "--json").stdout)
     assert len(set(started["endpoints"])) == 2 and len(started["pids"]) == 2

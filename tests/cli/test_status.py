@@ -36,6 +36,16 @@ def test_watch_ends_with_the_run_and_failures_have_their_exit_code(lab):
     assert "failed: the file is there" in done.stdout
 
 
+def test_trying_again_is_offered_only_where_it_can_help(lab):
+    bad = lab.scenario("command", target={"argv": ["true"]}, workload={"values": {"level": 1}})
+    done = lab.bench("run", bad, code=1)
+    assert "unused_value" in done.stderr
+    assert f"next:  mend the scenario, then:  bench run {bad}" in done.stderr
+    assert "--rerun-failed" not in done.stderr + lab.bench("status", "@last", code=1).stderr
+    done = lab.bench("run", lab.scenario("command", target={"argv": ["false"]}), code=1)
+    assert f"next:  bench run --resume {lab.run_id()} --rerun-failed" in done.stderr
+
+
 def test_unknown_runs_are_told(lab):
     assert "there is no run in this workspace yet" in lab.bench("status", "x", code=2).stderr
     lab.run("once")

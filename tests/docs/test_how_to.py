@@ -41,7 +41,8 @@ def test_run_ids_shown_look_like_real_ones():
     assert re.fullmatch(shape, new_run_id())
     shown = {found for page in pages() for found in re.findall(r"\b\d{8}-\d{6}-[0-9a-z]+", page.read_text())}
     assert shown
-    assert [run for run in shown if not re.fullmatch(shape, run)] == []
+    monitor = r"\d{8}-\d{6}-[0-9a-f]{6}"
+    assert [run for run in shown if not re.fullmatch(f"{shape}|{monitor}", run)] == []
 
 
 def test_the_sql_shown_is_answered_comments_and_all(bash, tmp_path):
@@ -49,6 +50,25 @@ def test_the_sql_shown_is_answered_comments_and_all(bash, tmp_path):
     for sql in shown.strip().split("\n\n"):
         assert sql.startswith("-- ")
         done = bash('bench query "$SQL"', tmp_path, SQL=sql)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_watched_run_answers_the_question_that_is_shown(bash, tmp_path):
+    page = blocks(HOW_TO / "monitor-a-run.md")
+    (scenario,) = (block.text for block in page if block.language == "yaml")
+    (sql,) = (block.text for block in page if block.language == "sql")
+    (tmp_path / "s.yaml").write_text(scenario)
+    done = bash('bench run s.yaml && bench query "$SQL"', tmp_path, SQL=sql)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^[0-9a-f]{8} +cpu +[\d.]+ +[\d.]+", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", ["run-servers.md", "monitor-a-run.md"])
+def test_scenarios_and_recipes_shown_are_good(bash, tmp_path, page):
+    for at, block in enumerate(block for block in blocks(HOW_TO / page) if block.language == "yaml"):
+        (tmp_path / f"{at}.yaml").write_text(block.text)
+        verb = "validate" if "scenario:" in block.text else "servers validate"
+        done = bash(f"bench {verb} {at}.yaml", tmp_path)
         assert done.returncode == 0, done.stderr
 
 

@@ -41,15 +41,16 @@ def track(scope, series, samples, every_s=1.0):
     return Track(scope, series, rows)
 
 
-def watched(workspace, *, samples=11, every_s=1.0, duration_s=10.0, told=STEADY, more=(), **options):
+def watched(workspace, *, samples=11, every_s=1.0, duration_s=10.0, told=STEADY, more=(), failure=None, **options):
     """A sealed trial with a node, itself and a server in its telemetry."""
     folder = TrialFolder(make_trial(workspace, sealed=False, **options))
     scopes = [("node", (BUSY, USED)), ("trial", (CPU, RSS)), ("service:db", (CPU, RSS)), *more]
     tracks = [track(scope, series, samples, every_s) for scope, series in scopes]
     store.write(folder.telemetry, Recording(every_s, tracks, 0, 0.001, samples, []), "2026-03-01", duration_s, told)
     meta = json.loads(folder.meta.read_text())
-    folder.meta.write_text(json.dumps(meta | {"duration_s": duration_s}))
-    return seal(folder, read_spec(folder), "succeeded")
+    ended = {"outcome": "failed", "failure": failure} if failure else {}
+    folder.meta.write_text(json.dumps(meta | {"duration_s": duration_s} | ended))
+    return seal(folder, read_spec(folder), "failed" if failure else "succeeded")
 
 
 def report(workspace, folders):
@@ -144,6 +145,29 @@ def test_the_median_trial_by_duration_speaks_for_its_point(tmp_path):
     (machine,) = report(workspace, [*folders, make_trial(workspace, repetition=4)]).machines
     assert (machine.repetition, machine.duration_s) == (3, 20.0)
     assert machine.chosen == "the median of 3 trials with telemetry by duration"
+
+
+def test_trials_that_failed_are_drawn_after_the_others_one_of_each_kind(tmp_path):
+    workspace = Workspace(tmp_path)
+    died = {"code": "server_died", "message": "db ended by SIGKILL during the trial"}
+    folders = [
+        watched(workspace, repetition=1),
+        watched(workspace, repetition=2, minute=1, failure=died),
+        watched(workspace, repetition=3, minute=2, failure=died),
+        watched(workspace, repetition=1, minute=3, ef=64, failure={"code": "corrupt", "message": "three bytes"}),
+    ]
+    data = report(workspace, folders)
+    assert [(item.repetition, item.trouble) for item in data.machines] == [
+        (1, ""), (2, "failed: server_died"), (1, "failed: corrupt"),
+    ]  # fmt: skip
+    assert data.machines[0].chosen == "the only trial"
+    assert data.machines[1].chosen == "one of 2 trials that ended so"
+    assert all(item.lines and item.figures for item in data.machines)
+    section, text = str(machine_section(data.machines, 1)), markdown.render(data)
+    assert '<b class="bad">failed: server_died</b>' in section
+    assert "no number is made of them" in section and "more point" not in section
+    assert "failed: corrupt: repetition 1, the only trial that ended so" in text.replace("\\", "")
+    assert "no number is made of them" not in str(machine_section(data.machines[:1], 1))
 
 
 def test_points_without_telemetry_show_nothing(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -36,6 +37,14 @@ def wait(target: dict, ctx: Context, n: int = 0):
     time.sleep(60)
     ctx.emit("x", 1)
 
+def until_sick(target: dict, ctx: Context, n: int = 0):
+    (state,) = Path(os.environ["LAB"]).parent.glob("*/.bench/runs/*/services/web/state.json")
+    until = time.monotonic() + 20
+    while '"unhealthy"' not in state.read_text() and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(2)  # for whoever asks for the status
+    ctx.emit("x", 1)
+
 def swallow(target: dict, ctx: Context, n: int = 0):
     while True:
         try:
@@ -48,7 +57,8 @@ def swallow(target: dict, ctx: Context, n: int = 0):
 @pytest.fixture
 def served(lab):
     """A lab with experiments that ask a server; `recipes/small.yaml` is written by `served.small(*words)`."""
-    entries = "[benchhouse.experiments]\nask = ask:ask\nwait = ask:wait\nswallow = ask:swallow\n"
+    names = ("ask", "wait", "until_sick", "swallow")
+    entries = "\n".join(["[benchhouse.experiments]", *(f"{name} = ask:{name}" for name in names)])
     lab.install("ask", "1.0", ASK, entries)
     (lab.workspace / "recipes").mkdir()
 
@@ -135,6 +145,8 @@ def test_a_service_that_dies_in_mid_trial_fails_it_at_once_and_ends_the_sweep(se
     assert "out of memory" in failure["message"]
     assert len(list(served.marks.glob("waits-*"))) == 1, "the sweep does not go on against a corpse"
     assert served.events()[-1]["event"] == "service"
+    shown = served.bench("status", "@last", code=1)
+    assert "stopped    web ended with 3\n" in shown.stdout and "--rerun-failed" in shown.stderr
     served.is_tidy()
 
 
@@ -160,6 +172,25 @@ def test_a_service_that_never_becomes_ready_is_told_with_its_words(served, mode)
     served.small("never", ready={"kind": "http", "timeout": 1})
     done = served.bench("run", served.scenario("ask", **scenario(mode=mode)), code=1)
     assert "was not up within 1 s (http://127.0.0.1:" in done.stderr and "starting on" in done.stderr
+    served.is_tidy()
+
+
+@pytest.mark.parametrize("mode", ["attached", None])
+def test_a_service_whose_readiness_flaps_is_not_taken_for_one_that_is_up(served, mode):
+    served.small("answer", "flap", ready={"kind": "http", "timeout": 1, "in_a_row": 3})
+    done = served.bench("run", served.scenario("ask", **scenario(mode=mode)), code=1)
+    assert re.search(r"it was up \d+ of the \d+ times that it was asked, and never 3 times in a row", done.stderr)
+    assert urls(served) == []
+    served.is_tidy()
+
+
+def test_a_service_that_stops_answering_is_shown_as_unhealthy_and_trials_that_begin_then_are_warned(served):
+    served.small("answer", "sick-after:1")
+    process = served.start("run", served.scenario("until_sick", **scenario(workload={"n": [1, 2]})), "--json")
+    wait_until(lambda: "web: unhealthy, http://" in served.bench("status", "@last", code=None).stdout, "the news", 30)
+    process.communicate(timeout=60)
+    warned = [[warning["code"] for warning in trial.meta["warnings"]] for trial in served.trials()]
+    assert sorted(warned) == [[], ["server_unhealthy"]]
     served.is_tidy()
 
 

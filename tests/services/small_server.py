@@ -4,9 +4,11 @@
     recipe("answer", "stubborn")           ignores SIGTERM
 
 Words: `answer` 200 at /, `die-after:S`, `never` (does not listen), `shout:N` (prints N MB), `stubborn`, `family`
-(starts children, one of which leaves its session), `flap` (every other answer is 503), `secret` (prints its {secret}).
+(starts children, one of which leaves its session), `flap` (every other answer is 503), `sick-after:S` (503 from then
+on), `secret` (prints its {secret}).
 """
 
+import math
 import os
 import signal
 import subprocess
@@ -30,10 +32,12 @@ def recipe(*words: str, **more: Any) -> dict[str, Any]:
 
 class Answers(BaseHTTPRequestHandler):
     asked = 0
+    sick_at = math.inf
 
     def do_GET(self) -> None:
         Answers.asked += 1
-        self.send_response(503 if "flap" in sys.argv and Answers.asked % 2 else 200)
+        flaps = "flap" in sys.argv and Answers.asked % 2
+        self.send_response(503 if flaps or time.monotonic() > Answers.sick_at else 200)
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
@@ -61,6 +65,8 @@ def main(port: int, secret: str, words: list[str]) -> None:
         print("my secret is", secret, flush=True)
     if "die-after" in chosen:
         threading.Timer(float(chosen["die-after"]), lambda: (print("out of memory", flush=True), os._exit(3))).start()
+    if "sick-after" in chosen:
+        Answers.sick_at = time.monotonic() + float(chosen["sick-after"])
     if "shout" in chosen:
         line = b"x" * 1023 + b"\n"
         for _ in range(int(chosen["shout"]) * 16):

@@ -1,6 +1,7 @@
 """What an experiment may say, and what is refused."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,15 @@ def context(tmp_path, *metrics, strict=True):
 
 
 X = Metric(name="x", unit="ms")
+
+
+def test_an_unknown_driver_is_answered_with_those_of_the_experiment(tmp_path):
+    ctx = context(tmp_path)
+    ctx.experiment = replace(ctx.experiment, drivers=("openai", "triton_llm"))
+    told = r"no driver named 'openay' is installed \(did you mean 'openai'\? installed: openai, triton_llm\)"
+    with pytest.raises(ExperimentFailed, match=f"^no_such_driver: {told}$"):
+        ctx.driver("openay")
+    assert ctx.driver("openai").transport == "http"
 
 
 @pytest.mark.parametrize("value", [1, 1.5, True, -0.0, 2**60])

@@ -3,21 +3,21 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchhouse.api import run_services
+from benchhouse.api.sweeping import clean_up
 from benchhouse.evidence.folder import read_meta, read_spec
-from benchhouse.runs.keeping import bury, is_lost, running_states, stop_keepers
-from benchhouse.runs.ledger import Event, Ledger
+from benchhouse.runs.ledger import Event, Ledger, RunRecord
 from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.problems import did_you_mean
-from benchhouse.schema.service import OVER, LiveServices
+from benchhouse.schema.trial import may_be_tried_again
 
 if TYPE_CHECKING:
     from benchhouse.api.batch import Queue
@@ -100,11 +100,13 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
     for outcome in waiting.sealed.values():
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
     goes_on = bool(waiting.pending or waiting.running)
+    running = _running(workspace, record.scenario, run_id) if owner is not None or goes_on else []
+    stopped_by = events[-1].event if events and events[-1].event in ("budget", "service") else ""
     durations = [event.duration_s for event in final.values() if event.duration_s]
     done = len(final) + len(waiting.sealed)
     left = record.trials - done
     unsuccessful = [
-        {"trial_id": name, "outcome": event.outcome, "reason": event.reason}
+        {"trial_id": name, "outcome": event.outcome, "code": event.code, "reason": event.reason}
         for name, event in final.items()
         if event.outcome != "succeeded"
     ]
@@ -120,15 +122,15 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "done": done,
         "outcomes": outcomes,
         "retries": sum(event.event == "retry" for event in events),
-        "running": _running(workspace, record.scenario, run_id) if owner is not None or goes_on else [],
+        "running": running,
         "queue": batch.described(waiting) if goes_on or waiting.sealed else None,
         "estimated_left_s": sum(durations) / len(durations) * left if durations and left and not finished else None,
         "failures": [item for item in unsuccessful if item["outcome"] != "invalid"],
         "invalid": [item for item in unsuccessful if item["outcome"] == "invalid"],
-        "stopped": events[-1].reason if events and events[-1].event in ("budget", "service") else "",
-        "stopped_by": events[-1].event if events and events[-1].event in ("budget", "service") else "",
-        "services": _services(workspace, ledger),
-        "next": _next_command(run_id, owner, finished, set(outcomes) - {"succeeded"}, waiting),
+        "stopped": events[-1].reason if stopped_by else "",
+        "stopped_by": stopped_by,
+        "services": run_services.services(workspace, ledger, running),
+        "next": _next_command(record, owner, finished, stopped_by, unsuccessful, waiting),
     }
 
 
@@ -142,14 +144,25 @@ def _state(owner: int | None, finished: bool, waiting: "Queue", left: int) -> st
     return "finished" if finished else "interrupted"
 
 
-def _next_command(run_id: str, owner: int | None, finished: bool, failed: Collection[str], waiting: "Queue") -> str:
+def _next_command(
+    record: RunRecord,
+    owner: int | None,
+    finished: bool,
+    stopped_by: str,
+    unsuccessful: list[dict[str, Any]],
+    waiting: "Queue",
+) -> str:
+    run_id = record.run_id
     if owner is not None or waiting.pending or waiting.running:
         return f"bench status {run_id} --watch"
     if waiting.sealed:
         return f"bench collect {run_id}"
-    if finished and failed:
+    if not finished and stopped_by != "service":
+        return f"bench run --resume {run_id}"
+    if stopped_by == "service" or any(may_be_tried_again(item["outcome"], item["code"]) for item in unsuccessful):
         return f"bench run --resume {run_id} --rerun-failed"
-    return f"bench report {run_id}" if finished else f"bench run --resume {run_id}"
+    # What can't be done as it is asked for fails again.
+    return f"mend the scenario, then:  bench run {record.scenario_file}" if unsuccessful else f"bench report {run_id}"
 
 
 def _running(workspace: Workspace, scenario: str, run_id: str) -> list[str]:
@@ -162,49 +175,6 @@ def _running(workspace: Workspace, scenario: str, run_id: str) -> list[str]:
             if trial.logs.is_dir() and read_spec(trial).run_id == run_id:
                 found.append(trial.path.name.rpartition(".")[0])
     return found
-
-
-def _services(workspace: Workspace, ledger: Ledger) -> list[dict[str, Any]]:
-    """Servers of the run: those attached to it, and those that its running trials have started."""
-    found = []
-    for folder, state in running_states(_service_folders(ledger)):
-        phase = "lost" if is_lost(state) else state.phase
-        found.append(
-            {
-                "name": folder.path.name,
-                "recipe": state.recipe,
-                "phase": phase,
-                "message": state.message,
-                "since": state.since,
-                "trial_id": None,
-                "endpoints": [] if state.phase in OVER else [item.endpoint for item in state.replicas],
-                "pids": [] if state.phase in OVER else [item.pid for item in state.replicas],
-            }
-        )
-    scenario = ledger.record.scenario
-    for name in _running(workspace, scenario, ledger.folder.run_id) if ledger.owner() is not None else []:
-        for partial in (workspace.results / scenario / ".partial").glob(f"{name}.*"):
-            with contextlib.suppress(OSError, ValueError):
-                live = LiveServices.model_validate_json(TrialFolder(partial).services.read_bytes())
-                found += [
-                    {
-                        "name": service,
-                        "recipe": "",
-                        "phase": "ready",
-                        "message": "",
-                        "since": "",
-                        "trial_id": name,
-                        "endpoints": [item.endpoint],
-                        "pids": [item.pid],
-                    }
-                    for service, item in live.services.items()
-                ]
-    return found
-
-
-def _service_folders(ledger: Ledger) -> list[Path]:
-    folder = ledger.folder.services
-    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, Any]:
@@ -236,32 +206,6 @@ def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, A
         "swept_processes": swept,
         "cancelled_trials": cancelled,
     }
-
-
-def clean_up(workspace: Workspace, ledger: Ledger) -> int:
-    """Sweep what killed orchestrators and workers left: processes, cgroups, scratch and unfinished folders.
-
-    Call it as the run's owner. Returns how many processes were ended.
-    """
-    from benchhouse.runs.orchestrate import leftovers
-    from benchhouse.worker.limits import sweep_cages
-    from benchhouse.worker.owned import left_processes, sweep_scratch
-    from benchhouse.worker.processes import kill_tree, tagged_processes
-    from benchhouse.worker.supervise import LEFTOVERS, TAG
-
-    partials = leftovers(workspace, ledger.record.scenario, ledger.folder.run_id)
-    stop_keepers([folder for folder, _ in running_states(_service_folders(ledger))])
-    trials = (path.name.rpartition(".")[0] for path in partials)
-    left = {*left_processes(), *(pid for trial in trials for pid in tagged_processes(TAG, trial))}
-    kill_tree(left, grace_s=0.0)
-    sweep_cages(LEFTOVERS)
-    sweep_scratch(LEFTOVERS)
-    bury(_service_folders(ledger))
-    for path in partials:
-        shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):  # not there, or in use
-        (workspace.results / ledger.record.scenario / ".partial").rmdir()
-    return len(left)
 
 
 def failures(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:

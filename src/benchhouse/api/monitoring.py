@@ -21,9 +21,14 @@ from benchhouse.schema.telemetry import WHOLE, Monitors, StandingMonitor, Teleme
 from benchhouse.worker import processes
 from benchhouse.worker.monitors.standing import MonitorFolder, finish, read_summary
 
+_ASKED_FOR = {
+    "cpu_busy": ("avg", "cores"), "memory_used": ("max", "B"), "cpu": ("avg", "cores"), "rss": ("max", "B"),
+    "gpu_busy": ("avg", "1"), "gpu_memory_used": ("max", "B"), "gpu_power": ("avg", "W"),
+}  # fmt: skip
+
 
 def start(workspace: Workspace, *, pid: int | None, interval: str, for_: str | None) -> dict[str, Any]:
-    """Start a monitor of the node, and of the process tree below `pid` if given; returns once it samples."""
+    """Start a monitor of the node, its GPUs, and the process tree below `pid` if given; returns once it samples."""
     list_monitors(workspace)
     try:
         interval_s = Monitors.model_validate({"interval": interval}).interval
@@ -120,7 +125,7 @@ def _told(folder: MonitorFolder) -> dict[str, Any]:
         "monitor_id": spec.monitor_id,
         "state": state,
         "process": folder.pid() if state == "running" else None,
-        "watches": "node" if spec.pid is None else f"node, process {spec.pid}",
+        "watches": ", ".join(["node", *_gpus(summary), *([f"process {spec.pid}"] if spec.pid is not None else [])]),
         "interval_s": spec.interval_s,
         "started": spec.started,
         "for_s": spec.for_s,
@@ -130,15 +135,17 @@ def _told(folder: MonitorFolder) -> dict[str, Any]:
     }
 
 
+def _gpus(summary: TelemetrySummary | None) -> list[str]:
+    """Known from what was seen: a driver takes its time to open."""
+    return [scope for scope in summary.scopes if scope.startswith("gpu")] if summary else []
+
+
 def _seen(summary: TelemetrySummary) -> list[dict[str, Any]]:
     """The first figures that anybody asks for."""
-    wanted = [("node", "cpu_busy", "avg"), ("node", "memory_used", "max")]
-    for scope in summary.scopes:
-        wanted += [(scope, "cpu", "avg"), (scope, "rss", "max")] if scope != "node" else []
     found = []
-    for scope, series, stat in wanted:
-        stats = summary.stats(scope, series, WHOLE)
-        if stats is not None and (value := getattr(stats, stat)) is not None:
-            unit = "B" if series in ("memory_used", "rss") else "cores"
-            found.append({"scope": scope, "series": series, "stat": stat, "value": value, "unit": unit})
+    for scope in summary.scopes:
+        for series, (stat, unit) in _ASKED_FOR.items():
+            stats = summary.stats(scope, series, WHOLE)
+            if stats is not None and (value := getattr(stats, stat)) is not None:
+                found.append({"scope": scope, "series": series, "stat": stat, "value": value, "unit": unit})
     return found

@@ -12,8 +12,9 @@ from typing import Any
 
 from benchhouse.api import places
 from benchhouse.api.exporting import Export
-from benchhouse.api.following import clean_up, find_run
+from benchhouse.api.following import find_run
 from benchhouse.api.planning import Prepared, Where, prepare_text
+from benchhouse.api.sweeping import clean_up
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.loading import code_digest
 from benchhouse.evidence.writing import now, write_text

@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchhouse.api.sweeping import sweep
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe
 from benchhouse.evidence.writing import now
-from benchhouse.runs.keeping import bury, is_lost, running_states, start_keeper, stop_keepers, wait_ready
+from benchhouse.runs.keeping import is_lost, running_states, start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import Workspace
@@ -76,7 +77,7 @@ def start(
     """Start a server and wait until it is ready; it lives on until it is stopped."""
     from benchhouse.worker.keeper import keep
 
-    sweep(workspace)
+    sweep(_kept(workspace))
     recipe = _checked(find_recipe(name, workspace.recipes), parameters)
     if timeout_s is not None:
         recipe = recipe.model_copy(update={"ready": recipe.ready.model_copy(update={"timeout": timeout_s})})
@@ -121,7 +122,7 @@ def _checked(found: FoundRecipe, parameters: Mapping[str, str]) -> Recipe:
 
 def instances(workspace: Workspace) -> list[dict[str, Any]]:
     """Servers that were started by themselves, and those attached to runs; what is over is left out."""
-    found = [*running_states(_own(workspace)), *running_states(_attached(workspace))]
+    found = running_states(_kept(workspace))
     return [_shown(folder, state) for folder, state in found if state.phase not in OVER]
 
 
@@ -163,7 +164,7 @@ def stop(workspace: Workspace, token: str) -> dict[str, Any]:
     if state.phase in OVER:
         raise BenchError(f"{state.id} is over: {state.message or state.phase}", "see: bench servers ps")
     killed = stop_keepers([folder])
-    swept = sweep(workspace)
+    swept = sweep(_kept(workspace))
     return {"id": state.id, "killed": bool(killed), "swept_processes": swept}
 
 
@@ -171,25 +172,12 @@ def stop_all(workspace: Workspace) -> list[str]:
     """Stop every server that was started by itself."""
     running = [(folder, state) for folder, state in running_states(_own(workspace)) if state.phase not in OVER]
     stop_keepers([folder for folder, _ in running])
-    sweep(workspace)
+    sweep(_kept(workspace))
     return [state.id for _, state in running]
 
 
-def sweep(workspace: Workspace) -> int:
-    """End what a killed keeper left: processes, scratch folders; forget it. Returns how many processes were ended."""
-    from benchhouse.worker.owned import left_processes, sweep_scratch
-    from benchhouse.worker.processes import kill_tree
-    from benchhouse.worker.supervise import LEFTOVERS
-
-    left = left_processes()
-    kill_tree(left, grace_s=0.0)
-    sweep_scratch(LEFTOVERS)
-    bury([*_own(workspace), *_attached(workspace)])
-    return len(left)
-
-
 def _find(workspace: Workspace, token: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
-    found = [*running_states(_own(workspace)), *running_states(_attached(workspace))]
+    found = running_states(_kept(workspace))
     if not over_too:
         found = [item for item in found if item[1].phase not in OVER] or found
     matches = [item for item in found if item[1].id == token] or [
@@ -208,8 +196,9 @@ def _own(workspace: Workspace) -> list[Path]:
     return list(workspace.services.iterdir()) if workspace.services.is_dir() else []
 
 
-def _attached(workspace: Workspace) -> list[Path]:
-    return list(workspace.runs.glob("*/services/*")) if workspace.runs.is_dir() else []
+def _kept(workspace: Workspace) -> list[Path]:
+    """Those that were started by themselves, and those of runs."""
+    return [*_own(workspace), *workspace.runs.glob("*/services/*")]
 
 
 def _shown(folder: ServiceFolder, state: ServiceState) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Entry points: which plugs the installed packages offer. Nothing is imported here."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -54,14 +55,14 @@ def name_and_version(distribution: "Distribution") -> tuple[str, str]:
     return fields.get("Name", UNNAMED).strip(), fields.get("Version", "0").strip()
 
 
-def find_plug(group: str, name: str) -> Entry:
-    """The one entry point of that name, not yet imported."""
+def find_plug(group: str, name: str, kin: Collection[str] = ()) -> Entry:
+    """The one entry point of that name, not yet imported. Where there is none, `kin` are told, or all without them."""
     matches = [entry for entry in entries(group) if entry.name == name]
     kind = group.removesuffix("s")
     if not matches:
         from benchhouse.schema.problems import did_you_mean
 
-        names = sorted({entry.name for entry in entries(group)})
+        names = _names(group, kin)
         guess = did_you_mean(name, names)
         hint = f"did you mean '{guess}'? " if guess else ""
         raise BenchError(f"no {kind} named '{name}' is installed", f"{hint}installed: {', '.join(names) or 'none'}")
@@ -71,8 +72,15 @@ def find_plug(group: str, name: str) -> Entry:
     return matches[0]
 
 
+def _names(group: str, kin: Collection[str]) -> list[str]:
+    """All, or those of `kin` and of packages that have none of them: what those are for is not known."""
+    found = entries(group)
+    known = {entry.distribution for entry in found if entry.name in kin}
+    return sorted({entry.name for entry in found if entry.name in kin or entry.distribution not in known})
+
+
 def plug(group: str, name: str) -> Any:
-    """Load the one driver, executor or runtime of that name."""
+    """Load the one executor, runtime or recipe of that name."""
     return load_object(find_plug(group, name).object)
 
 

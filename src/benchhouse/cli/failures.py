@@ -49,9 +49,10 @@ def _block(group: list[dict[str, Any]]) -> None:
     words = (_points(group), outcome_words(failure["outcome"]), failure.get("code"))
     reason = ": ".join([*filter(None, words), failure.get("message") or failure["reason"]])
     often = f" ({len(group)} trials)" if len(group) > 1 else ""
-    told = show.on_stderr(re.sub(" +", " ", f"✗ {reason}{often}"))
+    first, _, said = reason.partition("\n")  # of a server: what is wrong, then its last words
+    told = show.on_stderr(re.sub(" +", " ", f"✗ {first}{often}"))
     console.print(Text(told, style="red"), soft_wrap=True)
-    tail = _KEPT if invalid else failure.get("traceback") or failure.get("log_tail") or ""
+    tail = _KEPT if invalid else failure.get("traceback") or said or failure.get("log_tail") or ""
     for line in tail.strip().splitlines()[-_MOST_LINES:]:
         console.print(Text(f"    {line}", style="dim"), soft_wrap=True)
     console.print(Text(f"    folder  {failure['folder']}"), soft_wrap=True)

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +20,7 @@ from benchhouse.experiments.processes import CannotStart, Finished, Program, Str
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
+from benchhouse.schema.telemetry import STEADY
 
 _KEPT_BYTES = 64 * 1024  # of each output that becomes evidence
 _KEPT_FAILURES = 100
@@ -275,6 +277,7 @@ class _Session:
             self._keep("warmup")
 
     def measure(self) -> None:
+        began = time.monotonic_ns()
         program, timeout_s, streams = self.program, self.workload.timeout, self.streams
         for number in range(1, self.workload.executions + 1):
             self._prepare()
@@ -287,6 +290,7 @@ class _Session:
                 self._listen()
             if self.workload.needs_output:
                 self.outputs.add(*streams.read(SEARCHED_BYTES))
+        self.ctx.phase(STEADY, began, time.monotonic_ns())
         self._keep("last")
 
     def report(self) -> None:

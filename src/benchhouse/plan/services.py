@@ -9,7 +9,7 @@ from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.components import check_component
 from benchhouse.schema.document import Loc
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import Problem, did_you_mean
+from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.schema.service import ServiceUse, TrialService, mentioned
 
 _NAMING = ("target", "targets", "workload", "axes")  # where `service:NAME` may stand
@@ -30,6 +30,10 @@ def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialSe
             continue
         try:
             found = find_recipe(use.recipe, *folders)
+        except ProblemsError as error:
+            place = (*loc, "recipe")
+            problems += [file.document.problem(place, f"{each.place}: {each.message}") for each in error.problems]
+            continue
         except BenchError as error:
             problems.append(file.document.problem((*loc, "recipe"), error.message, error.hint))
             continue

@@ -189,7 +189,9 @@ class ReportData(Model):
     tradeoff: Tradeoff | None = Field(None, description="Curves of targets whose search parameter was swept.")
     scalings: list[Scaling] = Field(default_factory=list, description="Targets along each axis of load or size.")
     loads: list[LoadFacts] = Field(default_factory=list, description="What load trials say of themselves.")
-    machines: list[MachineFacts] = Field(default_factory=list, description="Telemetry of one trial of each point.")
+    machines: list[MachineFacts] = Field(
+        default_factory=list, description="Telemetry of one trial of each point, and of some that did not succeed."
+    )
     failures: list[FailureFacts] = Field(default_factory=list, description="Trials that were cut short.")
     invalid: list[FailureFacts] = Field(
         default_factory=list, description="Trials that measured something which doesn't hold by their own check."

@@ -16,7 +16,7 @@ from benchhouse.report.curves import Tradeoff
 from benchhouse.report.environment import environment
 from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, make_cells, publish
 from benchhouse.report.loads import gather_loads
-from benchhouse.report.machine import gather_machine
+from benchhouse.report.machine import gather_failed, gather_machine
 from benchhouse.report.numbers import headline_stats
 from benchhouse.report.order import declared_order, declared_roles
 from benchhouse.report.points import labeller, make_points, without_number
@@ -74,6 +74,7 @@ def gather(
     swept = {curve.along for curve in curves.curves} if curves else set()
     cases = side_by_side(members, leading)
     executed = sorted((row for row in trials if not row["warmup"]), key=lambda row: (row["started"], row["trial_id"]))
+    label = labeller(executed, several_runs=len(by_run) > 1)
     return ReportData(
         scenario=_title(row["scenario"] for row in trials),
         runs=[_run(run_id, rows) for run_id, rows in by_run.items()],
@@ -87,10 +88,13 @@ def gather(
         cases=cases if len(cases) > 1 else [],
         tradeoff=curves,
         scalings=scaling.automatic(members, throughput, roles.get("latency"), swept),
-        loads=gather_loads(workspace.root, executed, labeller(executed, several_runs=len(by_run) > 1)),
-        machines=gather_machine(
-            workspace.root, executed, {(point.run_id, point.instance_digest): point.label for point in points}
-        ),
+        loads=gather_loads(workspace.root, executed, label),
+        machines=[
+            *gather_machine(
+                workspace.root, executed, {(point.run_id, point.instance_digest): point.label for point in points}
+            ),
+            *gather_failed(workspace.root, executed, label),
+        ],
         failures=failures,
         invalid=invalid,
         warnings=_warnings(trials),

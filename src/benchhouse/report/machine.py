@@ -4,7 +4,7 @@ They come from the telemetry of one sealed trial of the point, checked against i
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
@@ -17,6 +17,7 @@ from benchhouse.report.numbers import shaky
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.telemetry import WHOLE, Phase, TelemetrySummary
+from benchhouse.schema.trial import outcome_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,8 @@ MOST_SAMPLES = 200
 """Places a line; of more samples each bucket keeps its least and its greatest."""
 MOST_POINTS = 100
 """Points that are read: what else there is stays in their folders."""
+MOST_FAILED = 20
+"""Trials that did not succeed and are read."""
 _LEAST = 0.5  # of the interval, as in the summary: over less, a counter of clock ticks gives no rate
 
 Row = Mapping[str, Any]
@@ -73,6 +76,8 @@ class MachineFacts(Model):
     run_id: str
     trial_id: str
     repetition: int
+    outcome: str
+    failure_code: str = ""
     chosen: str = Field(description="Which of the point's trials this is, in words.")
     folder: str
     duration_s: float
@@ -83,6 +88,12 @@ class MachineFacts(Model):
     panels: list[Panel]
     figures: list[Figure]
     summary_sha256: str = Field(description="Of telemetry/summary.json.")
+
+    @property
+    def trouble(self) -> str:
+        """How it ended, where that was not well: `failed: server_died`."""
+        good = self.outcome == "succeeded"
+        return "" if good else ": ".join(filter(None, [outcome_words(self.outcome), self.failure_code]))
 
     @property
     def lines(self) -> list[Line]:
@@ -131,6 +142,24 @@ def gather_machine(root: Path, rows: Iterable[Row], labels: Mapping[tuple[str, s
     return found
 
 
+def gather_failed(root: Path, rows: Iterable[Row], label: Callable[[Row], str]) -> list[MachineFacts]:
+    """Of the trials that did not succeed and have telemetry, the first of each kind at each point."""
+    kinds: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["outcome"] != "succeeded":
+            key = row["run_id"], row["instance_digest"], row["outcome"], row["failure_code"] or ""
+            kinds.setdefault(key, []).append(row)
+    found: list[MachineFacts] = []
+    for members in kinds.values():
+        watched = [row for row in members if _sampled(root / row["folder"])]
+        if not watched or len(found) == MOST_FAILED:
+            continue
+        chosen = "the only trial that ended so" if len(members) == 1 else f"one of {len(members)} trials that ended so"
+        facts = _facts(root, watched[0], label(watched[0]), chosen)
+        found += [facts] if facts else []
+    return found
+
+
 def _sampled(folder: Path) -> bool:
     """Whether there are series: a trial shorter than an interval has only a summary."""
     return any((folder / "telemetry").glob("*.parquet"))
@@ -160,7 +189,8 @@ def _facts(root: Path, row: Row, point: str, chosen: str) -> MachineFacts | None
         return None
     return MachineFacts(
         point=point,
-        **{name: row[name] for name in ("run_id", "trial_id", "repetition", "folder")},
+        **{name: row[name] for name in ("run_id", "trial_id", "repetition", "folder", "outcome")},
+        failure_code=row["failure_code"] or "",
         chosen=chosen,
         duration_s=summary.duration_s,
         interval_s=summary.interval_s,

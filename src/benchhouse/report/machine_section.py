@@ -14,7 +14,8 @@ _HOW = (
     "holds the servers that were started for it."
 )
 _THINNED = f"Lines of more than {MOST_SAMPLES} samples show the least and the greatest of each bucket."
-_FEW = " ~ marks a percentile from too few samples."
+_FAILED = "Trials that did not succeed come last, one of each kind at each point; no number is made of them."
+_FEW = "~ marks a percentile from too few samples."
 _OPEN = 3  # points whose charts are seen at once
 _SHORT = 12
 
@@ -23,10 +24,12 @@ def machine_section(machines: Sequence[MachineFacts], points: int) -> Markup:
     """`points` is how many the report has; those without telemetry are only counted."""
     thin = any(line.samples > MOST_SAMPLES for item in machines for line in item.lines)
     few = any(figure.few for item in machines for figure in item.figures)
-    without = points - len(machines)
+    failed = [item for item in machines if item.trouble]
+    without = points - (len(machines) - len(failed))
     left_out = f"{plural(without, 'more point')} not shown; what there is, is in telemetry/ of their trials."
+    told = [_HOW, *([_FAILED] if failed else []), *([_THINNED] if thin else []), *([_FEW] if few else [])]
     return join(
-        tag("p", _HOW + (f" {_THINNED}" if thin else "") + (_FEW if few else ""), class_="small soft"),
+        tag("p", " ".join(told), class_="small soft"),
         *(_machine(item, shown=at < _OPEN) for at, item in enumerate(machines)),
         tag("p", left_out, class_="note") if without > 0 else None,
     )
@@ -45,9 +48,10 @@ def _machine(item: MachineFacts, *, shown: bool) -> Markup:
         )
         for panel in item.panels
     ]
+    trouble = [tag("b", item.trouble, class_="bad"), " "] if item.trouble else []
     return tag(
         "details",
-        tag("summary", tag("b", item.point), f" {_in_short(item)}"),
+        tag("summary", tag("b", item.point), " ", *trouble, _in_short(item)),
         tag("div", *keys, class_="legend"),
         tag("div", *figures, class_="charts thirds"),
         _table(item),

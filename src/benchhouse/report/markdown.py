@@ -174,7 +174,7 @@ def _points(data: ReportData) -> str:
         rows.append([plain(point.label), *(value_text(item) if item else "–" for item in found), code(ref)])
     doubts = sorted({item.shaky for point in data.points for item in point.numbers if item.shaky})
     left_out = len(data.points) - _MOST_POINTS
-    notes = [f"{plural(left_out, 'point')} more in report.json."] if left_out > 0 else []
+    notes = [f"{plural(left_out, 'trial')} more in report.json."] if left_out > 0 else []
     notes += [f"\\~ {plain(doubt)}." for doubt in doubts[:5]]
     body = table(heads, rows, range(1, len(heads) - 1))
     return "\n\n".join(["## Points", "Mean over trials ± standard deviation; n is the number of trials.", body, *notes])
@@ -192,7 +192,8 @@ def _machines(data: ReportData) -> str:
         return ""
     parts = ["## Machine and servers", "One trial of each point, the median one by duration, as the monitors saw it."]
     for item in data.machines[:_MOST_MACHINES]:
-        where = f"{code(item.point)}: repetition {item.repetition}, {item.chosen},\nfrom {code(item.summary)}"
+        trouble = f", {plain(item.trouble)}" if item.trouble else ""
+        where = f"{code(item.point)}{trouble}: repetition {item.repetition}, {item.chosen},\nfrom {code(item.summary)}"
         rows = [[plain(cell) for cell in row] for row in figure_rows(item)]
         parts += [where, table(MACHINE_HEADS, rows, range(2, len(MACHINE_HEADS)))]
     shown = data.machines[:_MOST_MACHINES]

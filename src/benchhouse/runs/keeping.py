@@ -64,7 +64,7 @@ def wait_ready(folders: Mapping[str, ServiceFolder], show: Callable[[str], None]
         for name, folder in folders.items():
             if said := ended(name, folder) or _keeper_died(name, folder):
                 stop_keepers(folders.values())
-                raise BenchError(said, f"its words: {folder.path / 'logs'}", Exit.TRIAL_FAILED)
+                raise _not_started(name, folder, said)
         waiting = [name for name, state in states.items() if state is None or state.phase == "starting"]
         if not waiting:
             return {name: state for name, state in states.items() if state is not None}
@@ -73,6 +73,14 @@ def wait_ready(folders: Mapping[str, ServiceFolder], show: Callable[[str], None]
             told = text
         time.sleep(pause)
         pause = min(pause * 1.2, _SLOWEST_LOOK_S)
+
+
+def _not_started(name: str, folder: ServiceFolder, said: str) -> BenchError:
+    """With the server's words set off below, and where all of them are, if it said anything."""
+    message = said.replace(f"{name} is over: ", f"{name} could not be started: ", 1).replace("\n", "\n    ")
+    logs = folder.path / "logs"
+    spoke = any(log.stat().st_size for log in logs.glob("*.log"))
+    return BenchError(message, f"its words: {logs}" if spoke else "", Exit.TRIAL_FAILED)
 
 
 def _keeper_died(name: str, folder: ServiceFolder) -> str:

@@ -60,6 +60,7 @@ class Event(Model):
     attempt: int | None = None
     outcome: str | None = None
     reason: str = ""
+    code: str = Field("", description="Of the failure, where there is one.")
     manifest: str | None = Field(None, description="sha256 of the sealed manifest.")
     duration_s: float | None = None
     cpu_s: float | None = None

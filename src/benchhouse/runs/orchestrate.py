@@ -349,7 +349,8 @@ class Orchestrator:
             self.spent.add(cpu_s, meta.duration_s, self.plan.resources.nodes)
             self.ledger.tell(
                 "ended", trial_id=name, attempt=meta.attempts[-1].attempt, outcome=outcome, manifest=manifest,
-                reason=meta.failure.message[:500] if meta.failure else "", duration_s=meta.duration_s, cpu_s=cpu_s,
+                reason=meta.failure.message[:500] if meta.failure else "",
+                code=meta.failure.code if meta.failure else "", duration_s=meta.duration_s, cpu_s=cpu_s,
             )  # fmt: skip
             if self.sealed:
                 self.sealed(folder)

@@ -155,6 +155,7 @@ class Experiment:
     data: tuple[Data, ...] = ()
     component: str = "custom"
     services: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
     strict_metrics: bool = True
     description: str = ""
 
@@ -227,10 +228,12 @@ def experiment(
     data: Iterable[Data] = (),
     component: str = "custom",
     services: Iterable[str] = (),
+    drivers: Iterable[str] = (),
 ) -> Callable[[Callable[..., Any]], Experiment]:
     """Declare a function as an experiment.
 
-    `component` and `services` let a scenario name it by `workload: {component: ..., service: ...}`.
+    `component` and `services` let a scenario name it by `workload: {component: ..., service: ...}`. `drivers` are those
+    of its own package that it can use: who asks for one that is not there is told of these.
     """
 
     def declare(function: Callable[..., Any]) -> Experiment:
@@ -248,6 +251,7 @@ def experiment(
             data=tuple(data),
             component=component,
             services=tuple(services),
+            drivers=tuple(drivers),
             description=(inspect.getdoc(function) or "").split("\n")[0],
         )
 

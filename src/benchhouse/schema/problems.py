@@ -34,10 +34,14 @@ class Problem:
     suggestion: str = ""
     width: int = 1
 
+    @property
+    def place(self) -> str:
+        """`file:line:column`, as far as they are known."""
+        return ":".join(str(part) for part in (self.path, self.line, self.column) if part is not None)
+
     def render(self) -> str:
         """Several lines, ready for a terminal: control characters in the source are made harmless."""
-        lines = [":".join(str(part) for part in (self.path, self.line, self.column) if part is not None)]
-        lines[0] += f": {self.message}"
+        lines = [f"{self.place}: {self.message}"]
         if self.line is not None and self.column is not None and self.source.strip():
             source, column = _excerpt(self.source, self.column)
             before, marked = source[: column - 1], source[column - 1 : column - 1 + self.width]

@@ -105,6 +105,14 @@ class Recipe(Model):
                 raise ValueError(f"{path!r} is not below the server's folder")
         return files
 
+    @field_validator("environment")
+    @classmethod
+    def _secret_variables_are_references(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name, value in environment.items():
+            if is_secret_variable(name) and "{secret}" not in value and reference(value) is None:
+                raise ValueError(f"{name} is a secret in plain text: write ${name} and set it outside, or {{secret}}")
+        return environment
+
     @field_validator("binds")
     @classmethod
     def _bind_shape(cls, binds: tuple[str, ...]) -> tuple[str, ...]:
@@ -137,9 +145,6 @@ class Recipe(Model):
 
     @model_validator(mode="after")
     def _secrets_stay_outside(self) -> "Recipe":
-        for name, value in self.environment.items():
-            if is_secret_variable(name) and "{secret}" not in value and reference(value) is None:
-                raise ValueError(f"{name} is a secret in plain text: write ${name} and set it outside, or {{secret}}")
         for text in (*self._texts(), *self.environment.values(), *self.files.values()):
             if exposed(text.replace("{secret}", "$MADE_UP_SECRET")) is not None:
                 raise ValueError(

@@ -164,7 +164,8 @@ def ended(name: str, folder: ServiceFolder) -> str:
     if state is None:
         return ""
     if state.phase in OVER:
-        return f"{name} is over: {state.message or state.phase}"
+        said = state.message or state.phase
+        return said if said.startswith(f"{name} ") else f"{name} is over: {said}"
     if state.host == os.uname().nodename and is_gone(state.keeper):
         return f"{name} is over: its keeper was killed"
     return ""

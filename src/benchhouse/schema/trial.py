@@ -149,6 +149,18 @@ def outcome_words(outcome: str) -> str:
     return "INVALID" if outcome == "invalid" else outcome.replace("_", " ")
 
 
+_REFUSALS = frozenset({
+    "bad_load", "bad_parameters", "bad_recipe_name", "bad_sql", "index_does_not_fit", "no_bucket", "no_container",
+    "no_such_driver", "no_target", "not_supported", "nothing_to_find", "one_process", "unused_value",
+    "window_too_short",
+})  # fmt: skip
+
+
+def may_be_tried_again(outcome: str, code: str) -> bool:
+    """Whether the same trial could end otherwise; not where what it asks for can't be done, here or anywhere."""
+    return not (outcome == "failed" and code in _REFUSALS)
+
+
 class Failure(Model):
     """Why a trial did not succeed; of an invalid one, every reason why its numbers don't hold."""
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchhouse.analysis.summary import NANOSECONDS
-from benchhouse.catalog.entries import plug
+from benchhouse.catalog.entries import find_plug, load_object, plug
+from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction, Experiment, ExperimentFailed, Metric
 from benchhouse.schema.histogram import Histogram
 from benchhouse.worker.cache import DataCache
@@ -139,7 +140,11 @@ class TrialContext:
         raise ExperimentFailed(str(code), str(message), retryable)
 
     def driver(self, name: str) -> Any:
-        return plug("drivers", name)
+        try:
+            found = find_plug("drivers", name, self.experiment.drivers)
+        except BenchError as error:
+            self.fail("no_such_driver", f"{error.message} ({error.hint})")
+        return load_object(found.object)
 
     def service(self, recipe: "str | Recipe") -> "Service":
         started = self._started().start(plug("recipes", recipe) if isinstance(recipe, str) else recipe)
@@ -152,6 +157,9 @@ class TrialContext:
             return {}
         endpoints, facts = self._started().begin(wanted)
         self.facts.setdefault("services", {}).update(facts)
+        for name, told in facts.items():
+            if "unhealthy" in told:
+                self.warn("server_unhealthy", f"{name} did not answer when the trial began: {told['unhealthy']}")
         return endpoints
 
     def end_services(self) -> str:

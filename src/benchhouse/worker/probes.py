@@ -34,6 +34,7 @@ class Probe:
             "log": self._by_log, "command": self._by_command,
         }[ready.kind]  # fmt: skip
         self._opener: OpenerDirector | None = None
+        self._times = self._good = 0
 
     @property
     def asked(self) -> str:
@@ -44,6 +45,14 @@ class Probe:
             return f"a line of its log like {self.ready.pattern!r}"
         return " ".join(self._command) or self.url
 
+    @property
+    def flaps(self) -> str:
+        """What is to be said of one that came and went while it was waited for, else nothing."""
+        if not self._good:
+            return ""
+        often = f"{self.ready.in_a_row} times in a row"
+        return f"it was up {self._good} of the {self._times} times that it was asked, and never {often}"
+
     def answers(self) -> bool:
         """One question. Raises BenchError where it can't be asked here at all."""
         return self._ask()
@@ -53,7 +62,9 @@ class Probe:
         deadline = monotonic() + self.ready.timeout
         pause, in_a_row = _FIRST_PAUSE_S, 0
         while ended() is None:
-            in_a_row = in_a_row + 1 if self.answers() else 0
+            good = self.answers()
+            self._times, self._good = self._times + 1, self._good + good
+            in_a_row = in_a_row + 1 if good else 0
             if in_a_row >= self.ready.in_a_row:
                 return True
             if monotonic() > deadline:

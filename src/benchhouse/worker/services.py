@@ -164,10 +164,9 @@ class Services:
             return ExperimentFailed(
                 "server_died", f"{name} ended {_how(code)} before it was ready:\n{said}", retryable=False
             )
-        limit = f"{item.recipe.ready.timeout:g} s"
-        return ExperimentFailed(
-            "server_not_ready", f"{name} was not up within {limit} ({item.probe.asked}):\n{said}", retryable=False
-        )
+        flaps = f"; {item.probe.flaps}" if item.probe.flaps else ""
+        not_up = f"{name} was not up within {item.recipe.ready.timeout:g} s ({item.probe.asked}){flaps}"
+        return ExperimentFailed("server_not_ready", f"{not_up}:\n{said}", retryable=False)
 
 
 def _end_all(begun: Sequence[Running]) -> None:

@@ -83,6 +83,8 @@ class TrialServices:
         assert state is not None
         self._watch.folder(name, folder)
         facts = {"mode": "attached", "recipe": state.recipe, "version": state.version, "started": state.started}
+        if state.phase == "unhealthy":
+            facts["unhealthy"] = state.message
         return Addresses.model_validate_json(folder.endpoints.read_bytes()).endpoints, facts
 
     def _blank(self, text: str) -> str:

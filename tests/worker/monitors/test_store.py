@@ -58,7 +58,14 @@ def test_a_phase_between_two_samples_is_interpolated_and_claims_no_spread():
 def test_an_interval_too_short_for_clock_ticks_gives_no_rate():
     """A last sample a millisecond after a tick may see one tick more: ten cores, if it were believed."""
     stats = counter_stats([0.0, 1.0, 1.001], [0.0, 1.0, 1.01], [Phase(name="x", begin_s=0, end_s=2)], 1.0)
-    assert (stats.n, stats.max) == (1, 1.0)
+    assert (stats.n, stats.max) == (1, pytest.approx(1.0, abs=0.01))
+
+
+def test_the_greatest_growth_is_at_least_the_mean_where_the_busiest_interval_is_cut_by_a_phase():
+    stats = counter_stats([0.0, 1.0, 2.0], [0.0, 1.0, 5.0], [Phase(name="x", begin_s=0.0, end_s=1.5)], 1.0)
+    assert stats.n == 1
+    assert stats.min == 1.0
+    assert stats.max == stats.avg == pytest.approx(2.0)
 
 
 def test_several_steady_parts_are_one_phase():

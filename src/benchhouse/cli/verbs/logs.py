@@ -1,5 +1,6 @@
 """Read what trials, servers and workers said: get, tail, prune."""
 
+import functools
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ import click
 from benchhouse.cli import options, show
 
 if TYPE_CHECKING:
+    from benchhouse.api.logs import Selection
     from benchhouse.schema.logs import LogLine
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
@@ -26,6 +28,16 @@ Examples:
 
 
 def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which lines; the function is given a `selection` of them."""
+
+    @functools.wraps(function)
+    def selecting(
+        *, components: tuple[str, ...], trials: tuple[str, ...], since: str | None, until: str | None, **others: Any
+    ) -> Any:
+        from benchhouse.api import logs
+
+        return function(selection=logs.select(components, trials, since, until), **others)
+
     for option in (
         click.option("--until", metavar="TIME", help="Only lines before then."),
         click.option("--since", metavar="TIME", help=f"Only lines from then on: {_TIMES}."),
@@ -38,8 +50,8 @@ def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Only experiment, worker, orchestrator or a server's name; may be given again.",
         ),
     ):
-        function = option(function)
-    return function
+        option(selecting)
+    return selecting
 
 
 @click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
@@ -55,22 +67,13 @@ def command() -> None:
 )
 @options.json_option
 @click.pass_context
-def get(
-    ctx: click.Context,
-    run: str,
-    components: tuple[str, ...],
-    trials: tuple[str, ...],
-    since: str | None,
-    until: str | None,
-    output: Path | None,
-    as_json: bool,
-) -> None:
-    from benchhouse.api import following, log_files, logs
+def get(ctx: click.Context, run: str, selection: "Selection", output: Path | None, as_json: bool) -> None:
+    from benchhouse.api import following, log_files
 
     workspace = options.workspace(ctx)
     run_id = following.find_run(workspace, run)
     output = output or Path(f"{run_id}-logs.tar.gz")
-    manifest = log_files.pack(workspace, run_id, logs.select(components, trials, since, until), output)
+    manifest = log_files.pack(workspace, run_id, selection, output)
     if as_json:
         show.as_json({"output": str(output), **manifest.model_dump(mode="json")})
         return
@@ -90,22 +93,11 @@ def get(
 @click.option("-n", "--lines", "n", metavar="N", type=click.IntRange(0), default=20, help="How many (20).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 @click.pass_context
-def tail(
-    ctx: click.Context,
-    run: str,
-    components: tuple[str, ...],
-    trials: tuple[str, ...],
-    since: str | None,
-    until: str | None,
-    follow: bool,
-    n: int,
-    as_json: bool,
-) -> None:
+def tail(ctx: click.Context, run: str, selection: "Selection", follow: bool, n: int, as_json: bool) -> None:
     from benchhouse.api import following, logs
 
     workspace = options.workspace(ctx)
     run_id = following.find_run(workspace, run)
-    selection = logs.select(components, trials, since, until)
     if not follow:
         batches = iter([logs.tail(workspace, run_id, selection, n)])
     else:

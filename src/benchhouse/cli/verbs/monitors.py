@@ -48,9 +48,15 @@ def stop(ctx: click.Context, monitor: str, as_json: bool) -> None:
         return
     length = f" after {show_seconds(ended['duration_s'])}" if ended["duration_s"] is not None else ""
     click.echo(f"monitor {ended['monitor_id']} {ended['state']}{length}: {ended['folder']}")
+    wide = max((len(one["scope"]) for one in ended["seen"]), default=0)
     for one in ended["seen"]:
-        value = show_bytes(one["value"]) if one["unit"] == "B" else f"{show.number(one['value'])} {one['unit']}"
-        click.echo(f"  {one['scope']}  {one['series']} {one['stat']}  {value}")
+        click.echo(f"  {one['scope']:<{wide}}  {one['series']} {one['stat']}  {_value(one['value'], one['unit'])}")
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "B":
+        return show_bytes(value)
+    return f"{value:.0%}" if unit == "1" else f"{show.number(value)} {unit}"
 
 
 @command.command(help="The monitors of this workspace, and whether they run.")
@@ -66,9 +72,9 @@ def ps(ctx: click.Context, as_json: bool) -> None:
     if not found:
         show.note("no monitors here yet; start one:  bench monitors start --for 10m")
         return
-    columns = ("monitor", "state", "process", "watches", "every", "started")
+    # The name begins with the time of its start.
+    columns = ("monitor", "state", "process", "watches", "every")
     rows = [
-        (one["monitor_id"], one["state"], one["process"], one["watches"], f"{one['interval_s']:g} s", one["started"])
-        for one in found
+        (one["monitor_id"], one["state"], one["process"], one["watches"], f"{one['interval_s']:g} s") for one in found
     ]
     show.table(columns, rows)

@@ -147,7 +147,7 @@ def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
     sys.stdout.flush()
     show.note(f"run {summary.run_id}: {show.outcomes(summary.outcomes)} in {summary.seconds:.1f} s")
     if summary.stopped_by == "service":
-        show.note(f"stopped, as its trials need it: {summary.stopped.partition(chr(10))[0]}")
+        show.note(f"stopped, as its trials need it: {summary.stopped.partition(chr(10))[0].removesuffix(':')}")
         show.note(f"carry on:  bench run --resume {summary.run_id} --rerun-failed")
     elif summary.stopped:
         show.note(f"stopped: {summary.stopped}. Raise it in the scenario, then:  bench run SCENARIO.yaml")
@@ -156,4 +156,4 @@ def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
     elif not failures and not invalid:
         show.note(f"next:  bench report {summary.run_id}")
     else:
-        show.note(f"next:  bench run --resume {summary.run_id} --rerun-failed")
+        show.note(f"next:  {following.status(workspace, summary.run_id)['next']}")

@@ -78,9 +78,9 @@ def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
     if state["stopped_by"] == "budget":
         lines.append(f"stopped    {state['stopped']}: raise it in the scenario and run that again")
     elif state["stopped"]:
-        lines.append(f"stopped    {state['stopped']}")
+        lines.append(f"stopped    {_first(state['stopped'])}")
     for item in state["services"]:
-        where = ", ".join(item["endpoints"]) or item["message"].partition("\n")[0]
+        where = ", ".join(item["endpoints"]) or _first(item["message"])
         whose = f" of trial {item['trial_id'][:8]}" if item["trial_id"] else ""
         lines.append(f"service    {item['name']}{whose}: {item['phase']}{f', {where}' if where else ''}")
     if state["retries"]:
@@ -89,9 +89,14 @@ def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
         lines.append(f"running    {', '.join(name[:8] for name in state['running'][:8])}")
     if left is not None:
         lines.append(f"left       about {show_seconds(left)}")
-    lines += [f"INVALID    {item['trial_id'][:8]} {item['reason']}" for item in state["invalid"][:5]]
+    lines += [f"INVALID    {item['trial_id'][:8]} {_first(item['reason'])}" for item in state["invalid"][:5]]
     lines += [
-        f"failed     {item['trial_id'][:8]} {outcome_words(item['outcome'])}: {item['reason']}"
+        f"failed     {item['trial_id'][:8]} {outcome_words(item['outcome'])}: {_first(item['reason'])}"
         for item in state["failures"][:5]
     ]
     return lines
+
+
+def _first(text: str) -> str:
+    """Its first line: below that of a server are its last words, which `bench logs` has."""
+    return text.partition("\n")[0].removesuffix(":")

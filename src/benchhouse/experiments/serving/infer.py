@@ -97,7 +97,14 @@ class InferTarget(KServeTarget):
         return self
 
 
-@experiment("serving.infer", version="0.1", metrics=METRICS, component="inference", services=("triton",))
+@experiment(
+    "serving.infer",
+    version="0.1",
+    metrics=METRICS,
+    component="inference",
+    services=("triton",),
+    drivers=("triton", "triton_grpc"),
+)
 def infer(target: InferTarget, workload: InferWorkload, ctx: Context) -> None:
     """Put a model on an inference server under load: tensors in, tensors out, over HTTP or gRPC."""
     url = address(target.start, target.url, ctx, target.verify_tls)

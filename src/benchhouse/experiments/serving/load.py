@@ -116,6 +116,7 @@ class ServingWorkload(Shape):
     metrics=METRICS,
     component="inference",
     services=("vllm", "openai", "llm-d", "kserve", "sglang", "llama.cpp"),
+    drivers=("openai", "triton_llm"),
 )
 def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> None:
     """Put an inference server under load: token latencies, throughput, goodput, and whether to believe them."""

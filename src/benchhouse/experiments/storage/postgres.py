@@ -141,7 +141,12 @@ class PostgresTarget(Model):
 
 
 @experiment(
-    "storage.postgres", version="0.1", metrics=METRICS, component="storage", services=("postgres", "postgresql")
+    "storage.postgres",
+    version="0.1",
+    metrics=METRICS,
+    component="storage",
+    services=("postgres", "postgresql"),
+    drivers=("postgres", "postgres_pq"),
 )
 def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -> None:
     """Put PostgreSQL under load: lookups, ranges, updates, transactions, inserts, COPY, or SQL of your own."""

@@ -146,7 +146,7 @@ class _Trial:
     contents: list[Stretch]
 
 
-@experiment("storage.s3", version="0.1", metrics=METRICS, component="storage", services=("s3",))
+@experiment("storage.s3", version="0.1", metrics=METRICS, component="storage", services=("s3",), drivers=("s3",))
 def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
     """Put a bucket under load: any S3-compatible server, objects of 1 KB to 1 GB, contents checked."""
     with _trial(target, workload, ctx) as trial:

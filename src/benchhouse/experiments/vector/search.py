@@ -97,6 +97,7 @@ METRICS = (
     data=(glove.DATA, minilm.MODEL, minilm.TEXTS),
     component="vectordb",
     services=("faiss", "chroma", "milvus", "qdrant", "weaviate", "lancedb", "pgvector"),
+    drivers=("faiss", "chroma", "milvus", "qdrant", "weaviate", "lancedb", "pgvector"),
 )
 def search(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None:
     """Build a vector index and search it under load: queries a second and latency, against recall and memory."""

@@ -42,7 +42,10 @@ def gauge_stats(times: Sequence[float], values: Sequence[float], parts: Sequence
 def counter_stats(
     times: Sequence[float], values: Sequence[float], parts: Sequence[Phase], interval_s: float
 ) -> Stats | None:
-    """Of the growth a second. The mean is over the parts themselves, the rest over the intervals inside them."""
+    """Of the growth a second. The mean is over the parts themselves, the rest over the intervals inside them.
+
+    So the mean may lie beyond what these tell; the greatest is at least the mean, and the least at most.
+    """
     if any(isnan(value) for value in values):
         known = [at for at, value in enumerate(values) if not isnan(value)]
         times, values = [times[at] for at in known], [values[at] for at in known]
@@ -96,8 +99,8 @@ def _stats(ordered: list[float], avg: float, growth: float | None = None) -> Sta
     return Stats(
         n=len(ordered),
         avg=avg,
-        min=ordered[0],
-        max=ordered[-1],
+        min=min(ordered[0], avg),
+        max=max(ordered[-1], avg),
         p50=quantile(ordered, 0.50),
         p95=quantile(ordered, 0.95),
         p99=quantile(ordered, 0.99),
