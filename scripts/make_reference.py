@@ -18,6 +18,7 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.scenario import AxisBlock, Benchmark, Defined, Range, Runtime, Scenario
+from benchhouse.schema.site import Folders, Network, Partition, Quality, Quota, Site, SlurmSite
 from benchhouse.schema.telemetry import Monitors, Scrape
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
@@ -31,6 +32,11 @@ _SCENARIO = (
     "YAML. Unknown and duplicate keys are refused. `$NAME` and `${NAME}` are environment variables, expanded "
     "when the file is planned; `$$` is a plain `$`. The same as JSON Schema: `bench schema scenario`. How to "
     "write one: [Write a scenario](../how-to/write-a-scenario.md)."
+)
+_SITE = (
+    "YAML: `site.yaml` of the workspace, a file by `--site FILE`, or a shipped one by `--site NAME`. Unknown keys are "
+    "refused. The same as JSON Schema: `bench schema site`. How to use one: [Use a site "
+    "profile](../how-to/use-a-site-profile.md)."
 )
 _BENCHMARK = (
     "A file in the workspace's `benchmarks/` folder, or in a package that names its module under the entry "
@@ -109,6 +115,28 @@ def scenario_page() -> str:
         "## Registered benchmark",
         _BENCHMARK,
         _keys(Benchmark, only={"benchmark", *Defined.model_fields}),
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def site_page() -> str:
+    lines = [
+        "# Site profile",
+        _MADE,
+        _SITE,
+        _keys(Site),
+        "## `slurm`",
+        _keys(SlurmSite),
+        "## `slurm.partitions`: one of them",
+        _keys(Partition),
+        "## `slurm.qualities`: one of them",
+        _keys(Quality),
+        "## `folders`",
+        _keys(Folders),
+        "## `quotas`: of one folder",
+        _keys(Quota),
+        "## `network`",
+        _keys(Network),
     ]
     return "\n\n".join(lines) + "\n"
 
@@ -197,7 +225,13 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
-PAGES = {"cli.md": cli_page, "scenario.md": scenario_page, "experiments.md": experiments_page, "tables.md": tables_page}
+PAGES = {
+    "cli.md": cli_page,
+    "scenario.md": scenario_page,
+    "site.md": site_page,
+    "experiments.md": experiments_page,
+    "tables.md": tables_page,
+}
 
 
 def main() -> int:

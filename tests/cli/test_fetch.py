@@ -75,3 +75,84 @@ def test_another_registry_of_npm_is_asked_where_one_is_set(variable):
     assert nearest_source(url, {variable: "https://mirror.example/npm"}) == "https://mirror.example/npm/a/-/a-1.tgz"
     assert nearest_source(url, {}) == url
     assert nearest_source("https://example.org/x", {variable: "https://mirror.example"}) == "https://example.org/x"
+
+
+@pytest.fixture
+def scenario(tmp_path, table):
+    path = tmp_path / "s.yaml"
+    path.write_text("scenario: s\nexperiment: sum\n")
+    return path
+
+
+def test_all_that_a_scenario_needs_is_brought(bench, scenario):
+    done = bench("fetch", "-c", scenario)
+    assert done.code == 0, done.err
+    data, python = done.out.splitlines()
+    assert Path(data).read_bytes() == CONTENT and Path(python).exists()
+    assert "nothing is missing" in done.err
+    assert "not both" in bench("fetch", "table", "-c", scenario).err
+
+
+def test_data_that_no_value_calls_for_is_not_brought(tmp_path):
+    from benchhouse.api import fetching, planning
+    from benchhouse.schema.layout import Workspace
+
+    def names(data):
+        (tmp_path / "s.yaml").write_text(
+            f"scenario: s\nexperiment: vector.search\ntarget: {{driver: faiss}}\nworkload: {{data: {data}}}\n"
+        )
+        prepared = planning.prepare(Workspace(tmp_path), tmp_path / "s.yaml")
+        return {item.name for item in fetching.needed_data(prepared)}
+
+    assert names("synthetic") == set()
+    assert names("[synthetic, glove]") == {"glove"}
+    assert names("{kind: minilm}") == {"minilm", "wordnet"}
+
+
+ELSEWHERE = """
+class Elsewhere:
+    window, outlives = 1, True
+    def __init__(self, *args, **more): pass
+    def check(self, resources): pass
+    def close(self): pass
+"""
+
+
+@pytest.fixture
+def elsewhere(packages, scenario, tmp_path):
+    """An executor whose jobs run on other nodes, at a site without egress; nothing is ever run."""
+    packages.add("far", "far", ELSEWHERE, "elsewhere = far:Elsewhere", group="executors")
+    (tmp_path / "site.yaml").write_text("site: far\nexecutor: elsewhere\nnetwork: {egress: false}\n")
+    return scenario
+
+
+def test_submit_refuses_with_the_list_of_what_compute_nodes_can_not_bring(bench, elsewhere, tmp_path):
+    elsewhere.write_text(
+        "scenario: s\nexperiment: sum\nbinds: ['/no/dir:/data']\n"
+        "artifacts: {dataset: /no/such/data, container: /no.sif}\n"
+    )
+    done = bench("submit", "-c", elsewhere)
+    assert done.code == 2
+    assert "compute nodes of site 'far' do not reach the internet" in done.err
+    for line in (
+        "artifacts.dataset: /no/such/data is not there",
+        "a bind: /no/dir is not there",
+        "data table (file://",
+    ):
+        assert f"  - {line}" in done.err
+    assert not (tmp_path / ".bench" / "runs").exists()
+    done = bench("fetch", "-c", elsewhere)
+    assert done.code == 1 and "still missing" in done.err and "data table (" not in done.err
+
+
+def test_a_runtime_that_was_not_made_is_missing(bench, elsewhere):
+    bench("fetch", "table")
+    elsewhere.write_text("scenario: s\nexperiment: sum\nruntime: {kind: venv, requirements: [six]}\n")
+    done = bench("submit", "-c", elsewhere)
+    assert done.code == 2 and "the environment of runtime 'venv': bench fetch -c SCENARIO" in done.err
+
+
+def test_a_workspace_that_other_nodes_do_not_see_is_refused(bench, elsewhere, tmp_path):
+    (tmp_path / "site.yaml").write_text("site: far\nexecutor: elsewhere\nfolders: {shared: [/project]}\n")
+    done = bench("submit", "-c", elsewhere)
+    assert done.code == 2 and "is not seen by the nodes of site 'far'" in done.err and "/project" in done.err

@@ -346,3 +346,30 @@ def test_pruning_takes_old_logs_that_are_no_evidence_and_nothing_else(talkers):
     assert {path: path.read_bytes() for path in (lab.workspace / "results").rglob("*") if path.is_file()} == before
     assert lab.bench("verify").returncode == 0
     assert "is not a duration" in lab.bench("logs", "prune", "--older-than", "soon", code=2).stderr
+
+
+def test_logs_of_slurm_jobs_are_pruned_once_their_run_is_over(lab):
+    lab.run("once")
+    (lab.workspace / "site.yaml").write_text("site: x\nkeep_logs: 30d\n")
+    run = lab.workspace / ".bench" / "runs" / lab.run_id()
+    month = time.time() - 40 * 86400
+    (run / "logs").mkdir()
+    for name in ("s_12_0.out", "s_12_0.err", "new.out"):
+        (run / "logs" / name).write_text("said\n")
+    for name in ("s_12_0.out", "s_12_0.err"):
+        os.utime(run / "logs" / name, (month, month))
+    events = (run / "events.jsonl").read_text()
+    (run / "events.jsonl").write_text(events + '{"time": "2026-01-01T00:00:00.000Z", "event": "resumed"}\n')
+    assert lab.bench("logs", "prune").stdout == ""  # jobs may be in the queue
+    (run / "events.jsonl").write_text(events)
+    assert [line.rpartition("/")[2] for line in lab.bench("logs", "prune").stdout.splitlines()] == [
+        "s_12_0.err",
+        "s_12_0.out",
+    ]
+    assert [path.name for path in (run / "logs").iterdir()] == ["new.out"]
+    assert lab.bench("verify").returncode == 0
+
+
+def test_without_an_age_the_site_must_say_how_long_logs_are_kept(lab):
+    done = lab.bench("logs", "prune", code=2)
+    assert "site 'local' does not say how long logs are kept" in done.stderr and "--older-than 30d" in done.stderr

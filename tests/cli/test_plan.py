@@ -1,6 +1,8 @@
 """`bench plan`, and the example config that the requirements give."""
 
 import json
+import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,38 @@ def test_planning_writes_nothing(bench, scenario, tmp_path):
     bench("plan", "s.yaml", "--dry-run")
     bench("validate", "s.yaml")
     assert [path.name for path in tmp_path.iterdir()] == ["s.yaml"]
+
+
+NEEDS_SLURM = pytest.mark.skipif(
+    find_spec("benchhouse.executors.slurm") is None, reason="there is no executor 'slurm' yet"
+)
+
+
+@NEEDS_SLURM
+def test_the_example_config_becomes_a_script_for_meluxina(bench, monkeypatch, tmp_path):
+    monkeypatch.setenv("WORK", str(tmp_path))
+    done = bench("plan", EXAMPLE, "--site", "meluxina", "--runtime", "process", "--dry-run")
+    assert done.code == 0, done.err
+    for line in (
+        "--partition=gpu",
+        "--account=pXXXXX",
+        "--qos=default",
+        "--nodes=1",
+        "--gres=gpu:1",
+        "--cpus-per-task=8",
+    ):
+        assert line in done.out
+    assert "--mem" in done.out and "--time" in done.out
+    checked = subprocess.run(["bash", "-n"], input=done.out, text=True, capture_output=True)
+    assert checked.returncode == 0, checked.stderr
+
+
+@NEEDS_SLURM
+def test_what_no_node_of_meluxina_has_is_refused_when_it_is_planned(bench, monkeypatch, tmp_path):
+    monkeypatch.setenv("WORK", "/work")
+    text = EXAMPLE.read_text().replace("partition: gpu", "partition: gpus").replace("gpus: 1", "gpus: 8")
+    (tmp_path / "s.yaml").write_text(text)
+    done = bench("plan", "s.yaml", "--site", "meluxina", "--runtime", "process")
+    assert done.code == 2 and "did you mean 'gpu'?" in done.err and "s.yaml:2:12" in done.err
+    (tmp_path / "s.yaml").write_text(text.replace("partition: gpus", "partition: gpu"))
+    assert "no node of partition 'gpu' has more than 4" in bench("plan", "s.yaml", "--site", "meluxina").err

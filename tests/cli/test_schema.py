@@ -9,7 +9,7 @@ import pytest
 from benchhouse.schema.yamltext import load_yaml, parse_yaml
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
-NOUNS = ["scenario", "benchmark", "trial", "metrics", "meta", "manifest", "telemetry"]
+NOUNS = ["scenario", "benchmark", "site", "trial", "metrics", "meta", "manifest", "telemetry"]
 MANY_FORMS = """
 scenario: s
 uses: b

@@ -172,6 +172,7 @@ def json_schema(noun: str) -> dict[str, Any]:
     from benchhouse.schema.measurement import MetricsFile
     from benchhouse.schema.recipe import Recipe
     from benchhouse.schema.scenario import Benchmark, Scenario
+    from benchhouse.schema.site import Site
     from benchhouse.schema.telemetry import TelemetrySummary
     from benchhouse.schema.trial import Meta, TrialSpec
 
@@ -179,6 +180,7 @@ def json_schema(noun: str) -> dict[str, Any]:
         "scenario": Scenario,
         "benchmark": Benchmark,
         "recipe": Recipe,
+        "site": Site,
         "trial": TrialSpec,
         "metrics": MetricsFile,
         "meta": Meta,

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from benchhouse.api import places
 from benchhouse.api.logs import LogFolder, RunLogs, Selection, TrialLogs, component_of, read_lines
 from benchhouse.runs.ledger import Event, Ledger, list_runs
 from benchhouse.schema.components import ORCHESTRATOR, WORKER
@@ -151,7 +152,7 @@ def _event_lines(file: IO[bytes], selection: Selection) -> Iterator[bytes]:
 
 
 def prune(workspace: Workspace, older_than_s: float, *, dry_run: bool = False) -> PrunedLogs:
-    """Remove old logs that are no evidence: of workers, orchestrators, servers and monitors that have ended.
+    """Remove old logs that are no evidence: of workers, orchestrators, Slurm, servers and monitors that have ended.
 
     Trial folders are not touched: their logs are hashed, and a missing one is damage.
     """
@@ -175,8 +176,27 @@ def _prunable(workspace: Workspace) -> Iterator[Path]:
             yield from sorted(run.worker_logs.glob("*.log"))
             yield from run.path.glob("orchestrator.log")
             yield from sorted(run.services.glob("*/logs"))
+            if _is_over(Ledger(run)):
+                yield from sorted((run.path / "logs").glob("*"))
     yield from sorted(workspace.services.glob("*/logs"))
     yield from sorted(path for path in (workspace.state / "monitors").glob("*") if path.is_dir())
+
+
+def _is_over(ledger: Ledger) -> bool:
+    """Whether no job of it can be in a queue: on a cluster a run has no process here that would own it."""
+    told = [
+        event.event for event in ledger.events() if event.event in ("started", "resumed", "finished", "interrupted")
+    ]
+    return bool(told) and told[-1] in ("finished", "interrupted")
+
+
+def keep_logs_s(workspace: Workspace) -> float:
+    """How long logs are kept here, by the site; raises BenchError where it does not say."""
+    site = places.site(workspace)
+    if site.keep_logs is None:
+        hint = "give --older-than 30d, or write keep_logs: 30d into site.yaml"
+        raise BenchError(f"site '{site.site}' does not say how long logs are kept", hint)
+    return site.keep_logs
 
 
 def _files(path: Path) -> list[Path]:

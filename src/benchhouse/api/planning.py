@@ -21,6 +21,7 @@ from benchhouse.plan import (
     load_scenario,
     make_plan,
     parse_scenario,
+    site_problems,
 )
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
@@ -120,6 +121,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
         plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
+    problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
         raise ProblemsError(problems)
     notes += _without_effect(file)
@@ -261,7 +263,10 @@ def estimate(workspace: Workspace, plan: Plan, parallel: int) -> Estimate:
 def describe_plan(workspace: Workspace, prepared: Prepared, points: int = 20) -> dict[str, Any]:
     """All that `bench plan` shows, as plain data."""
     plan, scenario = prepared.plan, prepared.plan.scenario
+    from benchhouse.api.room import needed
+
     guess = estimate(workspace, plan, scenario.parallel)
+    storage = needed(workspace, prepared, plan.trial_count)
     shown = list(islice(plan.space.points(), points))
     return {
         "scenario": scenario.scenario,
@@ -281,6 +286,7 @@ def describe_plan(workspace: Workspace, prepared: Prepared, points: int = 20) ->
         "limits": plan.limits.model_dump(exclude_none=True),
         "budget": scenario.budget.model_dump(exclude_none=True),
         "estimate": {"seconds": guess.seconds, "cost": guess.cost, "basis": guess.basis},
+        "storage": {"bytes": storage.size, "files": storage.files, "basis": storage.basis},
         "plan_digest": plan.digest,
         "first_points": shown,
         "notes": prepared.notes,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import places
+from benchhouse.api import places, readiness
 from benchhouse.api.exporting import Export
 from benchhouse.api.following import find_run
 from benchhouse.api.planning import Prepared, Where, prepare_text
@@ -62,6 +62,8 @@ def open_run(
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
     _executor(prepared, workspace.run("RUN")).close()
     unfinished = None if fresh else _last_of_plan(workspace, prepared, finished_too)
+    if warning := readiness.check(workspace, prepared, unfinished):
+        say(f"warning: {warning}")
     if unfinished:
         if (owner := unfinished.owner()) is not None:
             raise unfinished.busy(owner)

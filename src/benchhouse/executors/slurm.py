@@ -62,7 +62,7 @@ class SlurmExecutor:
         self.throttle = settings.throttle or (assignment.parallel if assignment.parallel > 1 else site.throttle)
         self.window = (site.max_jobs or 20_000) * self.pack
         self._tasks: dict[JobId, str] = {}  # by trial: JOB_INDEX
-        self._final: dict[JobId, Path] = {}
+        self._results: dict[JobId, Path] = {}  # where its sealed folder will stand
         self._sizes: dict[str, int] = {}  # trials of a task
         self._names: dict[str, str] = {}  # of jobs that may still run, by id
         self._states: dict[str, TaskState] = {}
@@ -119,7 +119,8 @@ class SlurmExecutor:
     def cancel(self, ids: Sequence[JobId]) -> None:
         """Whole tasks: one of which only some trials are to end goes on."""
         wanted = set(ids)
-        kept = {task for trial, task in self._tasks.items() if trial not in wanted and not self._final[trial].exists()}
+        others = [trial for trial in self._tasks if trial not in wanted]
+        kept = {self._tasks[trial] for trial in {*others} - self._sealed(others)}
         tasks = sorted({self._tasks[trial] for trial in wanted if trial in self._tasks} - kept)
         if not tasks:
             return
@@ -146,9 +147,8 @@ class SlurmExecutor:
         return {trial: JobState("done") if trial in sealed else self._state(trial) for trial in ids}
 
     def _sealed(self, ids: Sequence[JobId]) -> set[JobId]:
-        folders = {self._final[trial].parent for trial in ids}
         found: set[str] = set()
-        for folder in folders:
+        for folder in {self._results[trial] for trial in ids}:
             if folder.is_dir():
                 found.update(entry.name for entry in os.scandir(folder))
         return found.intersection(ids)
@@ -216,9 +216,9 @@ class SlurmExecutor:
         folder, logs = self._places(number)
         folder.path.mkdir(parents=True, exist_ok=True)
         logs.mkdir(exist_ok=True)
-        first, results = jobs[0], jobs[0].folder.parents[1]
+        first, results = jobs[0], jobs[0].folder
         frame = {**first.frame, "results": str(results), "together": self.scenario.slurm.together, "submitted": _now()}
-        frame["worker_logs"] = str(first.log.parent)
+        frame["worker_logs"] = str(first.log)
         _write(folder.frame, json.dumps(frame).encode())
         lines = [json.dumps([job.differs for job in pack]).encode() + b"\n" for pack in self._packed(jobs)]
         offsets = numbers("Q", [0])
@@ -241,7 +241,7 @@ class SlurmExecutor:
             task = f"{done.job_id}_{index}"
             self._sizes[task] = len(pack)
             for trial in pack:
-                self._tasks[trial], self._final[trial] = task, results / trial
+                self._tasks[trial], self._results[trial] = task, results
 
     def _submit(self, folder: SubmissionFolder, name: str) -> str:
         """A controller that does not answer is asked again; it may have taken the job all the same."""

@@ -31,9 +31,10 @@ class Array:
 
 
 def script(array: Array, scenario: Scenario, site: Site) -> str:
-    lines = ["#!/bin/bash", *(f"#SBATCH {flag}" for flag in flags(array, scenario, site))]
+    shell = "#!/bin/bash -l" if site.modules else "#!/bin/bash"  # a login shell knows `module`
+    lines = [shell, *(f"#SBATCH {flag}" for flag in flags(array, scenario, site))]
     lines += [f"# {label}" for label in array.labels]
-    lines += ["set -eu"]
+    lines += ["set -e"]
     if site.modules:
         lines += [f"module load {shlex.join(site.modules)}"]
     environment = dict(site.environment)

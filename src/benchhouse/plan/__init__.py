@@ -1,6 +1,7 @@
 """Scenario -> Plan: pure and streaming. A scenario file goes in, bound instances come out one by one."""
 
 from benchhouse.plan.expand import Plan, PlannedTrial, make_plan
+from benchhouse.plan.fitting import site_problems
 from benchhouse.plan.scenario_file import (
     FaultyScenarioError,
     ScenarioFile,
@@ -20,4 +21,5 @@ __all__ = [
     "load_scenario",
     "make_plan",
     "parse_scenario",
+    "site_problems",
 ]

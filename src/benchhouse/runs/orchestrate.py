@@ -52,6 +52,14 @@ class Active:
     not_before: float = 0.0
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What jobs that outlive us are given once, not trial by trial."""
+
+    frame: dict[str, Any]
+    logs: Path
+
+
 class Orchestrator:
     """Owns one run from submit to its last sealed folder. All state that matters is on disk."""
 
@@ -162,11 +170,11 @@ class Orchestrator:
 
     def _missing(self) -> Iterator[Active]:
         """Planned trials that have no sealed folder yet; what is sealed is counted, not run."""
+        run_id = self.ledger.folder.run_id
         for planned in self.plan.trials():
             self.interrupts.check()
-            name = trial_id(self.ledger.folder.run_id, planned.instance_digest, planned.repetition, planned.warmup)
-            folder = self._folder(name)
-            outcome = sealed_outcome(folder) if name in self.there else None
+            name = trial_id(run_id, planned.instance_digest, planned.repetition, planned.warmup)
+            outcome = sealed_outcome(folder := self._folder(name)) if name in self.there else None
             if outcome is None:
                 if name in self.there:
                     raise BenchError(
@@ -220,24 +228,28 @@ class Orchestrator:
             self.executor.submit(jobs)
 
     def _job(self, item: Active) -> Job:
-        folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
         differs = self._differs(item)
-        try:
-            if item.previous and self._folder(item.trial_id).sealed:  # a failed trial that is to run again
+        if item.previous and (folder := self._folder(item.trial_id)).sealed:  # a failed trial that is to run again
+            try:
                 self._set_aside(item.trial_id, item.previous[-1].attempt)
-            if not self.executor.outlives:
-                shutil.rmtree(folder.path, ignore_errors=True)
-                make_folder(folder, TrialSpec.model_validate(joined(self._frame, differs, self._results)))
+            except OSError as error:
+                raise self._unwritable(folder, error) from error
+        if self.executor.outlives:
+            delay_s = max(0.0, item.not_before - time.monotonic()) if item.not_before else 0.0
+            shared = self._shared
+            return Job(
+                item.trial_id, self._results, self.python, self.plan.resources, shared.logs,
+                frame=shared.frame, differs=differs, delay_s=delay_s,
+            )  # fmt: skip
+        folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
+        try:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            make_folder(folder, TrialSpec.model_validate(joined(self._frame, differs, self._results)))
         except OSError as error:
             self._discard(item)
             raise self._unwritable(folder, error) from error
         log = self.ledger.folder.worker_logs / f"{item.trial_id}.{item.attempt}.log"
-        frame = self._plain_frame if self.executor.outlives else {}
-        delay_s = max(0.0, item.not_before - time.monotonic()) if item.not_before else 0.0
-        return Job(
-            item.trial_id, folder.path.absolute(), self.python, self.plan.resources, log.absolute(),
-            frame=frame, differs=differs, delay_s=delay_s,
-        )  # fmt: skip
+        return Job(item.trial_id, folder.path.absolute(), self.python, self.plan.resources, log.absolute())
 
     @cached_property
     def _frame(self) -> dict[str, Any]:
@@ -265,9 +277,10 @@ class Orchestrator:
         } | self.frame
 
     @cached_property
-    def _plain_frame(self) -> dict[str, Any]:
-        """The same as plain data, for a file."""
-        return {key: _plain(value) for key, value in self._frame.items()}
+    def _shared(self) -> "Shared":
+        """For tasks that make the folders of their trials themselves."""
+        frame = {key: _plain(value) for key, value in self._frame.items()}
+        return Shared(frame, self.ledger.folder.worker_logs.absolute())
 
     def _differs(self, item: Active) -> dict[str, Any]:
         """What is one trial's own."""
@@ -286,7 +299,7 @@ class Orchestrator:
             "previous_attempts": [attempt.model_dump(mode="json") for attempt in item.previous],
         }
 
-    @property
+    @cached_property
     def _results(self) -> Path:
         return (self.workspace.results / self.plan.scenario.scenario).absolute()
 

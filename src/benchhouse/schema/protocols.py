@@ -17,7 +17,10 @@ JobId = str
 
 @dataclass(frozen=True)
 class Job:
-    """One worker call: run the trial whose folder is given."""
+    """One worker call: run the trial whose folder is given.
+
+    Where jobs outlive us, `folder` is that of all results, `log` that of all logs, and the task makes what is below.
+    """
 
     id: JobId
     folder: Path

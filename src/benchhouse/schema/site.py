@@ -40,6 +40,13 @@ class Partition(Model, strict=True):
     max_time: Seconds | None = Field(None, gt=0, description="Longest job.")
 
 
+class Quality(Model, strict=True):
+    """What a quality of service allows."""
+
+    max_time: Seconds | None = Field(None, gt=0, description="Longest job.")
+    max_jobs: int | None = Field(None, ge=1, description="Jobs of one user that run at a time.")
+
+
 class SlurmSite(Model, strict=True):
     """How jobs are asked for on this cluster; a scenario's own partition, account and qos go before these."""
 
@@ -53,8 +60,12 @@ class SlurmSite(Model, strict=True):
     max_jobs: int | None = Field(None, ge=1, description="Jobs that one user may have in the queue.")
     throttle: int | None = Field(None, ge=1, description="Array tasks at a time, where a scenario does not say.")
     poll: Seconds = Field(15.0, gt=0, description="Longest time between two questions to Slurm while we wait.")
-    flags: tuple[Flag, ...] = Field((), description="Further flags of sbatch.")
-    partitions: dict[Word, Partition] = Field(default_factory=dict, description="Partitions by name.")
+    flags: tuple[Flag, ...] = Field((), strict=False, description="Further flags of sbatch.")
+    partitions: dict[Word, Partition] = Field(default_factory=dict, description="Partitions by name; empty: unknown.")
+    qualities: dict[Word, Quality] = Field(
+        default_factory=dict, description="Qualities of service by name; empty: unknown."
+    )
+    accounts: tuple[Word, ...] = Field((), strict=False, description="Accounts that may pay; empty: unknown.")
 
 
 class Folders(Model, strict=True):
@@ -63,7 +74,16 @@ class Folders(Model, strict=True):
     work: str = Field("", description="The user's or project's large storage, e.g. $WORK.")
     containers: str = Field("", description="Images (.sif).")
     data: str = Field("", description="Datasets.")
-    shared: tuple[str, ...] = Field((), description="Seen by all nodes; a workspace elsewhere is refused.")
+    shared: tuple[str, ...] = Field(
+        (), strict=False, description="Seen by all nodes; a workspace elsewhere is refused."
+    )
+
+
+class Quota(Model, strict=True):
+    """The most that may lie in a folder. What lies there already is not known, so it refuses only the impossible."""
+
+    size: Bytes | None = Field(None, gt=0, description="Bytes of all files.")
+    files: int | None = Field(None, ge=1, description="Number of files and folders.")
 
 
 class Network(Model, strict=True):
@@ -84,10 +104,17 @@ class Site(Model, strict=True):
     description: str = Field("", description="For people.")
     executor: Name | None = Field(None, description="Where jobs go when a scenario does not say.")
     runtime: Name | None = Field(None, description="What they run inside when a scenario does not say.")
-    modules: tuple[Word, ...] = Field((), description="`module load` of these before a container or a job starts.")
+    modules: tuple[Word, ...] = Field(
+        (), strict=False, description="`module load` of these before a container or a job starts."
+    )
     environment: dict[Name, str] = Field(default_factory=dict, description="Variables of every job.")
     slurm: SlurmSite = Field(default_factory=SlurmSite)
     folders: Folders = Field(default_factory=Folders)
+    quotas: dict[str, Quota] = Field(
+        default_factory=dict, description="By folder, for what no command of the site tells."
+    )
     network: Network = Field(default_factory=Network)
     keep_logs: Seconds | None = Field(None, gt=0, description="Age at which logs may be pruned.")
-    to_confirm: tuple[str, ...] = Field((), description="Values that nobody has confirmed on the site itself.")
+    to_confirm: tuple[str, ...] = Field(
+        (), strict=False, description="Values that nobody has confirmed on the site itself."
+    )

@@ -22,7 +22,7 @@ class SlurmSettings(Model, strict=True):
     constraint: Word | None = Field(None, description="Features that nodes must have.")
     reservation: Word | None = Field(None, description="A reservation to use.")
     exclusive: bool = Field(False, description="No other job on its nodes.")
-    flags: list[Flag] = Field(default_factory=list, description="Further flags of sbatch.")
+    flags: tuple[Flag, ...] = Field((), strict=False, description="Further flags of sbatch.")
 
     @model_validator(mode="after")
     def _together_needs_a_pack(self) -> "SlurmSettings":

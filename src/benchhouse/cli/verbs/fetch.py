@@ -1,10 +1,12 @@
-"""Bring data that experiments need, checked by digest."""
+"""Bring data that experiments need, checked by digest, or all that a scenario needs from outside."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
     from benchhouse.api.fetching import Fetchable
@@ -14,15 +16,26 @@ Examples:
   bench fetch              what there is, and what is here already
   bench fetch glove        341,479 real word vectors, for vector.search
   bench fetch minilm wordnet      a model and 116,919 texts, for embeddings that are made here
+  bench fetch -c SCENARIO.yaml --site meluxina      on a login node: data, packages; says what images are missing
 """
 
 
 @click.command(help=f"{__doc__} Without a name, list what there is.\n\n{_EXAMPLES}")
 @click.argument("names", nargs=-1)
+@click.option("-c", "--config", metavar="SCENARIO", type=click.Path(path_type=Path), help="All that this one needs.")
+@options.where_options
 @options.json_option
-def command(names: tuple[str, ...], as_json: bool) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context, /, names: tuple[str, ...], config: Path | None, as_json: bool, **where: str | None
+) -> None:
     from benchhouse.api import fetching
 
+    if config is not None:
+        if names:
+            raise BenchError("give names of data, or a scenario, not both", "bench fetch -c SCENARIO.yaml")
+        _fetch_for(ctx, config, where, as_json)
+        return
     found = [item for name in names for item in fetching.fetch(name)] if names else fetching.fetchable()
     if as_json:
         show.as_json([_document(item) for item in found])
@@ -33,6 +46,20 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
         rows = [(item.name, item.experiment, "yes" if item.here else "no", item.licence, item.source) for item in found]
         show.table(("data", "experiment", "here", "licence", "source"), rows)
         show.note("next:  bench fetch NAME")
+
+
+def _fetch_for(ctx: click.Context, path: Path, where: dict[str, str | None], as_json: bool) -> None:
+    from benchhouse.api import fetching, planning
+
+    workspace = options.workspace(ctx)
+    prepared = planning.prepare(workspace, path, planning.Where(**where))
+    brought = fetching.fetch_for(workspace, prepared, show.note)
+    if as_json:
+        show.as_json({"brought": [str(item) for item in brought]})
+        return
+    for item in brought:
+        click.echo(item)
+    show.note(f"nothing is missing; next:  bench submit -c {path}")
 
 
 def _document(item: "Fetchable") -> dict[str, object]:

@@ -110,22 +110,23 @@ def tail(ctx: click.Context, run: str, selection: "Selection", follow: bool, n: 
 
 
 @command.command(
-    help="Remove old logs of workers and orchestrators, and those of servers and monitors that have ended. "
+    help="Remove old logs of workers, orchestrators and Slurm jobs, and those of servers and monitors that have ended. "
     "Trials keep theirs: they are evidence, sealed and hashed."
 )
-@click.option("--older-than", metavar="TIME", required=True, help="By their last change: 30d, 12h.")
+@click.option("--older-than", metavar="TIME", help="By their last change: 30d, 12h. Default: keep_logs of the site.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @options.json_option
 @click.pass_context
-def prune(ctx: click.Context, older_than: str, dry_run: bool, as_json: bool) -> None:
+def prune(ctx: click.Context, older_than: str | None, dry_run: bool, as_json: bool) -> None:
     from benchhouse.api import log_files
     from benchhouse.schema.quantities import parse_seconds, show_bytes
 
+    workspace = options.workspace(ctx)
     try:
-        older_than_s = parse_seconds(older_than)
+        older_than_s = parse_seconds(older_than) if older_than else log_files.keep_logs_s(workspace)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param_hint="--older-than") from error
-    pruned = log_files.prune(options.workspace(ctx), older_than_s, dry_run=dry_run)
+    pruned = log_files.prune(workspace, older_than_s, dry_run=dry_run)
     if as_json:
         show.as_json(pruned.model_dump())
         return

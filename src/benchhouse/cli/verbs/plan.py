@@ -28,7 +28,7 @@ def command(
     as_json: bool,
     **where: str | None,
 ) -> None:
-    from benchhouse.api import planning, running
+    from benchhouse.api import planning, room, running
 
     path = scenario or config
     if path is None:
@@ -42,11 +42,11 @@ def command(
     if as_json:
         show.as_json(described)
         return
-    _print(described)
+    _print(described, room.room_text(workspace, prepared))
     show.note(f"next:  bench run {path}" if described["distribution"] else "next:  bench list experiments")
 
 
-def _print(plan: dict[str, Any]) -> None:
+def _print(plan: dict[str, Any], storage: str) -> None:
     from benchhouse.schema.quantities import show_seconds
 
     estimate = plan["estimate"]
@@ -62,6 +62,7 @@ def _print(plan: dict[str, Any]) -> None:
         ("resources", _pairs(plan["resources"])),
         ("limits", _pairs(plan["limits"]) or "none"),
         ("time", f"{time}{cost} ({estimate['basis']})"),
+        ("storage", storage),
         ("plan digest", plan["plan_digest"]),
     ]
     for name, value in facts:

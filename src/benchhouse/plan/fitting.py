@@ -1,0 +1,93 @@
+"""Whether a site can give what a plan asks for. Pure: a scenario, its plan and a site go in, problems come out."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from benchhouse.plan.expand import Plan
+from benchhouse.plan.scenario_file import ScenarioFile
+from benchhouse.schema.document import Loc
+from benchhouse.schema.problems import Problem, did_you_mean
+from benchhouse.schema.quantities import show_bytes, show_seconds
+from benchhouse.schema.site import Partition, Site
+
+
+def site_problems(file: ScenarioFile, plan: Plan, site: Site) -> list[Problem]:
+    """What Slurm on that site would refuse, or would let wait for ever; with its place in the scenario."""
+    settings = file.scenario.slurm
+    return list(_Fitting(file, plan, site, settings.together, settings.time).problems())
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    file: ScenarioFile
+    plan: Plan
+    site: Site
+    together: int
+    time_s: float | None
+
+    def problems(self) -> Iterator[Problem]:
+        scenario, slurm = self.file.scenario, self.site.slurm
+        default = (slurm.gpu_partition if self.plan.resources.gpus else None) or slurm.partition
+        names = (scenario.partition or default or "").split(",")  # of several, Slurm takes the first that is free
+        qos, account = scenario.qos or slurm.qos or "", scenario.account or slurm.account or ""
+        for name in names:
+            yield from self._unknown("partition", "partition", name, slurm.partitions)
+        yield from self._unknown("qos", "quality of service", qos, slurm.qualities)
+        yield from self._unknown("account", "account", account, slurm.accounts)
+        known = [(name, slurm.partitions[name]) for name in names if name in slurm.partitions]
+        refusals = [list(self._too_much(name, partition)) for name, partition in known]
+        if refusals:
+            yield from min(refusals, key=lambda found: len(found))  # none where one of them can take it
+        if quality := slurm.qualities.get(qos):
+            yield from self._too_long(f"quality of service '{qos}'", quality.max_time)
+
+    def _unknown(self, key: str, noun: str, name: str, known: Collection[str]) -> Iterator[Problem]:
+        """Nothing known: the profile does not say which there are."""
+        if not name or not known or name in known:
+            return
+        said = key in self.file.scenario.model_fields_set
+        whose = "" if said else f" (slurm.{key} of the profile)"
+        yield self.file.document.problem(
+            (key,) if said else (),
+            f"site '{self.site.site}' has no {noun} '{name}'{whose}",
+            f"one of {', '.join(sorted(known))}",
+            did_you_mean(name, known) or "",
+        )
+
+    def _too_much(self, name: str, partition: Partition) -> Iterator[Problem]:
+        """What no node of the partition has."""
+        asked, n = self.plan.resources, self.together
+        most = f"no node of partition '{name}' has"
+        if partition.cpus is not None and asked.cpus * n > partition.cpus:
+            message = f"{self._asks()} {asked.cpus * n} cores; {most} more than {partition.cpus}"
+            yield self._problem(("cpus", "cpus_per_task"), message, f"at most {partition.cpus // n}")
+        if asked.gpus * n > partition.gpus:
+            has = f"more than {partition.gpus}" if partition.gpus else "any"
+            expected = f"at most {partition.gpus // n}" if partition.gpus else "a partition with GPUs"
+            yield self._problem(("gpus",), f"{self._asks()} {asked.gpus * n} GPUs of a node; {most} {has}", expected)
+        if asked.memory is not None and partition.memory is not None and asked.memory * n > partition.memory:
+            has = show_bytes(partition.memory)
+            message = f"{self._asks()} {show_bytes(asked.memory * n)} of a node; {most} more than {has}"
+            yield self._problem(("memory", "mem_gb"), message, f"at most {show_bytes(partition.memory // n)}")
+        if partition.nodes is not None and asked.nodes > partition.nodes:
+            message = f"{self._asks()} {asked.nodes} nodes; partition '{name}' has {partition.nodes}"
+            yield self._problem(("nodes",), message, f"at most {partition.nodes}")
+        yield from self._too_long(f"partition '{name}'", partition.max_time)
+
+    def _asks(self) -> str:
+        return "a trial asks for" if self.together == 1 else f"{self.together} trials in one job ask for"
+
+    def _too_long(self, what: str, most_s: float | None) -> Iterator[Problem]:
+        """Slurm takes a job that is longer than its QoS allows, and lets it wait for ever."""
+        loc: Loc = ("slurm", "time") if self.time_s else ("limits", "wall")
+        asked_s = self.time_s or self.plan.limits.wall
+        if asked_s is not None and most_s is not None and asked_s > most_s:
+            message = f"a job may take {show_seconds(asked_s)}; {what} allows {show_seconds(most_s)}"
+            yield self.file.document.problem(loc, message, f"at most {show_seconds(most_s)}")
+
+    def _problem(self, spellings: tuple[str, ...], message: str, expected: str) -> Problem:
+        """At the key as the scenario spells it; at its top where its experiment or benchmark asks for that much."""
+        places: list[Loc] = [("resources", name) for name in spellings]
+        loc = next((place for place in places if self.file.document.value(place) is not None), ())
+        whose = "" if loc else " (as its experiment or benchmark says; the scenario's `resources` go before that)"
+        return self.file.document.problem(loc, message + whose, expected)

@@ -1,0 +1,110 @@
+"""`bench site`: profiles, and what is true of this machine. A program that is missing is an answer, never an error."""
+
+import json
+import os
+import shutil
+import sys
+
+import pytest
+
+from benchhouse.api import site_probes
+from benchhouse.catalog.sites import load_site
+
+
+@pytest.fixture
+def fake_program(tmp_path, monkeypatch):
+    """Only these programs are on the path."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+
+    def add(name, code):
+        (folder / name).write_text(f"#!{sys.executable}\nimport sys, time\n{code}\n")
+        (folder / name).chmod(0o755)
+
+    return add
+
+
+def checked(bench, *args):
+    done = bench("site", "check", "--json", *args)
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    return {item["what"]: item for item in document["findings"]}, document["profile"]
+
+
+def test_shipped_profiles_are_listed_and_the_one_in_use_is_marked(bench, tmp_path, monkeypatch):
+    rows = {row["site"]: row for row in json.loads(bench("site", "list", "--json").out)}
+    assert {"lab", "local", "meluxina"} <= rows.keys()
+    assert [name for name, row in rows.items() if row["used"]] == ["local"]
+    assert rows["meluxina"]["to_confirm"] > 5
+    (tmp_path / "site.yaml").write_text("site: mine\n")
+    used = [row["site"] for row in json.loads(bench("site", "list", "--json").out) if row["used"]]
+    assert used == ["(this workspace)"]
+    monkeypatch.setenv("BENCH_SITE", "lab")
+    assert [row["site"] for row in json.loads(bench("site", "list", "--json").out) if row["used"]] == ["lab"]
+
+
+def test_a_profile_is_shown_as_yaml_that_reads_back_the_same(bench, tmp_path):
+    done = bench("site", "show", "meluxina")
+    (tmp_path / "copy.yaml").write_text(done.out)
+    assert bench("site", "show", "./copy.yaml", "--json").out == bench("site", "show", "meluxina", "--json").out
+    assert "max_time: 2d" in done.out and "memory: 512GB" in done.out and "to confirm on the site" in done.err
+    assert "did you mean 'meluxina'?" in bench("site", "show", "meluxinna").err
+
+
+def test_a_machine_without_anything_is_told_so(bench, fake_program, monkeypatch):
+    for name in ("WORK", "LMOD_CMD", "MODULESHOME", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    found, profile = checked(bench)
+    assert found["slurm"]["state"] == found["apptainer"]["state"] == found["$WORK"]["state"] == "missing"
+    assert "not inside a job" in found["this node"]["value"]
+    assert found["room"]["state"] == found["filesystem's clock"]["state"] == "good"
+    assert profile["executor"] is None and not [name for name in found if name.startswith("egress")]
+
+
+def test_a_slurm_that_does_not_answer_is_unknown_and_takes_no_longer_than_it_may(bench, fake_program, monkeypatch):
+    monkeypatch.setattr("benchhouse.api.asking.LIMIT_S", 0.3)
+    fake_program("sinfo", "print('slurm 23.11') if '-V' in sys.argv else time.sleep(60)")
+    found, profile = checked(bench)
+    assert found["slurm"]["state"] == "unknown" and "scontrol ping" in found["slurm"]["note"]
+    assert profile["executor"] is None
+
+
+def test_what_is_written_is_a_profile_and_never_written_over(bench, tmp_path, fake_program, monkeypatch):
+    monkeypatch.setenv("WORK", str(tmp_path))
+    fake_program("apptainer", "print('apptainer version 1.4.5')")
+    done = bench("site", "check", "--write", "site.yaml")
+    assert done.code == 0 and "apptainer version 1.4.5" in done.out
+    site = load_site(tmp_path / "site.yaml")
+    assert (site.runtime, site.folders.containers) == ("apptainer", "$WORK/containers")
+    assert "is there already" in bench("site", "check", "--write", "site.yaml").err
+    assert "can't write" in bench("site", "check", "--write", "no/such/folder.yaml").err
+    assert bench("site", "show").out == (tmp_path / "site.yaml").read_text()
+
+
+def test_the_network_is_asked_only_when_it_may_be(bench, monkeypatch):
+    monkeypatch.setattr(site_probes, "_HOSTS", {"nobody": "http://127.0.0.1:9/"})
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    found, profile = checked(bench, "--network")
+    assert found["egress to nobody"]["state"] == "missing" and "inside job 7" in found["this node"]["value"]
+    assert profile["network"]["egress"] is False
+    assert checked(bench)[1]["network"]["egress"] is True  # not asked: as by default
+
+
+def test_a_workspace_that_can_not_be_written_is_told(bench, tmp_path, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(site_probes.tempfile, "NamedTemporaryFile", refuse)
+    found, _ = checked(bench)
+    assert "Permission denied" in found["workspace"]["note"]
+
+
+@pytest.mark.skipif(not shutil.which("sinfo") or not os.environ.get("SLURM_CONF"), reason="needs a Slurm cluster")
+def test_a_real_cluster_is_described(bench, tmp_path):
+    found, profile = checked(bench, "--write", str(tmp_path / "site.yaml"))
+    assert found["slurm"]["state"] == "good" and found["controller's clock"]["value"] == "as here"
+    assert profile["executor"] == "slurm" and profile["slurm"]["max_array"] >= 1000
+    assert profile["slurm"]["partition"] == "cpu" and profile["slurm"]["gpu_partition"] == "gpu"
+    assert profile["slurm"]["partitions"]["gpu"]["gpus"] == 4
+    assert load_site(tmp_path / "site.yaml").model_dump(mode="json") == profile

@@ -1,0 +1,67 @@
+"""Site profiles: those that are shipped, and what a profile may not say."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from benchhouse.api.catalogue import json_schema
+from benchhouse.catalog.sites import SHIPPED, expand_folder, expand_path, load_site, shipped
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.problems import ProblemsError
+from benchhouse.schema.site import Site
+from benchhouse.schema.yamltext import load_yaml
+
+
+@pytest.mark.parametrize("name", ["lab", "local", "meluxina"])
+def test_a_shipped_profile_is_valid_and_named_as_its_file(name):
+    path = shipped()[name]
+    assert load_site(path).site == name == path.stem
+    jsonschema.validate(load_yaml(path).data, json_schema("site"))
+
+
+def test_meluxina_says_what_nobody_has_confirmed():
+    site = load_site(SHIPPED / "meluxina.yaml")
+    assert set(site.slurm.partitions) == {"cpu", "gpu", "fpga", "largemem"}
+    assert site.slurm.partitions["gpu"].gpus == 4 and site.slurm.gpu_partition == "gpu"
+    assert site.modules == ("Apptainer",) and site.runtime == "apptainer" and not site.network.egress
+    for key in ("slurm.account", "slurm.partitions", "slurm.qualities", "modules", "network.egress", "NCCL_IB_HCA"):
+        assert any(key in line for line in site.to_confirm), key
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("slurm: {partition: 'gpu; rm -rf /'}", "is not one plain word"),
+        ("slurm: {flags: ['--x=$(id)']}", "is not a flag such as"),
+        ("modules: ['Apptainer && id']", "is not one plain word"),
+        ("slurm: {partitions: {cpu: {cpu: 8}}}", "unknown key 'cpu'"),
+        ("slurm: {qualities: {dev: {max_time: soon}}}", "is not a duration"),
+        ("quotas: {/work: {size: much}}", "is not a size"),
+    ],
+)
+def test_a_bad_profile_is_refused_with_its_place(tmp_path, text, said):
+    path = tmp_path / "site.yaml"
+    path.write_text(f"site: x\n{text}\n")
+    with pytest.raises(ProblemsError, match=rf"site.yaml:2:\d+: .*{said}"):
+        load_site(path)
+
+
+def test_folders_have_their_variables_put_in():
+    site = Site.model_validate({"folders": {"containers": "$WORK/containers", "data": "${WORK}/data"}})
+    assert expand_folder(site, "containers", {"WORK": "/w"}) == Path("/w/containers")
+    assert expand_folder(site, "data", {"WORK": "/w"}) == Path("/w/data")
+    assert expand_folder(site, "work", {}) is None
+
+
+@pytest.mark.parametrize("environ", [{}, {"WORK": ""}])
+def test_a_variable_that_is_not_set_is_told_with_who_mentions_it(environ):
+    site = Site.model_validate({"site": "meluxina", "folders": {"containers": "$WORK/containers"}})
+    said = r"folders.containers of site 'meluxina' is \$WORK/containers, and the environment variable WORK is not set"
+    with pytest.raises(BenchError, match=said):
+        expand_folder(site, "containers", environ)
+
+
+def test_a_relative_folder_is_refused():
+    with pytest.raises(BenchError, match="no absolute path"):
+        expand_path("containers", "x", {})
