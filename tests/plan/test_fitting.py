@@ -24,9 +24,9 @@ SITE = Site.model_validate(
 
 @pytest.fixture
 def problems(plan_of):
-    def find(text, site=SITE, **more):
+    def find(text, site=SITE):
         text = f"experiment: sort\n{text}\n"
-        return site_problems(parse_scenario("scenario: s\n" + text, "s.yaml", {}), plan_of(text), site, **more)
+        return site_problems(parse_scenario("scenario: s\n" + text, "s.yaml", {}), plan_of(text), site)
 
     return find
 
@@ -83,14 +83,14 @@ def test_a_site_that_says_nothing_refuses_nothing(problems):
 
 
 def test_trials_that_share_a_job_ask_together(problems):
-    assert problems("resources: {cpus: 2}", together=4) == []
-    (found,) = problems("resources: {cpus: 2}", together=5)
+    assert problems("resources: {cpus: 2}\nslurm: {pack: 9, together: 4}") == []
+    (found,) = problems("resources: {cpus: 2}\nslurm: {pack: 9, together: 5}")
     assert "5 trials in one job ask for 10 cores" in found.message
 
 
 def test_the_time_of_a_job_goes_before_that_of_a_trial(problems):
-    assert problems("limits: {wall: 3d}", time_s=60.0) == []
-    (found,) = problems("limits: {wall: 1s}", time_s=3 * 86400.0)
+    assert problems("limits: {wall: 3d}\nslurm: {time: 1m}") == []
+    (found,) = problems("limits: {wall: 1s}\nslurm: {time: 3d}")
     assert "a job may take 72 h" in found.message
 
 

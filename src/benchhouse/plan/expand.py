@@ -71,12 +71,19 @@ class Plan:
 
     def digests(self) -> Iterator[str]:
         """The digest of each instance; for counting, cheaper than binding it."""
+        for point in self.space.points():
+            yield self._digest(*self._inputs(point))
+
+    def _digest(self, target: dict[str, Any], parameters: dict[str, Any]) -> str:
+        """Of an instance, with what does not vary encoded once."""
+        name, version, fixed, services = self._encoded
+        return instance_digest(name, version, fixed or canonical_json(target), canonical_json(parameters), services)
+
+    @cached_property
+    def _encoded(self) -> tuple[bytes, bytes, bytes, bytes]:
         name, version = canonical_json(self.experiment.name), canonical_json(self.experiment.version)
         fixed = canonical_json(self._fixed_target) if self._fixed_target else b""
-        services = canonical_json(self._served) if self._served else b""
-        for point in self.space.points():
-            target, parameters = self._inputs(point)
-            yield instance_digest(name, version, fixed or canonical_json(target), canonical_json(parameters), services)
+        return name, version, fixed, canonical_json(self._served) if self._served else b""
 
     def _inputs(self, point: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         target, parameters = put_together(self.target, self.parameters, point, self.nested)
@@ -128,7 +135,8 @@ class Plan:
                 yield self._trial(self.bind(point), number)
 
     def _trial(self, instance: Instance, number: int, warmup: bool = False) -> PlannedTrial:
-        return PlannedTrial(instance, instance.digest(), number, warmup, self.scenario.seed + number)
+        found = self._digest(instance.target, instance.parameters)
+        return PlannedTrial(instance, found, number, warmup, self.scenario.seed + number)
 
     @cached_property
     def _counted(self) -> tuple[int, str]:
