@@ -3,9 +3,9 @@
 Lookups by key at 8 and 32 clients, updates at 32, p95 of lookups at a steady rate, and COPY beside plain loops of
 psycopg2, psycopg and asyncpg (the last if scripts/install-peers.sh asyncpg has brought it). Rounds alternate; the
 median of the rounds' ratios counts. pgbench runs with two threads, as it does best on two cores, and our load with two
-processes (`processes: 2`), for the same reason; at a steady rate it needs but one. p95 is compared with
-pgbench's log of transactions, at a rate (pgbench -R) at which neither client is short of time: at full speed pgbench's
-figure has its own queue in it.
+processes (`processes: 2`), for the same reason. p95 is compared with pgbench's log of transactions, from sent to
+answered, at a rate (pgbench -R) at which neither client is short of time: at full speed pgbench's figure has its own
+queue in it.
 
     python benchmarks/postgres_pgbench.py [--rounds 5] [--seconds 3] [--json]
 
@@ -62,10 +62,10 @@ def benchhouse(
     from benchhouse.experiments.storage.postgres_workload import PostgresWorkload, Script
     from benchhouse.schema.postgres import Login
 
-    closed = {"concurrency": clients, "processes": min(SHARES, clients)}
-    load = {"rps": rate, "max_in_flight": clients} if rate else closed
+    load = {"rps": rate, "max_in_flight": clients} if rate else {"concurrency": clients}
     workload = PostgresWorkload.model_validate(
         {"operation": operation, "rows": ROWS, "batch": BATCH, "duration": seconds, "warmup": WARMUP_S, "timeout": 30}
+        | {"processes": min(SHARES, clients)}
         | load
     )
     script = Script(workload, seed=1)
