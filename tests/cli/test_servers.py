@@ -136,7 +136,7 @@ def test_a_secret_parameter_is_given_by_the_name_of_its_variable(small):
     assert "'api_key' is a secret in plain text" in done.stderr and "open-sesame" not in done.stderr
     small.variables["MY_KEY"] = "open-sesame"
     done = small.bench("servers", "start", "small", "-p", "api_key=$MY_KEY", code=1)
-    assert "before it was ready:\n[redacted]" in done.stderr, "it reached the server, which shouted it"
+    assert "before it was ready:\n    [redacted]" in done.stderr, "it reached the server, which shouted it"
     files = [path for path in (small.workspace / ".bench" / "services").rglob("*") if path.is_file()]
     assert len(files) > 3 and not any("open-sesame" in path.read_text() for path in files)
 
