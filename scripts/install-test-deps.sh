@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, a C compiler for the
-# mock server and the fake GPU, Prometheus to scrape runs. Only what is missing.
+# mock server and the fake GPU, Prometheus to scrape runs; Apptainer with what makes small images and serves them. Only what
+# is missing.
 set -euo pipefail
+here=$(dirname "$(realpath "$0")")
 
 missing=()
 command -v hyperfine >/dev/null || missing+=(hyperfine)
@@ -12,7 +14,22 @@ command -v cc >/dev/null || missing+=(gcc libc6-dev)
 if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
     missing+=(chromium fonts-dejavu-core)
 fi
-[ ${#missing[@]} -eq 0 ] && exit 0
+command -v shellcheck >/dev/null || missing+=(shellcheck)
+command -v mksquashfs >/dev/null || missing+=(squashfs-tools)
+command -v squashfuse >/dev/null || missing+=(squashfuse fuse3)
+command -v newuidmap >/dev/null || missing+=(uidmap)
+command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
+command -v docker-registry >/dev/null || missing+=(docker-registry)
+
+bring_apptainer() {
+    command -v apptainer >/dev/null && return
+    "$here/get-apptainer.sh" "${XDG_CACHE_HOME:-$HOME/.cache}/benchhouse-tests/apptainer/prefix" >/dev/null ||
+        echo "note: the tests that need Apptainer are skipped" >&2
+}
+if [ ${#missing[@]} -eq 0 ]; then
+    bring_apptainer
+    exit 0
+fi
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -28,3 +45,4 @@ export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get update -qq
 # At run level 1 packages do not start the services that they bring: the tests start their own.
 "${as_root[@]}" env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+bring_apptainer

@@ -24,3 +24,29 @@ def site(workspace: Workspace, name: str | None = None) -> Site:
     from benchhouse.catalog.sites import find_site
 
     return find_site(name or os.environ.get("BENCH_SITE") or None, workspace.site)
+
+
+def images_if_known(site: Site) -> str:
+    """The same for whoever may not need any: empty where the site's variable is not set."""
+    from benchhouse.schema.errors import BenchError
+
+    try:
+        return str(images(site))
+    except BenchError:
+        return ""
+
+
+def images(site: Site) -> Path:
+    """Where images of containers lie: as the site says, else $WORK/containers, else in the cache."""
+    if said := site.folders.containers:
+        path = os.path.expandvars(said)
+        if "$" in path:
+            from benchhouse.schema.errors import BenchError
+
+            raise BenchError(
+                f"the site '{site.site}' keeps images in {said}, and that variable is not set",
+                "export it, or write another path to `folders: {containers: ...}` of the site",
+            )
+        return Path(path).absolute()
+    work = os.environ.get("WORK")
+    return Path(work).absolute() / "containers" if work else cache() / "containers" / "images"

@@ -27,10 +27,12 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.problems import Problem, ProblemsError
-from benchhouse.schema.protocols import Place
+from benchhouse.schema.protocols import Container, Place, Runtime
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
+
+_BARE = ("process", "venv")  # runtimes that enter no container
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,20 @@ class Prepared:
             gpus=self.plan.resources.gpus,
             variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
         )
+
+    def container(self, workspace: Workspace) -> Container | None:
+        """What a trial runs in. Raises where the image is not there or not pinned."""
+        return _runtime(self).container(self.plan.scenario.runtime, self.place(workspace))
+
+    def image_digest(self) -> str | None:
+        """sha256 of the image; None where there is none."""
+        found = _runtime(self).container(self.plan.scenario.runtime, self.place(Workspace(Path("/"))))
+        return found.digest if found else None
+
+
+def _runtime(prepared: Prepared) -> Runtime:
+    found: Runtime = plug("runtimes", prepared.plan.scenario.runtime.kind)()
+    return found
 
 
 @dataclass(frozen=True)
@@ -133,7 +149,8 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
 
 def _without_effect(file: ScenarioFile) -> list[str]:
     scenario = file.scenario
-    keys = [key for key in ("partition", "account", "qos", "artifacts", "binds") if getattr(scenario, key)]
+    named = ("partition", "account", "qos", *(("artifacts", "binds") if scenario.runtime.kind in _BARE else ()))
+    keys = [key for key in named if getattr(scenario, key)]
     return [f"no effect on this machine: {', '.join(keys)}"] if keys and scenario.executor == "local" else []
 
 

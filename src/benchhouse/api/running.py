@@ -81,12 +81,13 @@ def open_run(
 def conditions(prepared: Prepared) -> dict[str, str]:
     """What a measurement depends on besides the plan: trials made under different ones don't belong into one mean."""
     scenario = prepared.plan.scenario
+    image = prepared.image_digest()
     return {
         "experiment code": code_digest(prepared.plan.experiment),
         "environment": digest(dict(scenario.environment)),
         "runtime": digest(scenario.runtime.model_dump()),
         "resources": digest(prepared.plan.resources.model_dump()),
-    }
+    } | ({"image": image} if image else {})
 
 
 def changed_conditions(ledger: Ledger, prepared: Prepared) -> list[str]:
@@ -186,14 +187,17 @@ def orchestrator(
         place, runtime = prepared.place(workspace), plug("runtimes", scenario.runtime.kind)()
         runtime.prepare(scenario.runtime, place)
         executor = _executor(prepared, ledger.folder, parallel)
+        images = places.images_if_known(prepared.site)
         frame = {
             "code_digest": code_digest(plan.experiment),
             "parallel": parallel or scenario.parallel,
             "plan_digest": plan.digest,
             "source": _git(prepared.home),
             "cache": str(places.cache()),
+            "container_digest": prepared.image_digest(),
+            "images": images,
         } | ({"monitors": export.monitors} if export else {})
-        attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id)
+        attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id, images)
         attached.start(say, _keep)
         yield Orchestrator(
             workspace, plan, ledger, executor, runtime.python(scenario.runtime, place), frame,
@@ -252,10 +256,19 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
     executor = _executor(prepared, workspace.run(run_id), check=False)
     if not executor.outlives:  # a cluster may be looked at from anywhere
         executor.check(plan.resources)
-    text = executor.render(rendered)
+    text = executor.render(rendered) + _entering(workspace, prepared)
     executor.close()
     more = plan.trial_count - len(rendered)
     return f"{text}\n# ... and {more} more" if more else text
+
+
+def _entering(workspace: Workspace, prepared: Prepared) -> str:
+    """The script that enters the container, where there is one; an image need not be here to be planned for."""
+    try:
+        container = prepared.container(workspace)
+    except BenchError as error:
+        return f"\n# {error.message}"
+    return f"\n\n# and this is what enters the container:\n{container.script}" if container else ""
 
 
 def _point(plan: Plan, instance: Instance) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchhouse.api import places
 from benchhouse.api.sweeping import sweep
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe
 from benchhouse.evidence.writing import now
 from benchhouse.runs.keeping import is_lost, running_states, start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.image import find_pinned
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.owner import pid_of
 from benchhouse.schema.problems import did_you_mean
@@ -29,6 +31,7 @@ def recipes(workspace: Workspace) -> list[dict[str, Any]]:
     from benchhouse.worker.programs import find_program, version_of
 
     good, broken = list_recipes(workspace.recipes)
+    images = places.images_if_known(places.site(workspace))
     rows = []
     for found in good:
         recipe = found.recipe
@@ -45,6 +48,7 @@ def recipes(workspace: Workspace) -> list[dict[str, Any]]:
                 "version": version,
                 "program": program,
                 "image": recipe.image or None,
+                "pinned": bool(recipe.image and images and find_pinned(Path(images), recipe.image)),
                 "install": recipe.install,
                 "licence": recipe.licence,
                 "parameters": recipe.parameters,
@@ -88,6 +92,7 @@ def start(
         recipe=recipe,
         parameters=dict(parameters),
         replicas=replicas or recipe.scale.replicas,
+        images=places.images_if_known(places.site(workspace)),
         created=now(),
     )
     began = time.monotonic()

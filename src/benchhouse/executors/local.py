@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchhouse.schema.container import explain_exit
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.owner import OWNER, identity
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
@@ -197,6 +198,8 @@ class _Host:
             self.process.wait()
         self.words.seek(0)
         words = self.words.read().decode("utf-8", "replace").strip()
+        if why := explain_exit(self.process.returncode):
+            words = f"{why} (exit {self.process.returncode}): {words.splitlines()[-1] if words else 'no words'}"
         self.process.stdout.close()
         self.words.close()
         return f": {words.splitlines()[-1]}" if words else ""

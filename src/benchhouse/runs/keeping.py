@@ -129,9 +129,9 @@ def _is_over(pid: int, keeper: str) -> bool:
 class Attached:
     """The services of one run that live from before its first trial until after its last."""
 
-    def __init__(self, folder: Path, services: Mapping[str, TrialService], run_id: str) -> None:
+    def __init__(self, folder: Path, services: Mapping[str, TrialService], run_id: str, images: str = "") -> None:
         self._services = services
-        self._run_id = run_id
+        self._run_id, self._images = run_id, images
         self._folders = {
             name: ServiceFolder(folder / name) for name, service in services.items() if service.use.mode == "attached"
         }
@@ -149,6 +149,7 @@ class Attached:
                     parameters=service.parameters,
                     replicas=service.replicas,
                     run_id=self._run_id,
+                    images=self._images,
                     owner=identity(),
                     created=now(),
                 ),

@@ -174,6 +174,7 @@ class Service:
     folder: Path
     start_s: float
     metrics: str = ""
+    image: str = ""  # sha256 of the image that it runs in; none for a program of the machine
 
 
 def fill(text: str, places: dict[str, str]) -> str:

@@ -80,6 +80,7 @@ class ServiceSpec(Model):
     parameters: dict[str, str] = Field(default_factory=dict)
     replicas: int = 1
     run_id: str = Field("", description="The run that it is attached to; empty for one that was started by itself.")
+    images: str = Field("", description="Folder of the pinned images that it may be started from.")
     owner: str = Field("", description="Process with whose end the service ends, too.")
     created: str = ""
 

@@ -115,6 +115,7 @@ class TrialSpec(Model):
     monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="What is sampled beside it.")
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
+    images: str = Field("", description="Folder of the pinned images that servers may be started from.")
     attempt: int = 1
     previous_attempts: list[Attempt] = Field(default_factory=list)
     source: dict[str, Any] = Field(default_factory=dict, description="Git commit and dirty flag of the workspace.")
@@ -201,6 +202,9 @@ class Meta(Model):
         default_factory=dict, description="The job as Slurm describes it, and how long it waited in the queue."
     )
     container_digest: str | None = None
+    container_enter_s: float | None = Field(
+        None, description="What entering the container cost its worker; trials of one worker share it."
+    )
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     git_commit: str | None = None
     git_dirty: bool | None = None

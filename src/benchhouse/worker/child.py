@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.catalog.loading import load
-from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.container import ENTERED
+from benchhouse.schema.experiment import Experiment, ExperimentFailed
 from benchhouse.schema.histogram import RELATIVE_ERROR
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import HistogramEntry, HistogramsFile
 from benchhouse.schema.secrets import resolve
 from benchhouse.schema.service import with_endpoints
-from benchhouse.schema.trial import TrialSpec
+from benchhouse.schema.trial import ExperimentRef, TrialSpec
 from benchhouse.worker.cache import DataCache
 from benchhouse.worker.context import TrialContext
 from benchhouse.worker.results import Handover, definitions, measure, plain_text
@@ -33,7 +34,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
     ctx: TrialContext | None = None
     try:
         os.environ.update(resolve(dict(spec.environment), os.environ))
-        experiment = load(spec.experiment)
+        experiment = _load(spec.experiment)
         ctx = TrialContext(
             experiment=experiment,
             trial_id=spec.trial_id,
@@ -42,7 +43,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             workdir=workdir,
             artifacts=folder.artifacts,
             cache=DataCache(Path(spec.cache), experiment.name, experiment.data),
-            make_services=lambda: _services(folder, workdir, result, logs),
+            make_services=lambda: _services(folder, workdir, result, logs, spec.images),
         )
         if experiment.deprecated:
             instead = f"; use {experiment.deprecated.replaced_by}" if experiment.deprecated.replaced_by else ""
@@ -76,7 +77,20 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
     sys.stderr.flush()
 
 
-def _services(folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> "TrialServices":
+def _load(ref: ExperimentRef) -> Experiment:
+    try:
+        return load(ref)
+    except ModuleNotFoundError as error:
+        if ENTERED not in os.environ or error.name != ref.object.partition(":")[0].partition(".")[0]:
+            raise
+        raise ExperimentFailed(
+            "not_in_image",
+            f"the image has no package '{ref.distribution}', which holds {ref.name}: install it in the image",
+            retryable=False,
+        ) from error
+
+
+def _services(folder: TrialFolder, workdir: Path, result: Path, logs: Logs, images: str) -> "TrialServices":
     from benchhouse.worker.trial_services import TrialServices
 
     def give_up(said: str) -> None:
@@ -86,7 +100,7 @@ def _services(folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> "
         result.write_text(handover.model_dump_json(), encoding="utf-8")
         os._exit(0)
 
-    return TrialServices(workdir.with_name("services"), folder, logs, give_up)
+    return TrialServices(workdir.with_name("services"), folder, logs, give_up, images)
 
 
 def _write_samples(ctx: TrialContext, path: Path) -> None:

@@ -49,7 +49,7 @@ class Keeper:
         self.reason = ""  # why it is to end, where nobody said so
         self.scratch = make_scratch(f"{KEPT}-{self.spec.id}")
         self.logs = Capture.begin(path, "", redact=self._blank, streams=())
-        self.services = Services(self.scratch, self.logs, self.secret)
+        self.services = Services(self.scratch, self.logs, self.secret, self.spec.images)
         self.state = ServiceState(
             id=self.spec.id,
             recipe=self.spec.recipe.name,

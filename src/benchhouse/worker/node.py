@@ -4,16 +4,25 @@ import os
 import platform
 import socket
 import sys
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from benchhouse.catalog.entries import UNNAMED, name_and_version
+from benchhouse.schema.container import ENTERED
 from benchhouse.schema.digests import digest
 
 
 def host() -> str:
     return socket.gethostname()
+
+
+@cache
+def enter_s() -> float | None:
+    """From the start of the script that entered the container until this was first asked; None outside of one."""
+    began = os.environ.get(ENTERED, "")
+    return time.time() - float(began) if began.replace(".", "", 1).isdigit() else None
 
 
 @cache

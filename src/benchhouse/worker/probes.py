@@ -4,7 +4,7 @@ import contextlib
 import re
 import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
@@ -23,11 +23,18 @@ _SERVING = b"\x08\x01"  # grpc.health.v1.HealthCheckResponse: status 1
 class Probe:
     """Asks one server. `places` fills in its ports; `log` gives the last lines that it wrote."""
 
-    def __init__(self, ready: Ready, endpoint: str, places: dict[str, str], log: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        ready: Ready,
+        endpoint: str,
+        places: dict[str, str],
+        log: Callable[[int], str],
+        command: Sequence[str] | None = None,  # the words of the probe's command where a container is in between
+    ) -> None:
         self.ready, self.places = ready, places
         self.url = fill(ready.url, places) or endpoint
         self._port = int(places[ready.port]) if ready.kind == "tcp" else 0
-        self._command = [fill(word, places) for word in ready.command]
+        self._command = command or [fill(word, places) for word in ready.command]
         self._log = log
         self._ask = {
             "http": self._by_http, "tcp": self._by_port, "grpc": self._by_grpc, "sql": self._by_sql,
@@ -43,7 +50,7 @@ class Probe:
             return f"port {self._port}"
         if self.ready.kind == "log":
             return f"a line of its log like {self.ready.pattern!r}"
-        return " ".join(self._command) or self.url
+        return " ".join(fill(word, self.places) for word in self.ready.command) or self.url
 
     @property
     def flaps(self) -> str:

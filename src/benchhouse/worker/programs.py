@@ -21,13 +21,15 @@ def find_program(recipe: Recipe) -> str:
     for place in recipe.program:
         if found := _look(place):
             return found
-    if recipe.image and not recipe.program:
-        said = f"{recipe.name} comes as a container image alone, and local servers are started as programs"
-    else:
-        said = f"{recipe.name}: {recipe.program[0]!r} is not a program here"
+    what = f"{recipe.program[0]!r} is not a program here" if recipe.program else "it comes as a container image alone"
+    said = f"{recipe.name}: {what}"
     raise ExperimentFailed(
         "no_such_program", f"{said}{f'; {recipe.install}' if recipe.install else ''}", retryable=False
     )
+
+
+def is_here(recipe: Recipe) -> bool:
+    return any(_look(place) for place in recipe.program)
 
 
 def chosen_program(recipe: Recipe, chosen: str | None) -> str:

@@ -16,8 +16,9 @@ from time import monotonic
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe, Service, fill
 from benchhouse.schema.secrets import resolve
+from benchhouse.worker.inside import Inside, find_inside
 from benchhouse.worker.probes import Probe
-from benchhouse.worker.programs import chosen_program
+from benchhouse.worker.programs import chosen_program, is_here
 from benchhouse.worker.words import Logs
 
 _GRACE_S = 10.0
@@ -38,8 +39,8 @@ class Running:
 class Services:
     """Starts servers, each in a session and a folder of its own, and ends them all, the last one first."""
 
-    def __init__(self, folder: Path, logs: Logs, secret: str = "") -> None:
-        self._folder, self._logs = folder, logs
+    def __init__(self, folder: Path, logs: Logs, secret: str = "", images: str = "") -> None:
+        self._folder, self._logs, self._images = folder, logs, images
         self._secret = secret or secrets.token_hex(16)
         self.running: list[Running] = []
 
@@ -101,8 +102,12 @@ class Services:
             places |= {"secret": self._secret, "replica": str(replica)}
             places |= {name: fill(resolve(value, os.environ, name), places) for name, value in chosen.items()}
             places |= {port: str(number) for port, number in _ports(recipe, replica).items()}
-            places["program"] = chosen_program(recipe, chosen.get("program"))
-            _check_binds(recipe, places)
+            inside = self._inside(recipe, chosen)
+            if inside is None:
+                places["program"] = chosen_program(recipe, chosen.get("program"))
+                _check_binds(recipe, places)
+            else:
+                places |= inside.places()
             for path, text in recipe.files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_text(fill(text, places), encoding="utf-8")
@@ -112,9 +117,9 @@ class Services:
             words = self._open_log(name)
             try:
                 for line in recipe.prepare:
-                    self._prepare(recipe, name, _command(recipe, line, places), environment, folder, words)
+                    self._prepare(recipe, name, _command(recipe, line, places, inside), environment, folder, words)
                 process = subprocess.Popen(
-                    _command(recipe, recipe.command, places),
+                    _command(recipe, recipe.command, places, inside),
                     stdin=subprocess.DEVNULL,
                     stdout=words,
                     stderr=subprocess.STDOUT,
@@ -128,11 +133,17 @@ class Services:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         endpoint = fill(recipe.endpoint, places)
-        service = Service(
-            recipe.name, name, endpoint, process.pid, folder, monotonic() - began, fill(recipe.metrics, places)
-        )
-        probe = Probe(recipe.ready, endpoint, places, lambda lines: self.tail(service, lines))
+        metrics, image = fill(recipe.metrics, places), inside.image.sha256 if inside else ""
+        service = Service(recipe.name, name, endpoint, process.pid, folder, monotonic() - began, metrics, image)
+        command = _command(recipe, recipe.ready.command, places, inside) if inside and recipe.ready.command else None
+        probe = Probe(recipe.ready, endpoint, places, lambda lines: self.tail(service, lines), command)
         return Running(recipe, process, service, probe)
+
+    def _inside(self, recipe: Recipe, chosen: Mapping[str, str]) -> Inside | None:
+        """None where a program of the recipe is on this machine: that is what a user has installed for it."""
+        if not recipe.image or "program" in chosen or is_here(recipe):
+            return None
+        return find_inside(recipe, self._images)
 
     def _prepare(
         self, recipe: Recipe, name: str, command: list[str], environment: dict[str, str], folder: Path, words: int
@@ -218,8 +229,11 @@ def _check_binds(recipe: Recipe, places: dict[str, str]) -> None:
             )
 
 
-def _command(recipe: Recipe, words: Sequence[str], places: dict[str, str]) -> list[str]:
-    command = [fill(word, places) for word in words]
+def _command(recipe: Recipe, words: Sequence[str], places: dict[str, str], inside: Inside | None) -> list[str]:
+    if inside is None:
+        command = [fill(word, places) for word in words]
+    else:
+        command = inside.command(words, places, gpus=bool(recipe.resources and recipe.resources.gpus))
     if recipe.refuses_root and os.geteuid() == 0:  # nobody inside, and outside the user who owns the folder
         if not shutil.which("unshare"):
             raise ExperimentFailed(

@@ -10,10 +10,12 @@ from benchhouse.worker.services import Services
 
 
 @contextlib.contextmanager
-def running(recipe: Recipe, folder: Path, parameters: Mapping[str, str] | None = None) -> Iterator[Service]:
+def running(
+    recipe: Recipe, folder: Path, parameters: Mapping[str, str] | None = None, images: str = ""
+) -> Iterator[Service]:
     """Started as a trial starts it, with its log in `folder/logs`; ended afterwards."""
     logs = Capture.begin(folder, "", streams=())
-    services = Services(folder / "services", logs)
+    services = Services(folder / "services", logs, images=images)
     try:
         with logs.pumping():
             try:

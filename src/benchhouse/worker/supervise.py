@@ -341,6 +341,7 @@ def _meta(
         slurm_node_list=os.environ.get("SLURM_JOB_NODELIST"),
         slurm=batch.described(spec.submitted, started),
         container_digest=spec.container_digest,
+        container_enter_s=node.enter_s(),
         code_digest=spec.code_digest,
         git_commit=spec.source.get("commit"),
         git_dirty=spec.source.get("dirty"),

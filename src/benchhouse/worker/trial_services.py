@@ -29,10 +29,12 @@ from benchhouse.worker.words import Logs
 class TrialServices:
     """Starts, finds and watches; `close` ends what was started here."""
 
-    def __init__(self, folder: Path, trial: TrialFolder, logs: Logs, give_up: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, trial: TrialFolder, logs: Logs, give_up: Callable[[str], None], images: str = ""
+    ) -> None:
         self._trial = trial
         self._secret = os.environ.get(SECRET, "")
-        self._services = Services(folder, logs, self._secret)
+        self._services = Services(folder, logs, self._secret, images)
         self._watch = Watch(give_up)
         self._live: dict[str, Replica] = {}
 
@@ -57,6 +59,7 @@ class TrialServices:
                 self._follow(started)
                 endpoints[name] = [item.endpoint for item in started]
                 facts[name] = {"mode": "embedded", "recipe": use.recipe.name, "start_s": monotonic() - began}
+                facts[name] |= {"image": started[0].image} if started[0].image else {}
         return endpoints, facts
 
     def close(self) -> str:

@@ -45,7 +45,9 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 
 
 def _version(row: dict[str, Any]) -> str:
-    return (row["version"] or "here") if row["program"] else "not installed"
+    if row["program"]:
+        return row["version"] or "here"
+    return "in its image" if row["pinned"] else "not installed"
 
 
 @command.command("show", help="A recipe as YAML: copy it into recipes/ to change it.")

@@ -1,0 +1,276 @@
+"""An Apptainer container: the same worker inside a pinned image, as the same user, with nothing else of the host.
+
+Under `containers/` of the cache: `enter` scripts by what was asked for, what was found in each image (`looks/`), and
+worker layers (`layers/`): the few packages that the worker needs, for one version of Python, shared by its images.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from benchhouse.runtimes.worker_layer import OURS, Layer
+from benchhouse.schema.container import Bind, Entry, explain_exit, parse_bind
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.image import Image, is_unchanged, pinned
+from benchhouse.schema.model import Model
+from benchhouse.schema.protocols import Container, Place
+from benchhouse.schema.scenario import Runtime
+
+_LOOK_S = 120.0
+
+
+class Look(Model):
+    """What is in an image, as far as the worker cares."""
+
+    schema_version: Literal[1] = 1
+    python: str = Field("", description="The interpreter, by its path inside; empty where there is none that will do.")
+    version: str = Field("", description="Its version, e.g. 3.11; of the newest one where none will do.")
+    machine: str = ""
+    libc: str = Field("", description="glibc with its version, or musl.")
+    pydantic: str = Field("", description="The image's own version, where it has one.")
+
+
+class ApptainerRuntime:
+    def prepare(self, spec: Runtime, place: Place) -> None:
+        if spec.requirements:
+            raise BenchError(
+                "the packages of a container are in its image: runtime.requirements has no effect there",
+                "put them into the image (bench images build FILE.def), or write runtime: {kind: venv, ...}",
+            )
+        request = _Request(spec, place)
+        path, image = request.image()
+        if not is_unchanged(path, image):
+            raise _changed(path)
+        request.refuse_missing_binds()
+        look = request.look(image)
+        if not look.python:
+            raise _no_python(path, look)
+        layer = request.layer(look)
+        layer.make(lambda made: request.compile(image, look, made))
+        script = request.script(image, look, layer)
+        enter = request.enter
+        if not enter.exists() or enter.read_text(encoding="utf-8") != script:
+            enter.parent.mkdir(parents=True, exist_ok=True)
+            made = enter.with_name(f".{enter.name}.{os.getpid()}.new")
+            made.write_text(script, encoding="utf-8")
+            made.chmod(0o755)
+            made.replace(enter)
+
+    def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
+        return (str(_Request(spec, place).enter),)
+
+    def packages(self, spec: Runtime, place: Place) -> str:
+        request = _Request(spec, place)
+        try:
+            _, image = request.image()
+        except BenchError as error:
+            return f"apptainer: {error.message}"
+        look = request.known_look(image)
+        inside = f", Python {look.version} inside" if look else ""
+        return f"apptainer: {place.image} (sha256 {image.sha256[:12]}{inside})"
+
+    def container(self, spec: Runtime, place: Place) -> Container | None:
+        request = _Request(spec, place)
+        _, image = request.image()
+        look = request.known_look(image) or Look(python=spec.python or "python3", version="?")
+        return Container(image.sha256, request.script(image, look, request.layer(look)))
+
+
+class _Request:
+    """What a scenario asks for, and where what was made of it lies."""
+
+    def __init__(self, spec: Runtime, place: Place) -> None:
+        self.spec, self.place = spec, place
+        self.home = place.cache / "containers"
+
+    @property
+    def enter(self) -> Path:
+        """Known before anything was looked at: `python` and `--dry-run` need the name."""
+        place = self.place
+        try:
+            sha256 = self.image()[1].sha256
+        except BenchError:
+            sha256 = ""
+        asked = {
+            "image": [place.image, sha256],
+            "python": self.spec.python,
+            "binds": [place.binds, [str(folder) for folder in place.folders]],
+            "variables": place.variables,
+            "gpus": bool(place.gpus),
+            "modules": place.site.modules,
+            "environment": sorted(place.site.environment),
+            "benchhouse": [str(OURS), version("benchhouse")],
+        }
+        return self.home / digest(asked)[:16] / "enter"
+
+    def image(self) -> tuple[Path, Image]:
+        """The .sif file and what is recorded of it. Raises where it is not there or not pinned."""
+        name = self.place.image
+        if not name:
+            raise BenchError(
+                "the runtime 'apptainer' needs an image",
+                "write runtime: {kind: apptainer, image: /path/to/image.sif}, or artifacts: {container: ...}",
+            )
+        path = Path(name)
+        if not path.is_absolute() or path.suffix != ".sif":
+            pull = f"bench images pull {name}" if ":" in name or "@" in name else "bench images list"
+            raise BenchError(f"the image {name!r} is not the absolute path of a .sif file", f"see: {pull}")
+        if not path.is_file():
+            raise BenchError(
+                f"the image {path} is not there", "on a login node: bench images pull docker://NAME@sha256:..."
+            )
+        image = pinned(path)
+        if image is None:
+            raise BenchError(f"the image {path} is not pinned", f"pin it as it is now: bench images add {path}")
+        return path, image
+
+    def binds(self) -> list[Bind]:
+        """Those of the scenario behind ours, so that they may show something else in a folder of ours."""
+        ours = [Bind(str(folder), str(folder)) for folder in dict.fromkeys(self.place.folders)]
+        return [*ours, *(parse_bind(item) for item in self.place.binds)]
+
+    def refuse_missing_binds(self) -> None:
+        missing = [bind.source for bind in self.binds() if not Path(bind.source).exists()]
+        if missing:
+            raise BenchError(
+                f"what is to be bound into the container is not there: {', '.join(missing)}",
+                "make these folders, or correct `binds`",
+            )
+
+    def known_look(self, image: Image) -> Look | None:
+        try:
+            return Look.model_validate_json(self._look_file(image).read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    def _look_file(self, image: Image) -> Path:
+        asked = f"-{digest(self.spec.python)[:8]}" if self.spec.python else ""
+        return self.home / "looks" / f"{image.sha256}{asked}.json"
+
+    def look(self, image: Image) -> Look:
+        """Look into the image, once."""
+        if found := self.known_look(image):
+            return found
+        printed = self._enter(
+            image, ("/bin/sh", "-c", _FIND, "sh", *([self.spec.python] if self.spec.python else _NAMES))
+        )
+        look = _best(printed)
+        file = self._look_file(image)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        made = file.with_suffix(f".{os.getpid()}.new")
+        made.write_text(look.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        made.replace(file)
+        return look
+
+    def compile(self, image: Image, look: Look, made: Path) -> None:
+        """The layer's packages; ours too, where it may be written: this may be another Python than the one out here."""
+        folders = [made, OURS] if os.access(OURS, os.W_OK) else [made]
+        command = (look.python, "-I", "-m", "compileall", "-q", *map(str, folders))
+        self._enter(image, command, [Bind(str(folder), str(folder)) for folder in folders])
+
+    def _enter(self, image: Image, command: Sequence[str], binds: Sequence[Bind] = ()) -> str:
+        """Run a command inside, now; what it prints."""
+        entry = Entry(self.place.image, image, binds, modules=self.place.site.modules)
+        try:
+            done = subprocess.run(
+                ["bash", "-c", entry.script(command), "enter"],
+                capture_output=True, text=True, timeout=_LOOK_S, check=False, stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise BenchError(f"the image {self.place.image} could not be looked into: {error}") from error
+        if done.returncode:
+            said = " ".join((done.stderr or done.stdout).split())[-500:]
+            why = explain_exit(done.returncode)
+            raise BenchError(
+                f"the image {self.place.image} could not be entered{f' ({why})' if why else ''}: {said}",
+                "try: apptainer exec IMAGE true; on a cluster, load its module or name it in the site's `modules`",
+                Exit.TRIAL_FAILED,
+            )
+        return done.stdout
+
+    def layer(self, look: Look) -> Layer:
+        return Layer(self.home / "layers", look.version, look.machine, look.libc)
+
+    def script(self, image: Image, look: Look, layer: Layer) -> str:
+        place = self.place
+        entry = Entry(
+            path=place.image,
+            image=image,
+            binds=[*self.binds(), Bind(str(layer.folder), str(layer.folder), True), layer.bind()],
+            workdir=str(place.folders[0]) if place.folders else "/",
+            gpus=bool(place.gpus),
+            modules=place.site.modules,
+            variables=(*place.variables, *place.site.environment),
+        )
+        # Not PYTHONPATH: it would reach into every Python that an experiment starts, with our packages before its own.
+        return entry.script((look.python, "-I", str(layer.start)), f"{image.source}, Python {look.version} inside")
+
+
+def _changed(path: Path) -> BenchError:
+    return BenchError(
+        f"the image {path} is not the one that was pinned",
+        f"bench images verify tells more; to pin it as it is now: bench images add {path}",
+        Exit.TRIAL_FAILED,
+    )
+
+
+def _no_python(path: Path, look: Look) -> BenchError:
+    has = f"has Python {look.version}" if look.version else "has no Python"
+    return BenchError(
+        f"the image {path} {has}, and the worker needs 3.11 or newer (and pydantic 2.8 or newer where it brings one)",
+        "let the trial run outside and the server inside: runtime: {kind: process}, and a service whose recipe "
+        "names this image; or name another interpreter of the image: runtime: {python: /path/inside}",
+    )
+
+
+def _best(printed: str) -> Look:
+    """The newest interpreter that will do, of those that answered; else what the newest one is."""
+    found = []
+    for line in printed.splitlines():
+        try:
+            found.append(Look.model_validate(json.loads(line)))
+        except ValueError:
+            continue  # something that an image's start-up prints
+    good = [item for item in found if _numbers(item.version) >= (3, 11) and _usable(item.pydantic)]
+    if good:
+        return good[0]
+    newest = max(found, key=lambda item: _numbers(item.version), default=Look())
+    return newest.model_copy(update={"python": ""})
+
+
+def _usable(pydantic: str) -> bool:
+    return not pydantic or _numbers(pydantic)[:2] >= (2, 8)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+
+
+_NAMES = (
+    "python3",
+    "python",
+    "python3.13",
+    "python3.12",
+    "python3.11",
+    "/opt/conda/bin/python",
+    "/usr/local/bin/python3",
+)
+_TELL = """
+import json, platform, sys
+try:
+    from importlib.metadata import version
+    pydantic = version("pydantic")
+except Exception:
+    pydantic = ""
+libc = "glibc " + platform.libc_ver()[1] if platform.libc_ver()[0] == "glibc" else "musl"
+print(json.dumps({"python": sys.executable, "version": "%d.%d" % sys.version_info[:2], "machine": platform.machine(),
+    "libc": libc, "pydantic": pydantic}))
+"""
+_FIND = f"""for name in "$@"; do command -v "$name" >/dev/null && "$name" -I -c '{_TELL}'; done; true"""

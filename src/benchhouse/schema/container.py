@@ -1,0 +1,178 @@
+"""How a command gets into a container: the words for Apptainer, and the script that checks before it enters.
+
+Both are text from values: who runs them is a runtime, a worker that starts a server, or a job on a node.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.image import Image
+
+ENTERED = "BENCHHOUSE_ENTERED"
+"""In the environment inside: the time at which the script began, so that the worker can tell what entering cost."""
+IMAGE_CHANGED, IMAGE_GONE, NO_APPTAINER, NO_MODULE, BIND_GONE = 91, 92, 93, 94, 95
+_EXITS = {
+    IMAGE_CHANGED: "the image is not the one that was pinned",
+    IMAGE_GONE: "the image is not there",
+    NO_APPTAINER: "there is no apptainer on this node",
+    NO_MODULE: "a module of the site could not be loaded",
+    BIND_GONE: "a folder that is to be bound is not there",
+    255: "the container runtime itself failed, not what runs inside",
+}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NEVER = ("HOME", "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")  # these are the image's own
+_PASSED = ("SLURM_", "BENCH")  # variables that begin so go in, whichever there are
+_ALSO = ("CUDA_VISIBLE_DEVICES", "TMPDIR", "TZ")
+
+
+def explain_exit(code: int | None) -> str:
+    """What an exit code says where a container was entered; empty where it is what ran inside that ended so."""
+    return _EXITS.get(code or 0, "")
+
+
+@dataclass(frozen=True)
+class Bind:
+    source: str
+    destination: str
+    read_only: bool = False
+
+    def words(self) -> list[str]:
+        """`--mount`, not `--bind`: there a colon or comma in a path would mean something."""
+        fields = ["type=bind", f"source={self.source}", f"destination={self.destination}"]
+        return ["--mount", ",".join(_csv(item) for item in fields + (["ro"] if self.read_only else []))]
+
+
+def parse_bind(text: str) -> Bind:
+    """`source:destination`, and `:ro` or `:rw` behind it."""
+    source, _, rest = text.partition(":")
+    destination, _, mode = rest.partition(":")
+    if not (source.startswith("/") and destination.startswith("/")) or mode not in ("", "ro", "rw"):
+        raise BenchError(f"the bind {text!r} is not /source:/destination, or with :ro or :rw behind it")
+    return Bind(source, destination, mode == "ro")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """All that is said of one container: what it is, what it sees, what goes in."""
+
+    path: str
+    image: Image
+    binds: Sequence[Bind] = ()
+    workdir: str = "/"
+    gpus: bool = False
+    modules: Sequence[str] = ()
+    variables: Sequence[str] = field(default_factory=tuple)
+
+    def options(self) -> list[str]:
+        """The image stays as it is, the home folder stays outside, and no variable goes in that is not named.
+
+        What lies in the home folder (a Python package, a key) is in no digest, and would be part of the measurement.
+        """
+        words = ["--cleanenv", "--no-eval", "--no-mount", "home,cwd", "--pwd", self.workdir]
+        words += ["--nv"] if self.gpus else []
+        for bind in sorted(self.binds, key=lambda item: len(item.destination)):  # a folder before what lies in it
+            words += bind.words()
+        return words
+
+    def script(self, command: Sequence[str], comment: str = "") -> str:
+        """A bash script that becomes `command`, with its own arguments behind, inside the container."""
+        names = [name for name in dict.fromkeys((*_ALSO, *self.variables)) if name not in _NEVER]
+        for name in names:
+            if not _VARIABLE.fullmatch(name):
+                raise BenchError(f"{name!r} is not the name of an environment variable")
+        sources = shlex.join(bind.source for bind in self.binds)
+        return _SCRIPT.format(
+            comment="".join(f"# {line}\n" for line in comment.splitlines()),
+            image=shlex.quote(self.path),
+            size=self.image.size,
+            mtime=self.image.mtime,
+            sha256=self.image.sha256,
+            load=_modules(self.modules),
+            look=_LOOK.format(sources=sources, code=BIND_GONE) if sources else "",
+            prefixes=" ".join(f'"${{!{prefix}@}}"' for prefix in _PASSED),
+            names=" ".join(names),
+            entered=ENTERED,
+            options=" ".join(_option(word) for word in self.options()),
+            command=shlex.join(command),
+            no_apptainer=NO_APPTAINER,
+            gone=IMAGE_GONE,
+            changed=IMAGE_CHANGED,
+        )
+
+
+def _csv(text: str) -> str:
+    return '"{}"'.format(text.replace('"', '""')) if any(mark in text for mark in ',"\n') else text
+
+
+def _option(word: str) -> str:
+    """Options on lines of their own are easier to read in what `--dry-run` prints."""
+    return f"\\\n    {word}" if word.startswith("--") and shlex.quote(word) == word else shlex.quote(word)
+
+
+def _modules(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return _MODULES.format(names=shlex.join(names), code=NO_MODULE)
+
+
+_MODULES = """
+if ! command -v module >/dev/null; then
+    for file in /etc/profile.d/modules.sh /etc/profile.d/lmod.sh /usr/share/lmod/lmod/init/bash; do
+        # shellcheck source=/dev/null
+        [ -r "$file" ] && . "$file" && break
+    done
+fi
+if command -v module >/dev/null; then
+    for name in {names}; do
+        module load "$name" >&2 || {{ say "module load $name failed on $HOSTNAME"; exit {code}; }}
+    done
+fi
+"""
+
+_LOOK = """for source in {sources}; do
+    [ -e "$source" ] || {{ say "$source, which is to be bound, is not there on $HOSTNAME"; exit {code}; }}
+done
+"""
+
+_SCRIPT = """#!/bin/bash
+# Made by bench: enters a container and becomes what is asked for there.
+{comment}entered=${{EPOCHREALTIME:-$(date +%s.%N)}}
+image={image}
+sha256={sha256}
+say() {{ echo "enter: $*" >&2; }}
+{load}
+apptainer=$(command -v apptainer || command -v singularity) || {{
+    say "neither apptainer nor singularity is on PATH on $HOSTNAME"
+    exit {no_apptainer}
+}}
+found=$(stat -L -c '%s %Y' -- "$image" 2>/dev/null) || {{ say "the image $image is not there"; exit {gone}; }}
+if [ "$found" != '{size} {mtime}' ]; then
+    actual=$(sha256sum -- "$image") || {{ say "the image $image can't be read"; exit {gone}; }}
+    actual=${{actual#\\\\}} # sha256sum marks a name with a line end or a backslash in it
+    if [ "${{actual%% *}}" != "$sha256" ]; then
+        say "the image $image is not the one that was pinned: sha256 ${{actual%% *}}, expected $sha256"
+        exit {changed}
+    fi
+fi
+{look}
+# Nothing of the environment goes in but these; nor does it change how the container is made.
+for name in "${{!APPTAINER@}}" "${{!SINGULARITY@}}"; do
+    case $name in *_CACHEDIR | *_TMPDIR | *_CONFIGDIR) ;; *) unset "$name" ;; esac
+done
+inside=APPTAINERENV_
+[ "${{apptainer##*/}}" = singularity ] && inside=SINGULARITYENV_
+for name in {prefixes} {names}; do
+    [ -n "${{!name+set}}" ] && export "$inside$name=${{!name}}"
+done
+export "$inside"{entered}="${{entered/,/.}}" # a comma in some languages
+scratch=()
+if [ -d "${{TMPDIR:-}}" ] && [ "$TMPDIR" != /tmp ]; then
+    path=${{TMPDIR//\\"/\\"\\"}}
+    scratch=(--mount "type=bind,\\"source=$path\\",\\"destination=$path\\"")
+fi
+exec "$apptainer" --quiet exec {options} \\
+    "${{scratch[@]}}" "$image" {command} "$@"
+"""

@@ -1,0 +1,65 @@
+"""A server inside a container, where its program is not installed and its image is pinned here."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchhouse.schema.container import Bind, Entry, parse_bind
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.image import Image, find_pinned
+from benchhouse.schema.recipe import Recipe, fill
+
+
+@dataclass(frozen=True)
+class Inside:
+    """Turns the words of a recipe into those that run them in its image."""
+
+    recipe: Recipe
+    path: Path
+    image: Image
+
+    def places(self) -> dict[str, str]:
+        """Programs are found by the image's own PATH."""
+        named = next((Path(item.rpartition(":")[2]).name for item in self.recipe.program if "*" not in item), "")
+        return {"program": named, "python": "python3"}
+
+    def command(self, words: Sequence[str], places: dict[str, str], gpus: bool) -> list[str]:
+        """What checks the image and then becomes `words` in it, with the server's folder and binds to be seen."""
+        folder = places["folder"]
+        binds = [Bind(folder, folder), *self.binds(places)]
+        entry = Entry(
+            str(self.path), self.image, binds, workdir=folder, gpus=gpus, variables=tuple(self.recipe.environment)
+        )
+        try:
+            return ["bash", "-c", entry.script([fill(word, places) for word in words]), "enter"]
+        except BenchError as error:
+            raise ExperimentFailed("bad_recipe", error.message, retryable=False) from error
+
+    def binds(self, places: dict[str, str]) -> list[Bind]:
+        try:
+            found = [parse_bind(fill(bind, places)) for bind in self.recipe.binds]
+        except BenchError as error:
+            raise ExperimentFailed("bad_bind", f"{self.recipe.name}: {error.message}", retryable=False) from error
+        for bind in found:
+            if not Path(bind.source).exists():
+                raise ExperimentFailed(
+                    "no_such_bind", f"{self.recipe.name} needs {bind.source}, which is not there", retryable=False
+                )
+        return found
+
+
+def find_inside(recipe: Recipe, images: str) -> Inside:
+    """Its image as it was pinned. Raises ExperimentFailed, saying how to bring it."""
+    found = find_pinned(Path(images), recipe.image) if images else None
+    if found is None:
+        said = f"{recipe.name}: its program is not here, and its image is not pinned in {images or 'any folder'}"
+        raise ExperimentFailed("no_such_program", f"{said}; bench images pull {recipe.image}", retryable=False)
+    if not (shutil.which("apptainer") or shutil.which("singularity")):
+        raise ExperimentFailed(
+            "no_such_program",
+            f"{recipe.name}: its program is not here, and without apptainer on PATH its image can't be entered",
+            retryable=False,
+        )
+    return Inside(recipe, *found)

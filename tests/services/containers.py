@@ -1,0 +1,72 @@
+"""A real Apptainer and two small images for tests.
+
+from services.containers import apptainer, images     # fixtures; they skip with the reason where there is none
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchhouse.api.images import add
+
+_SCRIPTS = Path(__file__).parents[2] / "scripts"
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchhouse-tests"
+
+
+@functools.cache
+def _found() -> tuple[str, str]:
+    """The folder of the program, and why there is none."""
+    if found := shutil.which("apptainer"):
+        return str(Path(found).parent), ""
+    own = _CACHE / "apptainer" / "prefix" / "bin"
+    if (own / "apptainer").exists():
+        return str(own), ""
+    return "", "no apptainer: scripts/install-test-deps.sh brings one where this is root on Debian"
+
+
+@functools.cache
+def _made() -> tuple[str, str]:
+    """The folder of the images, and why there is none."""
+    done = subprocess.run([_SCRIPTS / "make-test-images.sh"], capture_output=True, text=True, check=False, timeout=250)
+    return done.stdout.strip(), done.stderr.strip()[-500:] if done.returncode else ""
+
+
+@pytest.fixture
+def apptainer(monkeypatch, tmp_path) -> str:
+    """Its path; it is on PATH for this process and those that it starts."""
+    folder, why = _found()
+    if why:
+        pytest.skip(why)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("APPTAINER_CACHEDIR", str(tmp_path / "apptainer"))
+    return f"{folder}/apptainer"
+
+
+@dataclass(frozen=True)
+class Images:
+    """Pinned, in a folder of the test's own."""
+
+    python: Path  # Debian 12, Python 3.11
+    plain: Path  # busybox alone
+
+    @property
+    def folder(self) -> Path:
+        return self.python.parent
+
+
+@pytest.fixture
+def images(apptainer, tmp_path) -> Images:
+    made, why = _made()
+    if why:
+        pytest.skip(f"no test images: {why}")
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name in ("python.sif", "plain.sif"):
+        shutil.copyfile(Path(made) / name, folder / name)
+        add(folder / name)
+    return Images(folder / "python.sif", folder / "plain.sif")

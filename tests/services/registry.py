@@ -1,0 +1,98 @@
+"""A real registry of container images on this machine, and a way to put a small image into it.
+
+from services.registry import registry     # the fixture; it skips where Debian's docker-registry is not installed
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import platform
+import shutil
+import socket
+import subprocess
+import tarfile
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from laboratory import wait_until
+
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_CONFIG = """version: 0.1
+storage: {{filesystem: {{rootdirectory: {root}}}}}
+http: {{addr: "127.0.0.1:{port}"}}
+log: {{level: error, accesslog: {{disabled: true}}}}
+"""
+
+
+@dataclass(frozen=True)
+class Registry:
+    port: int
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def push(self, name: str, tag: str, folder: Path, labels: dict[str, str]) -> str:
+        """An image with one layer, what is in `folder`; its digest."""
+        plain = io.BytesIO()
+        with tarfile.open(fileobj=plain, mode="w") as archive:
+            archive.add(folder, ".")
+        layer = gzip.compress(plain.getvalue(), 1)
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+        config = {
+            "architecture": machine, "os": "linux", "config": {"Labels": labels},
+            "rootfs": {"type": "layers", "diff_ids": [_digest(plain.getvalue())]},
+        }  # fmt: skip
+        described = [
+            {"mediaType": kind, "digest": self._blob(name, content), "size": len(content)}
+            for kind, content in (
+                ("application/vnd.oci.image.config.v1+json", json.dumps(config).encode()),
+                ("application/vnd.oci.image.layer.v1.tar+gzip", layer),
+            )
+        ]
+        manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": described[0], "layers": described[1:]}
+        self._send("PUT", f"/v2/{name}/manifests/{tag}", json.dumps(manifest).encode(), _MANIFEST)
+        return _digest(json.dumps(manifest).encode())
+
+    def _blob(self, name: str, content: bytes) -> str:
+        place = self._send("POST", f"/v2/{name}/blobs/uploads/")
+        url = f"{place}{'&' if '?' in place else '?'}digest={_digest(content)}"
+        self._send("PUT", url, content, "application/octet-stream")
+        return _digest(content)
+
+    def _send(self, method: str, url: str, content: bytes = b"", kind: str = "text/plain") -> str:
+        whole = url if url.startswith("http") else f"http://{self.address}{url}"
+        request = urllib.request.Request(whole, content, {"Content-Type": kind}, method=method)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.headers.get("Location", "")
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+@pytest.fixture
+def registry(tmp_path):
+    program = shutil.which("docker-registry")
+    if program is None:
+        pytest.skip("no docker-registry: scripts/install-test-deps.sh brings Debian's")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = tmp_path / "registry.yaml"
+    config.write_text(_CONFIG.format(root=tmp_path / "registry", port=port))
+    process = subprocess.Popen([program, "serve", config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: _answers(port), "the registry")
+        yield Registry(port)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
