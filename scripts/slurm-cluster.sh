@@ -175,6 +175,10 @@ start() {
     packages
     configuration
     known
+    if ! setpriv --reuid munge --regid munge --clear-groups test -w "$folder/run/munge"; then
+        say "the user munge can't reach $folder: choose a folder that everybody may enter"
+        exit 3
+    fi
     [ -s /etc/munge/munge.key ] || /usr/sbin/mungekey --create
     setsid setpriv --reuid munge --regid munge --clear-groups /usr/sbin/munged --socket="$folder/run/munge/socket" --pid-file="$folder/run/munge/munged.pid" \
         --log-file="$folder/run/munge/munged.log" --seed-file="$folder/run/munge/seed" --key-file=/etc/munge/munge.key >/dev/null 2>&1 </dev/null

@@ -89,6 +89,8 @@ class Orchestrator:
         self.spent = Spent()
         self.recorded: set[str] = set()  # manifests of which the ledger knows
         self.adopted: Mapping[str, int] = {}  # trials that an earlier session handed over, with their attempts
+        self.handed: set[str] = set()  # trials that the executor was given, by any session
+        self.unsealed: dict[str, str] = {}  # trials that ended without evidence, and how
         self.last_turn_counts = False
         self.there: set[str] = set()  # names in the results folder when this session began
         self.history: dict[str, dict[int, Attempt]] = {}  # attempts of trials that have not succeeded
@@ -113,6 +115,7 @@ class Orchestrator:
         if self.stopped:
             self.ledger.tell(self.stopped_by, reason=self.stopped[:500])
         elif not self.active and not self.waiting:
+            self._last_look()
             self.ledger.tell("finished")
         return len(self.active)
 
@@ -124,6 +127,7 @@ class Orchestrator:
             try:
                 while self._feed(todo) or self.active or self.waiting:
                     self._follow()
+                self._last_look()
             except BaseException as error:
                 interrupted = isinstance(error, KeyboardInterrupt)
                 self._abandon("interrupted" if interrupted else f"{type(error).__name__}: {error}")
@@ -136,9 +140,24 @@ class Orchestrator:
             self.ledger.tell("finished")
         return self.outcomes
 
+    def _last_look(self) -> None:
+        """Where jobs outlive us, one may have been started twice: none goes on after the end, and what was sealed by it
+        in the meantime counts."""
+        if not self.executor.outlives or not self.handed:
+            return
+        self.executor.cancel(list(self.handed))
+        for name, outcome in self.unsealed.items():
+            folder = self._folder(name)
+            if (found := sealed_outcome(folder)) is not None:
+                self._record(name, folder, found)
+                self.outcomes[outcome] -= 1
+                self.outcomes[found] = self.outcomes.get(found, 0) + 1
+        self.outcomes = {outcome: count for outcome, count in self.outcomes.items() if count}
+
     def _recall(self) -> None:
         """What earlier sessions of this run used, recorded and handed over."""
         self.adopted = self.executor.adopt()
+        self.handed.update(self.adopted)
         if self._results.is_dir():
             self.there = {entry.name for entry in os.scandir(self._results)}
         self.spent = Spent.recall(self.ledger.events(), self.plan.resources.nodes)
@@ -188,6 +207,7 @@ class Orchestrator:
                     item.attempt = self.adopted[name]
                     self.active[name] = item
                 elif previous and self.last_turn_counts and not self._worth_another(previous):
+                    self.unsealed[name] = previous[-1].outcome
                     self._count(previous[-1].outcome)
                 else:
                     yield item
@@ -224,6 +244,7 @@ class Orchestrator:
             jobs.append(self._job(item))
             self.active[item.trial_id] = item
         if jobs:
+            self.handed.update(item.trial_id for item in batch)
             self.spent.trials += len(jobs)
             self.executor.submit(jobs)
 
@@ -381,6 +402,7 @@ class Orchestrator:
         if again and not self.stopped:
             self._retry(item, [*item.previous, attempt], reason)
         else:
+            self.unsealed[item.trial_id] = outcome
             self._count(outcome)
 
     def _worth_another(self, previous: list[Attempt]) -> bool:

@@ -6,7 +6,6 @@ the orchestrator is gone: everything below is ended, then the host itself.
 """
 
 import contextlib
-import gc
 import json
 import os
 import select
@@ -18,11 +17,11 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from benchhouse.schema.owner import OWNER
-from benchhouse.worker import node, processes
+from benchhouse.worker import processes
 from benchhouse.worker.limits import sweep_cages
-from benchhouse.worker.monitors.procfs import find_devices
 from benchhouse.worker.owned import processes_of, sweep_scratch
 from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
+from benchhouse.worker.warming import warm_up
 
 _GRACE_S = 3.0
 
@@ -32,10 +31,7 @@ def serve() -> int:
     with contextlib.suppress(PermissionError):  # started by hand it may lead its session already
         os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
     _sweep()
-    for warm in (node.packages, node.hardware, node.lock_digest, node.drivers, find_devices):
-        warm()
-    gc.collect()
-    gc.freeze()
+    warm_up()
     wakeup, bell = os.pipe()
     for end in (wakeup, bell):
         os.set_blocking(end, False)

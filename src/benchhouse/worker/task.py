@@ -20,13 +20,14 @@ from benchhouse.evidence.asking import make_folder
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.owner import OWNER, identity
 from benchhouse.schema.slurm import SubmissionFolder
-from benchhouse.schema.trial import TrialSpec, joined
+from benchhouse.schema.trial import ExperimentRef, TrialSpec, joined
 from benchhouse.worker import processes
 from benchhouse.worker.batch import TASK
 from benchhouse.worker.host import become_worker, end_orphans
 from benchhouse.worker.limits import sweep_cages
 from benchhouse.worker.owned import sweep_scratch
 from benchhouse.worker.supervise import CANCELLED, LEFTOVERS
+from benchhouse.worker.warming import warm_up
 
 _LOST = 1
 _INSIDE = ("results", "together", "worker_logs")  # of the frame, but not of a trial's specification
@@ -49,7 +50,7 @@ class Task:
         self.logs = Path(self.frame["worker_logs"])
         self.trials = _line(folder, number)
         self.spec = {key: value for key, value in self.frame.items() if key not in _INSIDE}
-        self.workers: dict[int, str] = {}
+        self.workers: dict[int, Path] = {}  # of each, the unfinished folder
         self.stopping = 0
 
     def run(self) -> int:
@@ -57,6 +58,8 @@ class Task:
         processes.become_subreaper()
         sweep_cages(LEFTOVERS)
         sweep_scratch(LEFTOVERS)
+        if len(self.trials) > 1:
+            warm_up(ExperimentRef.model_validate(self.frame["experiment"]))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._told)
         unsealed = 0
@@ -72,6 +75,8 @@ class Task:
         return 128 + self.stopping if self.stopping else _LOST if unsealed else 0
 
     def _begin(self, differs: dict[str, Any]) -> None:
+        if (self.results / differs["trial_id"]).exists():
+            return  # a scheduler that lost its memory starts a task twice
         name = f"{differs['trial_id']}.{differs['attempt']}"
         folder = TrialFolder(self.results / ".partial" / name)
         shutil.rmtree(folder.path, ignore_errors=True)
@@ -86,7 +91,7 @@ class Task:
                 signal.signal(number, signal.SIG_IGN)  # until the trial itself listens
             signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
             become_worker(order, task)
-        self.workers[pid] = differs["trial_id"]
+        self.workers[pid] = folder.path
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
 
     def _wait(self) -> int:
@@ -94,12 +99,14 @@ class Task:
         pid, status = os.waitpid(-1, 0)
         if pid not in self.workers:
             return 0
-        trial = self.workers.pop(pid)
+        folder = self.workers.pop(pid)
         if os.WIFSIGNALED(status):
             end_orphans(self.workers)
         code = os.waitstatus_to_exitcode(status)
-        if code not in (0, CANCELLED):
-            print(f"the worker of trial {trial} ended with {code}", file=sys.stderr)
+        if code:
+            if code != CANCELLED:
+                print(f"the worker of trial {folder.name} ended with {code}", file=sys.stderr)
+            shutil.rmtree(folder, ignore_errors=True)
         return int(code != 0)
 
     def _told(self, number: int, frame: FrameType | None) -> None:

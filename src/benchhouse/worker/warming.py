@@ -1,0 +1,38 @@
+"""What every trial needs, made once before the first of them is forked: half of a short trial would else go into it."""
+
+import gc
+
+from benchhouse.catalog.loading import load
+from benchhouse.evidence.manifest import FileEntry, Manifest
+from benchhouse.schema.experiment import Metric
+from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
+from benchhouse.schema.resources import Limits, Resources
+from benchhouse.schema.telemetry import OwnCost, Phase, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
+from benchhouse.schema.trial import Attempt, ExperimentRef, Meta, TrialSpec
+from benchhouse.worker import node
+from benchhouse.worker.monitors.procfs import find_devices
+from benchhouse.worker.results import Handover
+
+_MODELS = (
+    Attempt, Extras, FileEntry, Handover, Limits, Manifest, Measurement, Meta, Metric, MetricsFile, OwnCost, Phase,
+    Resources, ScopeSummary, SeriesSummary, Stats, TelemetrySummary, Throughput, TrialSpec,
+)  # fmt: skip
+
+
+def warm_up(ref: ExperimentRef | None = None) -> None:
+    """Facts about this machine, and validators, which are otherwise built where they are first used.
+
+    And the experiment, where it is known and one of ours: a stranger's package may start threads, or open a device, and
+    is loaded by each trial for itself.
+    """
+    for learn in (node.packages, node.hardware, node.lock_digest, node.drivers, find_devices):
+        learn()
+    for model in _MODELS:
+        model.model_rebuild()
+    if ref is not None and ref.object.startswith("benchhouse."):
+        experiment = load(ref)
+        for inputs in (experiment.target_model, experiment.workload_model):
+            if inputs is not None:
+                inputs.model_rebuild()
+    gc.collect()
+    gc.freeze()
