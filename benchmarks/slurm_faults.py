@@ -1,10 +1,10 @@
 """A sweep on Slurm while everything around it breaks: what is lost, corrupt or untrue afterwards.
 
-A cluster of four virtual nodes runs a sweep of short trials in many small tasks. Meanwhile, at random moments: scancel of a
-task, kill -9 of a task's worker, of a slurmd with its jobs (the node comes back after a while), of the orchestrator (which
-is started anew), a restart of slurmctld, a node set down and up again. When all faults are done, the run is carried to its
-end. Then every folder is verified, every trial must have ended exactly once, in a state that its evidence or Slurm bears
-out, and nothing of it may run any more.
+A cluster of four virtual nodes runs a sweep of short trials in many small tasks. Meanwhile, at random moments: scancel
+of a task, kill -9 of a task's worker, of a slurmd with its jobs (the node comes back after a while), of the orchestrator
+(which is started anew), of slurmctld (which then remembers an older state), a node set down and up again. When all
+faults are done, the run is carried to its end. Then every folder is verified, every trial must have ended exactly once,
+in a state that its evidence or Slurm bears out, and nothing of it may run any more.
 
     python benchmarks/slurm_faults.py [--faults 50] [--trials 240] [--seed 7] [--json]
 
@@ -76,13 +76,13 @@ class Storm:
         self._call("scancel", self.random.choice(tasks))
 
     def _worker(self) -> None:
-        os.kill(self.random.choice(self._workers()), signal.SIGKILL)
+        os.kill(self.random.choice(self.workers()), signal.SIGKILL)
 
     def _slurmd(self) -> None:
         """The daemon and all that runs below it, as when the power goes."""
         node = self.random.choice(NODES)
         pid = int((self.slurm.folder / "run" / f"slurmd.{node}.pid").read_text())
-        for other in self._workers():
+        for other in self.workers():
             if f"SLURMD_NODENAME={node}".encode() in Path(f"/proc/{other}/environ").read_bytes():
                 os.kill(other, signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
@@ -105,15 +105,13 @@ class Storm:
         time.sleep(self.random.uniform(0.2, 1))
         self._call("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
-    def _workers(self) -> list[int]:
-        found = []
+    def workers(self) -> list[int]:
+        """Tasks of ours, and the trials forked from them."""
+        found, ours = [], str(self.slurm.workspace).encode()
         for path in Path("/proc").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                pid = int(path.name)
-                if (
-                    b"--task" in (path / "cmdline").read_bytes()
-                    and str(self.slurm.workspace).encode() in (path / "cmdline").read_bytes()
-                ):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                pid, words = int(path.name), (path / "cmdline").read_bytes().split(b"\0")
+                if b"--task" in words and words[-2].startswith(ours):
                     found.append(pid)
         return found
 
@@ -130,7 +128,7 @@ class Storm:
 def judge(storm: Storm, trials: int) -> dict[str, Any]:
     slurm = storm.slurm
     verified = subprocess.run(
-        [sys.executable, "-m", "benchhouse", "verify", "results"], cwd=slurm.workspace, env=slurm.environment,
+        [sys.executable, "-m", "benchhouse", "verify", "@last"], cwd=slurm.workspace, env=slurm.environment,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     status = json.loads(
@@ -151,7 +149,7 @@ def judge(storm: Storm, trials: int) -> dict[str, Any]:
         "outcomes": status["outcomes"],
         "untrue": abs(sum(status["outcomes"].values()) - trials) + abs(len(ended) + cancelled - trials),
         "left_jobs": len(slurm.call("squeue", "-h", "-o", "%i").split()),
-        "left_processes": len(storm._workers()),
+        "left_processes": len(storm.workers()),
         "left_folders": len(list(partial.iterdir())) if partial.is_dir() else 0,
         "retries": status["retries"],
     }
