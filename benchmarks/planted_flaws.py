@@ -59,12 +59,16 @@ class Trial:
     seed: int = 1
     trial_id: str = "planted"
     repetition: int = 1
+    nodes: list[str] = field(default_factory=lambda: ["here"])
     warnings: dict[str, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)  # that make it invalid
 
     @property
     def cache(self) -> NoReturn:
         raise NotImplementedError("serving.load needs none")
+
+    def on_node(self, node: str) -> NoReturn:
+        raise NotImplementedError("there is one")
 
     def emit(self, name: str, value: float, *_: Any, **__: Any) -> None: ...
 

@@ -1,10 +1,10 @@
 """A sweep on Slurm while everything around it breaks: what is lost, corrupt or untrue afterwards.
 
 A cluster of four virtual nodes runs a sweep of short trials in many small tasks. Meanwhile, at random moments: scancel
-of a task, kill -9 of a task's worker, of a slurmd with its jobs (the node comes back after a while), of the orchestrator
-(which is started anew), of slurmctld (which then remembers an older state), a node set down and up again. When all
-faults are done, the run is carried to its end. Then every folder is verified, every trial must have ended exactly once,
-in a state that its evidence or Slurm bears out, and nothing of it may run any more.
+of a task, kill -9 of a task's worker, of a slurmd with its jobs (the node comes back after a while), of the
+orchestrator (which is started anew), of slurmctld (which then remembers an older state), a node set down and up again.
+When all faults are done, the run is carried to its end. Then every folder is verified, every trial must have ended
+exactly once, in a state that its evidence or Slurm bears out, and nothing of it may run any more.
 
     python benchmarks/slurm_faults.py [--faults 50] [--trials 240] [--seed 7] [--json]
 

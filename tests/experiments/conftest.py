@@ -39,6 +39,7 @@ class RecordingContext:
     def __init__(self, folder: Path, experiment: Experiment, seed: int = 0) -> None:
         self.seed, self.trial_id, self.repetition = seed, "trial", 1
         self.workdir, self.artifacts = folder / "work", folder / "artifacts"
+        self.nodes = ["here"]
         self.workdir.mkdir()
         self.artifacts.mkdir()
         self.cache = FolderCache(folder / "cache")

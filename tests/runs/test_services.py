@@ -217,7 +217,7 @@ def test_the_secret_that_a_service_is_given_reaches_no_file(served):
         served.small("answer", "secret", endpoint="http://user:{secret}@127.0.0.1:{port}", ready={"kind": "tcp"})
         served.run("ask", name=f"s-{mode}", **scenario(mode=mode))
     known = [path.read_text().partition("user:")[2].partition("@")[0] for path in served.marks.glob("asked-*")]
-    assert len(known) == 2 and all(len(secret) == 32 for secret in known)
+    assert len(known) == 2 and all(len(secret) >= 32 for secret in known)
     for place in (served.workspace / "results", served.workspace / ".bench"):
         for path in place.rglob("*"):
             if path.is_file():

@@ -57,10 +57,12 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     folder = Path(tempfile.gettempdir()) / f"bench-slurm-{whole[:12]}"
     made = Cluster(folder)
     with Path(f"{folder}.lock").open("w") as users:
-        fcntl.flock(users, fcntl.LOCK_EX)
+        fcntl.flock(users, fcntl.LOCK_SH)  # waits while somebody starts it
         if not Path(made.conf).exists():
-            made.start(port=27100 + os.getpid() % 300 * 20)
-        fcntl.flock(users, fcntl.LOCK_SH)
+            fcntl.flock(users, fcntl.LOCK_EX)
+            if not Path(made.conf).exists():
+                made.start(port=27100 + os.getpid() % 300 * 20)
+            fcntl.flock(users, fcntl.LOCK_SH)
         yield made
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,8 +24,8 @@ def recipe(*words: str, **more: Any) -> dict[str, Any]:
     return {
         "name": "small",
         "program": [sys.executable],
-        "command": ["{program}", str(Path(__file__).resolve()), "{port}", "{secret}", *words],
-        "endpoint": "http://127.0.0.1:{port}",
+        "command": ["{program}", str(Path(__file__).resolve()), "{host}:{port}", "{secret}", *words],
+        "endpoint": "http://{host}:{port}",
         "ready": {"kind": "http", "timeout": 20},
     } | more
 
@@ -54,7 +54,7 @@ def family() -> None:
         os._exit(0)
 
 
-def main(port: int, secret: str, words: list[str]) -> None:
+def main(host: str, port: int, secret: str, words: list[str]) -> None:
     print("starting on", port, flush=True)
     chosen = dict(word.partition(":")[::2] for word in words)
     if "stubborn" in chosen:
@@ -73,8 +73,9 @@ def main(port: int, secret: str, words: list[str]) -> None:
             os.write(1, line * 64)
     if "never" in chosen:
         time.sleep(300)
-    ThreadingHTTPServer(("127.0.0.1", port), Answers).serve_forever()
+    ThreadingHTTPServer((host, port), Answers).serve_forever()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    where, _, number = sys.argv[1].rpartition(":")
+    main(where, int(number), sys.argv[2], sys.argv[3:])

@@ -1,6 +1,7 @@
 """Runs whose jobs outlive us: hand them over, look again later, from another process or login node, and end them."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from benchhouse.api import places
@@ -8,9 +9,11 @@ from benchhouse.api.planning import Prepared
 from benchhouse.api.running import orchestrator, resume_run
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence.folder import sealed_outcome
+from benchhouse.runs.keeping import settle
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.protocols import Assignment, Executor
+from benchhouse.schema.service import ServiceFolder
 
 
 @dataclass
@@ -81,7 +84,15 @@ def cancel(workspace: Workspace, ledger: Ledger) -> int:
     trials = list(executor.adopt())
     under_way = [trial for trial, state in executor.poll(trials, 0.0).items() if state.phase != "done"]
     executor.cancel(under_way)
+    executor.end_services()
+    settle([ServiceFolder(path) for path in run_services(ledger)], "its job was ended", "stopped")
     return len(under_way)
+
+
+def run_services(ledger: Ledger) -> list[Path]:
+    """Folders of the services that are attached to a run."""
+    folder = ledger.folder.services
+    return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
 def _executor(workspace: Workspace, ledger: Ledger) -> Executor:

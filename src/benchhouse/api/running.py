@@ -19,7 +19,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.catalog.loading import code_digest
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.plan import Plan
-from benchhouse.runs.keeping import Attached, Keep
+from benchhouse.runs.keeping import Attached, Jobs, Keep
 from benchhouse.runs.ledger import Ledger, RunRecord, new_run_id
 from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress
@@ -180,7 +180,7 @@ def orchestrator(
     plan = prepared.plan
     scenario = plan.scenario
     ledger.own()
-    executor = attached = None
+    executor = attached = made = None
     try:
         if not ledger.goes_on():
             clean_up(workspace, ledger)
@@ -196,18 +196,25 @@ def orchestrator(
             "cache": str(places.cache()),
             "container_digest": prepared.image_digest(),
             "images": images,
+            "interface": prepared.site.network.interface,
         } | ({"monitors": export.monitors} if export else {})
-        attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id, images)
+        python = runtime.python(scenario.runtime, place)
+        jobs = _jobs(prepared, executor, python)
+        attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id, images, jobs)
         attached.start(say, _keep)
-        yield Orchestrator(
-            workspace, plan, ledger, executor, runtime.python(scenario.runtime, place), frame,
+        made = Orchestrator(
+            workspace, plan, ledger, executor, python, frame,
             export.following(show) if export else show,
             rerun_failed, attached, export.sealed if export else None,
         )  # fmt: skip
+        yield made
     finally:
+        over = not (made and made.active)  # else its jobs go on, and their services with them
         if executor is not None:
+            if over:
+                executor.end_services()
             executor.close()
-        if attached is not None:
+        if attached is not None and (over or attached.ours):
             attached.close()
         ledger.release()
 
@@ -230,6 +237,11 @@ def execute(
         owner.stopped,
         owner.stopped_by if owner.stopped else "",
     )
+
+
+def _jobs(prepared: Prepared, executor: Executor, python: tuple[str, ...]) -> Jobs | None:
+    """How the run's services become jobs, where its trials are jobs that outlive us."""
+    return Jobs(executor.keepers, python, prepared.site.network.interface) if executor.keepers else None
 
 
 def _keep() -> Keep:
@@ -256,7 +268,9 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
     executor = _executor(prepared, workspace.run(run_id), check=False)
     if not executor.outlives:  # a cluster may be looked at from anywhere
         executor.check(plan.resources)
-    text = executor.render(rendered) + _entering(workspace, prepared)
+    run = workspace.run(run_id)
+    attached = Attached(run.services, plan.services, run_id, jobs=_jobs(prepared, executor, python))
+    text = "\n".join([*attached.scripts(), executor.render(rendered)]) + _entering(workspace, prepared)
     executor.close()
     more = plan.trial_count - len(rendered)
     return f"{text}\n# ... and {more} more" if more else text

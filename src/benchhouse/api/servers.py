@@ -2,27 +2,38 @@
 
 import contextlib
 import secrets
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchhouse.api import places
 from benchhouse.api.sweeping import sweep
+from benchhouse.catalog.entries import plug
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe
 from benchhouse.evidence.writing import now
-from benchhouse.runs.keeping import is_lost, running_states, start_keeper, stop_keepers, wait_ready
+from benchhouse.runs.keeping import (
+    is_lost,
+    running_states,
+    settle,
+    start_job,
+    start_keeper,
+    stop_keepers,
+    wait_ready,
+)
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.owner import pid_of
 from benchhouse.schema.problems import did_you_mean
+from benchhouse.schema.protocols import Assignment, Executor, Keepers
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.secrets import is_secret_key, reference
-from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState
+from benchhouse.schema.service import OVER, Addresses, KeeperJob, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.schema.yamldump import dump_yaml
 
 
@@ -77,10 +88,20 @@ def start(
     replicas: int | None,
     timeout_s: float | None,
     show: Callable[[str], None],
+    executor: str | None = None,
+    site: str | None = None,
+    time_s: float | None = None,
 ) -> dict[str, Any]:
-    """Start a server and wait until it is ready; it lives on until it is stopped."""
+    """Start a server and wait until it is ready; it lives on until it is stopped.
+
+    On an executor whose jobs outlive us it is a job, on whatever node, for at most `time_s` seconds.
+    """
     from benchhouse.worker.keeper import keep
 
+    profile = places.site(workspace, site)
+    keepers = _keepers(executor, Assignment(site=profile)) if executor else None
+    if time_s is not None and keepers is None:
+        raise BenchError("--time is of a batch job", "give --executor slurm, or leave it out")
     sweep(_kept(workspace))
     recipe = _checked(find_recipe(name, workspace.recipes), parameters)
     if timeout_s is not None:
@@ -97,12 +118,38 @@ def start(
     )
     began = time.monotonic()
     try:
-        start_keeper(folder, spec, keep)
-        state = wait_ready({identifier: folder}, show)[identifier]
+        if keepers:
+            network = {"owner": "files", "reach": "network", "interface": profile.network.interface, "time": time_s}
+            start_job(folder, spec.model_copy(update=network), keepers, (sys.executable,))
+        else:
+            start_keeper(folder, spec, keep)
+        state = wait_ready({identifier: folder}, show, keepers)[identifier]
     except KeyboardInterrupt:
-        stop_keepers([folder])
+        _end([folder])
         raise
     return _shown(folder, state) | {"start_s": time.monotonic() - began}
+
+
+def _keepers(executor: str, assignment: Assignment) -> Keepers | None:
+    """None where that executor's servers are processes of this machine."""
+    found: Executor = plug("executors", executor)(assignment)
+    keepers = found.keepers
+    found.close()
+    return keepers
+
+
+def _end(folders: Sequence[ServiceFolder]) -> list[int]:
+    """Ask all to end and wait until they have; pids of those that had to be killed."""
+    jobs: dict[str, list[ServiceFolder]] = {}
+    for folder in folders:
+        with contextlib.suppress(OSError, ValueError):
+            job = KeeperJob.model_validate_json(folder.job.read_bytes())
+            jobs.setdefault(job.executor, []).append(folder)
+    for executor, mine in jobs.items():
+        if keepers := _keepers(executor, Assignment()):
+            keepers.stop(mine)
+            settle(mine, "its job was ended", "stopped")
+    return stop_keepers(folder for folder in folders if not folder.job.exists())
 
 
 def _checked(found: FoundRecipe, parameters: Mapping[str, str]) -> Recipe:
@@ -168,7 +215,7 @@ def stop(workspace: Workspace, token: str) -> dict[str, Any]:
     folder, state = _find(workspace, token)
     if state.phase in OVER:
         raise BenchError(f"{state.id} is over: {state.message or state.phase}", "see: bench servers ps")
-    killed = stop_keepers([folder])
+    killed = _end([folder])
     swept = sweep(_kept(workspace))
     return {"id": state.id, "killed": bool(killed), "swept_processes": swept}
 
@@ -176,7 +223,7 @@ def stop(workspace: Workspace, token: str) -> dict[str, Any]:
 def stop_all(workspace: Workspace) -> list[str]:
     """Stop every server that was started by itself."""
     running = [(folder, state) for folder, state in running_states(_own(workspace)) if state.phase not in OVER]
-    stop_keepers([folder for folder, _ in running])
+    _end([folder for folder, _ in running])
     sweep(_kept(workspace))
     return [state.id for _, state in running]
 
@@ -206,6 +253,13 @@ def _kept(workspace: Workspace) -> list[Path]:
     return [*_own(workspace), *workspace.runs.glob("*/services/*")]
 
 
+def _job(folder: ServiceFolder) -> str:
+    """Of a keeper that waits to begin."""
+    with contextlib.suppress(OSError, ValueError):
+        return KeeperJob.model_validate_json(folder.job.read_bytes()).job_id
+    return ""
+
+
 def _shown(folder: ServiceFolder, state: ServiceState) -> dict[str, Any]:
     run_id = ""
     with contextlib.suppress(OSError, ValueError):
@@ -219,7 +273,7 @@ def _shown(folder: ServiceFolder, state: ServiceState) -> dict[str, Any]:
         "endpoints": [item.endpoint for item in state.replicas],
         "metrics": [item.metrics for item in state.replicas if item.metrics],
         "pids": [item.pid for item in state.replicas],
-        "job": state.job or str(pid_of(state.keeper) or ""),
+        "job": state.job or _job(folder) or str(pid_of(state.keeper) or ""),
         "run_id": run_id,
         "host": state.host,
         "started": state.started,

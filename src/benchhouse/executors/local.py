@@ -25,6 +25,7 @@ class LocalExecutor:
     """Runs at most `parallel` jobs at a time, and only as many as the machine's cores, memory and GPUs allow."""
 
     outlives = False
+    keepers = None
 
     def __init__(self, assignment: Assignment) -> None:
         self.parallel = assignment.parallel
@@ -38,6 +39,9 @@ class LocalExecutor:
 
     def adopt(self) -> Mapping[JobId, int]:
         return {}
+
+    def end_services(self) -> None:
+        """They are processes of whoever runs it."""
 
     def check(self, resources: Resources) -> None:
         have, missing = self.capacity, []

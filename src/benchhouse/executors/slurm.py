@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchhouse.executors import slurm_calls as calls
 from benchhouse.executors.slurm_calls import ENDED, WAITING, TaskState, UnreachableError
+from benchhouse.executors.slurm_keepers import SlurmKeepers, alive
 from benchhouse.executors.slurm_script import Array, script
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
@@ -68,6 +69,7 @@ class SlurmExecutor:
         self._states: dict[str, TaskState] = {}
         self._wait_s, self._next_look = _SOON_S, 0.0
         self._trouble = ""
+        self.keepers: SlurmKeepers = SlurmKeepers(self.scenario, self.site)
 
     def check(self, resources: Resources) -> None:
         """Slurm itself is asked whether it would take such a job."""
@@ -227,13 +229,40 @@ class SlurmExecutor:
         _write(folder.tasks, b"".join(lines))
         _write(folder.index, offsets.tobytes())
         delay_s = max(job.delay_s for job in jobs)
+        waiting = tuple(job.job_id for _, job, begun in alive(self.run.services) if not begun)
         array = self._array(len(lines), first.python, first.resources, folder.path, logs, delay_s)
+        array = replace(array, after=waiting)
         _write(folder.script, self._script(array).encode())
         job_id = self._submit(folder, array.name)
         done = Submitted(job_id=job_id, name=array.name, submitted=_now(), tasks=len(lines), trials=len(jobs))
         self._keep(folder, done)
         self._remember(done, results, [[job.id for job in pack] for pack in self._packed(jobs)])
+        self._reap(done.job_id)
         self._again(0.5)
+
+    def _reap(self, newest: str) -> None:
+        """Have the services of the run ended when its last array is over, should nobody be there to do it."""
+        folders = [folder for folder, _, _ in alive(self.run.services)]
+        if not folders:
+            return
+        noted = self.run.jobs / "reaper"
+        earlier = noted.read_text().split() if noted.exists() else []
+        tasks = {task for task in self._tasks.values() if self._states.get(task, _UNKNOWN).state not in ENDED}
+        after = sorted({_job(task) for task in tasks} | {newest})
+        name, script = f"bench-{self.run.run_id}-reaper", self.run.jobs / "reaper.sh"
+        try:
+            job_id = self.keepers.reap(folders, after, name, script)
+        except BenchError:  # Slurm has forgotten one that was over long ago
+            job_id = self.keepers.reap(folders, [newest], name, script)
+        _write(noted, job_id.encode())
+        calls.cancel(earlier)
+
+    def end_services(self) -> None:
+        """End the jobs of the run's services, and their reaper."""
+        noted = self.run.jobs / "reaper"
+        if noted.exists():
+            calls.cancel(noted.read_text().split())
+        self.keepers.stop([folder for folder, _, _ in alive(self.run.services)])
 
     def _remember(self, done: Submitted, results: Path, packs: Sequence[Sequence[JobId]]) -> None:
         self._names[done.job_id] = done.name

@@ -27,6 +27,7 @@ class Array:
     folder: Path
     logs: Path
     delay_s: float = 0.0
+    after: Sequence[str] = ()  # jobs that must have begun before
     labels: Sequence[str] = ()
 
 
@@ -50,26 +51,13 @@ def flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
     asked, settings = array.resources, scenario.slurm
     yield f"--job-name={array.name}"
     yield f"--array=0-{array.tasks - 1}{f'%{array.throttle}' if array.throttle else ''}"
-    partition = scenario.partition or (asked.gpus and site.slurm.gpu_partition) or site.slurm.partition
-    for name, value in (
-        ("partition", partition),
-        ("account", scenario.account or site.slurm.account),
-        ("qos", scenario.qos or site.slurm.qos),
-        ("constraint", settings.constraint),
-        ("reservation", settings.reservation),
-    ):
-        if value:
-            yield f"--{name}={value}"
-    yield f"--nodes={asked.nodes}"
+    yield from request(asked, scenario, site, settings.together)
     yield f"--ntasks-per-node={settings.ntasks_per_node}"
-    yield f"--cpus-per-task={asked.cpus * settings.together}"
-    if asked.memory:
-        yield f"--mem={math.ceil(asked.memory * settings.together / 2**20)}M"
-    if asked.gpus:
-        yield f"--gres={site.slurm.gres}:{asked.gpus * settings.together}"
-    yield f"--time={_clock(_time_s(scenario, site))}"
+    yield f"--time={clock(time_s(scenario, site))}"
     if settings.exclusive:
         yield "--exclusive"
+    if array.after:
+        yield f"--dependency=after:{':'.join(array.after)}"
     if array.delay_s:
         yield f"--begin=now+{math.ceil(array.delay_s)}"
     yield f"--output={quoted(array.logs / '%x_%A_%a.out')}"
@@ -81,7 +69,28 @@ def flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
     yield from (*site.slurm.flags, *settings.flags)
 
 
-def _time_s(scenario: Scenario, site: Site) -> float:
+def request(asked: Resources, scenario: Scenario, site: Site, together: int = 1) -> Iterator[str]:
+    """Where a job goes, and what it asks for."""
+    settings = scenario.slurm
+    partition = scenario.partition or (asked.gpus and site.slurm.gpu_partition) or site.slurm.partition
+    for name, value in (
+        ("partition", partition),
+        ("account", scenario.account or site.slurm.account),
+        ("qos", scenario.qos or site.slurm.qos),
+        ("constraint", settings.constraint),
+        ("reservation", settings.reservation),
+    ):
+        if value:
+            yield f"--{name}={value}"
+    yield f"--nodes={asked.nodes}"
+    yield f"--cpus-per-task={asked.cpus * together}"
+    if asked.memory:
+        yield f"--mem={math.ceil(asked.memory * together / 2**20)}M"
+    if asked.gpus:
+        yield f"--gres={site.slurm.gres}:{asked.gpus * together}"
+
+
+def time_s(scenario: Scenario, site: Site) -> float:
     """Of a task: as asked, else what its trials may take one after the other, else the site's."""
     settings = scenario.slurm
     if settings.time:
@@ -91,7 +100,7 @@ def _time_s(scenario: Scenario, site: Site) -> float:
     return site.slurm.time
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
     minutes = max(1, math.ceil(seconds / 60))  # Slurm counts in whole minutes
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:00"

@@ -57,6 +57,15 @@ def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, bound: TrialService)
         if default is None and name not in use.parameters:
             message = f"the recipe {recipe.name} needs the parameter '{name}'"
             yield file.document.problem(loc, message, f"parameters: {{{name}: ...}}", key=True)
+    if use.node:
+        needed = 2 if use.node == "others" else use.node + 1
+        asked = file.scenario.resources
+        if asked is not None and asked.nodes < needed:
+            message = f"node: {use.node} needs a trial of at least {needed} nodes, and it has {asked.nodes}"
+            yield file.document.problem((*loc, "node"), message, f"resources: {{nodes: {needed}}}")
+        if not recipe.reachable:
+            message = f"the recipe {recipe.name} can't be reached from another node: it does not say {{host}}"
+            yield file.document.problem((*loc, "node"), message, "write {host} into its command and its endpoint")
     if recipe.scale.nodes > 1 and file.scenario.executor == "local":
         yield file.document.problem(loc, f"the recipe {recipe.name} needs {recipe.scale.nodes} nodes: here is one")
 

@@ -9,8 +9,8 @@ RECIPE = Recipe(
     program=("chroma",),
     install="pip install 'benchhouse[chroma]'",
     version_command=("{program}", "--version"),
-    command=("{program}", "run", "--path", "{folder}/data", "--host", "127.0.0.1", "--port", "{port}"),
+    command=("{program}", "run", "--path", "{folder}/data", "--host", "{host}", "--port", "{port}"),
     environment={"ANONYMIZED_TELEMETRY": "False"},
-    endpoint="http://127.0.0.1:{port}",
-    ready=Ready(kind="http", url="http://127.0.0.1:{port}/api/v2/heartbeat"),
+    endpoint="http://{host}:{port}",
+    ready=Ready(kind="http", url="http://{host}:{port}/api/v2/heartbeat"),
 )

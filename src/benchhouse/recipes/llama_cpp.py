@@ -9,11 +9,11 @@ import time
 
 import xllamacpp
 
-path, name, port, slots, context, threads = sys.argv[1:]
+path, name, host, port, slots, context, threads = sys.argv[1:]
 options = xllamacpp.CommonParams()
 options.model.path = path
 options.model_alias = set([name])
-options.hostnames = ["127.0.0.1"]
+options.hostnames = [host]
 options.port = int(port)
 options.n_parallel = int(slots)
 options.n_ctx = int(slots) * int(context)
@@ -42,12 +42,13 @@ RECIPE = Recipe(
         "{folder}/serve.py",
         "{model}",
         "{name}",
+        "{host}",
         "{port}",
         "{slots}",
         "{context}",
         "{model_threads}",
     ),
-    endpoint="http://127.0.0.1:{port}",
-    metrics="http://127.0.0.1:{port}/metrics",
-    ready=Ready(kind="http", url="http://127.0.0.1:{port}/health", timeout=300),
+    endpoint="http://{host}:{port}",
+    metrics="http://{host}:{port}/metrics",
+    ready=Ready(kind="http", url="http://{host}:{port}/health", timeout=300),
 )

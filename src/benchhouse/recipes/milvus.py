@@ -32,7 +32,7 @@ RECIPE = Recipe(
     files={"configs/user.yaml": _USER},
     command=("{program}", "run", "standalone"),
     environment={"MILVUSCONF": "{folder}/configs", "METRICS_PORT": "{metrics_port}", "ETCD_USE_EMBED": "true"},
-    endpoint="http://127.0.0.1:{port}",
-    metrics="http://127.0.0.1:{metrics_port}/metrics",
-    ready=Ready(kind="http", url="http://127.0.0.1:{metrics_port}/healthz", timeout=180),
+    endpoint="http://{host}:{port}",
+    metrics="http://{host}:{metrics_port}/metrics",
+    ready=Ready(kind="http", url="http://{host}:{metrics_port}/healthz", timeout=180),
 )

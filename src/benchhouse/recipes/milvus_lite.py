@@ -10,7 +10,7 @@ RECIPE = Recipe(
     program=("milvus-lite",),
     install="pip install 'benchhouse[milvus]' (with milvus-lite 3 or newer)",
     version_command=("{python}", "-c", "from importlib.metadata import version; print(version('milvus-lite'))"),
-    command=("{program}", "server", "--data-dir", "{folder}/data", "--host", "127.0.0.1", "--port", "{port}"),
-    endpoint="http://127.0.0.1:{port}",
+    command=("{program}", "server", "--data-dir", "{folder}/data", "--host", "{host}", "--port", "{port}"),
+    endpoint="http://{host}:{port}",
     ready=Ready(kind="tcp"),
 )

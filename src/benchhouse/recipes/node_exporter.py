@@ -12,11 +12,11 @@ RECIPE = Recipe(
     parameters={"textfiles": "{folder}"},
     command=(
         "{program}",
-        "--web.listen-address=127.0.0.1:{port}",
+        "--web.listen-address={host}:{port}",
         "--collector.textfile.directory={textfiles}",
         "--log.level=warn",
     ),
-    endpoint="http://127.0.0.1:{port}",
-    metrics="http://127.0.0.1:{port}/metrics",
-    ready=Ready(kind="http", url="http://127.0.0.1:{port}/metrics"),
+    endpoint="http://{host}:{port}",
+    metrics="http://{host}:{port}/metrics",
+    ready=Ready(kind="http", url="http://{host}:{port}/metrics"),
 )

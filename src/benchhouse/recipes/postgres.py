@@ -2,6 +2,12 @@
 
 from benchhouse.schema.recipe import Ready, Recipe
 
+# Who is on the machine itself is let in, as ever; who comes over a network needs the password.
+_WHO_MAY = """host all all 127.0.0.1/32 trust
+host all all ::1/128 trust
+host all all all scram-sha-256
+"""
+_PLAIN = "--no-sync --encoding=UTF8 --locale=C"
 _BESIDE = '"${0%/*}/'  # another program of the same installation; $0 is the server
 
 RECIPE = Recipe(
@@ -17,13 +23,15 @@ RECIPE = Recipe(
     ),
     install="pip install 'benchhouse[postgres-server]', or install PostgreSQL (Debian: apt install postgresql)",
     version_command=("{program}", "--version"),
+    files={"password": "{secret}\n", "pg_hba.conf": _WHO_MAY},
     prepare=(
         (
             "sh",
             "-c",
-            f'exec {_BESIDE}initdb" -D "$1" -U postgres -A trust --no-sync --encoding=UTF8 --locale=C',
+            f'exec {_BESIDE}initdb" -D "$1" -U postgres --pwfile="$2" -A scram-sha-256 {_PLAIN}',
             "{program}",
             "{folder}/data",
+            "{folder}/password",
         ),
     ),
     command=(
@@ -31,7 +39,9 @@ RECIPE = Recipe(
         "-D",
         "{folder}/data",
         "-c",
-        "listen_addresses=127.0.0.1",
+        "listen_addresses={host}",
+        "-c",
+        "hba_file={folder}/pg_hba.conf",
         "-c",
         "port={port}",
         "-c",
@@ -41,14 +51,15 @@ RECIPE = Recipe(
         "-c",
         "dynamic_shared_memory_type=mmap",  # in its own folder: what is killed leaves nothing in /dev/shm
     ),
-    endpoint="postgresql://postgres@127.0.0.1:{port}/postgres",
+    endpoint="postgresql://postgres:{secret}@{host}:{port}/postgres",
     ready=Ready(
         kind="command",  # the port is open before the database takes anybody in
         command=(
             "sh",
             "-c",
-            f'exec {_BESIDE}pg_isready" -q -U postgres -d postgres -h 127.0.0.1 -p "$1"',
+            f'exec {_BESIDE}pg_isready" -q -U postgres -d postgres -h "$1" -p "$2"',
             "{program}",
+            "{host}",
             "{port}",
         ),
     ),

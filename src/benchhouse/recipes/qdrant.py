@@ -14,11 +14,11 @@ RECIPE = Recipe(
     environment={
         "QDRANT__STORAGE__STORAGE_PATH": "{folder}/storage",
         "QDRANT__STORAGE__SNAPSHOTS_PATH": "{folder}/snapshots",
-        "QDRANT__SERVICE__HOST": "127.0.0.1",
+        "QDRANT__SERVICE__HOST": "{host}",
         "QDRANT__SERVICE__HTTP_PORT": "{port}",
         "QDRANT__SERVICE__GRPC_PORT": "{grpc}",
     },
-    endpoint="http://127.0.0.1:{port}",
-    metrics="http://127.0.0.1:{port}/metrics",
-    ready=Ready(kind="http", url="http://127.0.0.1:{port}/readyz"),
+    endpoint="http://{host}:{port}",
+    metrics="http://{host}:{port}/metrics",
+    ready=Ready(kind="http", url="http://{host}:{port}/readyz"),
 )

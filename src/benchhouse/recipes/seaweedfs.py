@@ -39,8 +39,8 @@ RECIPE = Recipe(
         "{program}",
         "server",
         "-dir={folder}",
-        "-ip=127.0.0.1",
-        "-ip.bind=127.0.0.1",
+        "-ip={host}",
+        "-ip.bind={host}",
         "-master.port={master}",
         "-master.port.grpc={master_grpc}",
         "-master.volumeSizeLimitMB=256",
@@ -55,7 +55,7 @@ RECIPE = Recipe(
         "-s3.port={port}",
         "-s3.port.grpc={port_grpc}",
         "-s3.config={folder}/s3.json",
-        "-s3.domainName=127.0.0.1,localhost",
+        "-s3.domainName={host},localhost",
         "-s3.autoCreateBucket=false",
         "-s3.allowDeleteBucketNotEmpty=false",
         "-s3.port.iceberg=0",
@@ -63,6 +63,6 @@ RECIPE = Recipe(
     ),
     # It takes those of its environment for an administrator's: the user's own must not be among them.
     environment={"AWS_ACCESS_KEY_ID": "benchhouse", "AWS_SECRET_ACCESS_KEY": "{secret}"},
-    endpoint="http://benchhouse:{secret}@127.0.0.1:{port}",
-    ready=Ready(kind="http", url="http://127.0.0.1:{port}/healthz"),
+    endpoint="http://benchhouse:{secret}@{host}:{port}",
+    ready=Ready(kind="http", url="http://{host}:{port}/healthz"),
 )

@@ -22,7 +22,7 @@ RECIPE = Recipe(
         "serve",
         "{model}",
         "--served-model-name={name}",
-        "--host=127.0.0.1",
+        "--host={host}",
         "--port={port}",
         "--max-model-len={max_model_len}",
         "--max-num-seqs={max_num_seqs}",
@@ -30,7 +30,7 @@ RECIPE = Recipe(
         "--tensor-parallel-size={tensor_parallel_size}",
     ),
     environment={"VLLM_NO_USAGE_STATS": "1"},
-    endpoint="http://127.0.0.1:{port}",
-    metrics="http://127.0.0.1:{port}/metrics",
-    ready=Ready(kind="http", url="http://127.0.0.1:{port}/health", timeout=1800),  # weights may come over a network
+    endpoint="http://{host}:{port}",
+    metrics="http://{host}:{port}/metrics",
+    ready=Ready(kind="http", url="http://{host}:{port}/health", timeout=1800),  # weights may come over a network
 )

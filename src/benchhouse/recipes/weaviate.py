@@ -10,7 +10,7 @@ RECIPE = Recipe(
     install="take the program from Weaviate's releases, or its container",
     version_command=("{program}", "--version"),
     ports={"port": 0, "grpc": 0, "gossip": 0, "data": 0, "raft": 0, "raft_rpc": 0, "metrics_port": 0},
-    command=("{program}", "--host=127.0.0.1", "--port={port}", "--scheme=http"),
+    command=("{program}", "--host={host}", "--port={port}", "--scheme=http"),
     environment={
         "PERSISTENCE_DATA_PATH": "{folder}/data",
         "AUTHENTICATION_ANONYMOUS_ACCESS_ENABLED": "true",
@@ -18,7 +18,7 @@ RECIPE = Recipe(
         "DISABLE_TELEMETRY": "true",
         "GRPC_PORT": "{grpc}",
         "CLUSTER_HOSTNAME": "node{replica}",
-        "CLUSTER_ADVERTISE_ADDR": "127.0.0.1",
+        "CLUSTER_ADVERTISE_ADDR": "{host}",
         "CLUSTER_GOSSIP_BIND_PORT": "{gossip}",
         "CLUSTER_DATA_BIND_PORT": "{data}",
         "RAFT_PORT": "{raft}",
@@ -26,7 +26,7 @@ RECIPE = Recipe(
         "PROMETHEUS_MONITORING_ENABLED": "true",
         "PROMETHEUS_MONITORING_PORT": "{metrics_port}",
     },
-    endpoint="http://127.0.0.1:{port}?grpc={grpc}",
-    metrics="http://127.0.0.1:{metrics_port}/metrics",
-    ready=Ready(kind="http", url="http://127.0.0.1:{port}/v1/.well-known/ready"),
+    endpoint="http://{host}:{port}?grpc={grpc}",
+    metrics="http://{host}:{metrics_port}/metrics",
+    ready=Ready(kind="http", url="http://{host}:{port}/v1/.well-known/ready"),
 )

@@ -6,31 +6,61 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.runs.forking import Forked, can_fork, fork
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.owner import OWNER, identity, is_gone, pid_of
-from benchhouse.schema.service import OVER, ServiceFolder, ServiceSpec, ServiceState, TrialService, ended, read_state
+from benchhouse.schema.protocols import Keepers
+from benchhouse.schema.service import (
+    OVER,
+    Phase,
+    ServiceFolder,
+    ServiceSpec,
+    ServiceState,
+    TrialService,
+    ended,
+    read_state,
+)
 
 _LOOK_S = 0.01
 _SLOWEST_LOOK_S = 0.03
 _END_S = 30.0
+_JOB_S = 2.0  # between questions to a batch system
 
 
 Keep = Callable[[Path], object]
 """What a keeper does with its folder until the service is over."""
 
 
-def start_keeper(folder: ServiceFolder, spec: ServiceSpec, keep: Keep) -> int:
-    """Write what is asked and start the process that keeps it; returns its pid at once."""
+def _ask(folder: ServiceFolder, spec: ServiceSpec) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
-    for path in (folder.state, folder.endpoints, folder.words):
+    for path in (folder.state, folder.endpoints, folder.words, folder.job, folder.stop):
         path.unlink(missing_ok=True)
     write_model(folder.spec, spec, sync=False)
+
+
+def start_job(folder: ServiceFolder, spec: ServiceSpec, keepers: Keepers, python: Sequence[str]) -> None:
+    """The same as a job of a batch system, on whatever node; the keeper follows its files then."""
+    _ask(folder, spec)
+    waiting = {"phase": "starting", "message": "its job has not begun", "keeper": "", "since": now()}
+    state = ServiceState.model_validate(waiting | {"id": spec.id, "recipe": spec.recipe.name, "started": now()})
+    write_model(folder.state, state, sync=False)
+    try:
+        keepers.start(folder, spec, python)
+    except BaseException as error:
+        _say_over(folder, state, f"its job could not be submitted: {error}")
+        raise
+
+
+def start_keeper(folder: ServiceFolder, spec: ServiceSpec, keep: Keep) -> int:
+    """Write what is asked and start the process that keeps it; returns its pid at once."""
+    _ask(folder, spec)
     # Not marked as the orchestrator's: the sweep of its first worker would end it. It follows its owner by itself.
     if can_fork():
         process: Forked | subprocess.Popen[bytes] = fork(partial(keep, folder.path.absolute()), folder.words, [OWNER])
@@ -56,9 +86,11 @@ def _start_program(folder: ServiceFolder) -> "subprocess.Popen[bytes]":
 _keepers: dict[str, "Forked | subprocess.Popen[bytes]"] = {}  # started by this process, so that none stays a zombie
 
 
-def wait_ready(folders: Mapping[str, ServiceFolder], show: Callable[[str], None]) -> dict[str, ServiceState]:
+def wait_ready(
+    folders: Mapping[str, ServiceFolder], show: Callable[[str], None], keepers: Keepers | None = None
+) -> dict[str, ServiceState]:
     """Until all are ready. Raises BenchError, with what the server said last, when one fails; all are ended then."""
-    pause, told = _LOOK_S, ""
+    pause, told, asked = _LOOK_S, "", time.monotonic()
     while True:
         states = {name: read_state(folder) for name, folder in folders.items()}
         for name, folder in folders.items():
@@ -68,6 +100,11 @@ def wait_ready(folders: Mapping[str, ServiceFolder], show: Callable[[str], None]
         waiting = [name for name, state in states.items() if state is None or state.phase == "starting"]
         if not waiting:
             return {name: state for name, state in states.items() if state is not None}
+        if keepers and time.monotonic() - asked > _JOB_S:
+            asked = time.monotonic()
+            for name in waiting:
+                if (said := keepers.gone(folders[name])) and not ended(name, folders[name]):
+                    settle(folders.values(), said)
         if (text := f"starting {', '.join(waiting)}") != told:
             show(text)
             told = text
@@ -126,36 +163,80 @@ def _is_over(pid: int, keeper: str) -> bool:
     return is_gone(keeper)
 
 
+@dataclass(frozen=True)
+class Jobs:
+    """How services become jobs of a batch system."""
+
+    keepers: Keepers
+    python: tuple[str, ...]
+    interface: str | None
+
+
 class Attached:
     """The services of one run that live from before its first trial until after its last."""
 
-    def __init__(self, folder: Path, services: Mapping[str, TrialService], run_id: str, images: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        services: Mapping[str, TrialService],
+        run_id: str,
+        images: str = "",
+        jobs: "Jobs | None" = None,
+    ) -> None:
         self._services = services
+        self._jobs = jobs
         self._run_id, self._images = run_id, images
         self._folders = {
             name: ServiceFolder(folder / name) for name, service in services.items() if service.use.mode == "attached"
         }
 
+    @property
+    def ours(self) -> bool:
+        """Whether they are processes below this one, which end with it."""
+        return self._jobs is None
+
     def start(self, show: Callable[[str], None], keep: Callable[[], Keep]) -> None:
-        """`keep` is asked for only where there is something to keep: importing it takes time."""
+        """`keep` is asked for only where there is something to keep: importing it takes time.
+
+        Where they are jobs, nothing is started before there is a trial to hand over (`ensure`).
+        """
+        if self._jobs:
+            return
         for name, folder in self._folders.items():
-            service = self._services[name]
-            assert service.recipe is not None
-            start_keeper(
-                folder,
-                ServiceSpec(
-                    id=name,
-                    recipe=service.recipe,
-                    parameters=service.parameters,
-                    replicas=service.replicas,
-                    run_id=self._run_id,
-                    images=self._images,
-                    owner=identity(),
-                    created=now(),
-                ),
-                keep(),
-            )
+            start_keeper(folder, self._spec(name, owner=identity()), keep())
         wait_ready(self._folders, show)
+
+    def ensure(self) -> None:
+        """Where they are jobs: submit those that don't wait or run. Trials themselves wait until they are ready."""
+        for name, folder in self._folders.items() if self._jobs else ():
+            assert self._jobs is not None
+            state = read_state(folder)
+            if state is not None and state.phase not in OVER and not self._jobs.keepers.gone(folder):
+                continue
+            spec = self._spec(name, owner="files", reach="network", interface=self._jobs.interface)
+            start_job(folder, spec, self._jobs.keepers, self._jobs.python)
+
+    def scripts(self) -> list[str]:
+        """Of their jobs, exactly."""
+        jobs = self._jobs
+        if jobs is None:
+            return []
+        return [jobs.keepers.render(folder, self._spec(name), jobs.python) for name, folder in self._folders.items()]
+
+    def _spec(self, name: str, **more: Any) -> ServiceSpec:
+        service = self._services[name]
+        assert service.recipe is not None
+        return ServiceSpec(
+            id=name,
+            recipe=service.recipe,
+            parameters=service.parameters,
+            replicas=service.replicas,
+            run_id=self._run_id,
+            images=self._images,
+            time=service.use.time,
+            created=now(),
+            **more,
+        )
 
     def for_trials(self) -> dict[str, TrialService]:
         """All services of the run, as a trial is to find them."""
@@ -168,10 +249,19 @@ class Attached:
 
     def over(self) -> str:
         """What is to be said of the first one that has ended, else nothing."""
-        return next((said for name, folder in self._folders.items() if (said := ended(name, folder))), "")
+        for name, folder in self._folders.items():
+            state = read_state(folder)
+            stopped = self._jobs is not None and state is not None and state.phase == "stopped"  # by its reaper
+            if not stopped and (said := ended(name, folder)):
+                return said
+        return ""
 
     def close(self) -> None:
-        stop_keepers(self._folders.values())
+        """Where they are jobs, their executor ends them; here is only said so of those that could not."""
+        if self._jobs:
+            settle(self._folders.values(), "its job was ended", "stopped")
+        else:
+            stop_keepers(self._folders.values())
 
 
 def running_states(folders: Collection[Path]) -> list[tuple[ServiceFolder, ServiceState]]:
@@ -184,9 +274,21 @@ def bury(folders: Collection[Path]) -> None:
     """Say of services whose keeper was killed that they are over; call it when nothing of them runs any more."""
     for folder, state in running_states(folders):
         if is_lost(state):
-            folder.endpoints.unlink(missing_ok=True)
-            over = {"phase": "failed", "message": "its keeper was killed", "since": now()}
-            write_model(folder.state, state.model_copy(update=over), sync=False)
+            _say_over(folder, state, "its keeper was killed")
+
+
+def settle(folders: Iterable[ServiceFolder], said: str, phase: Phase = "failed") -> None:
+    """Say of services whose jobs are over, but could not say so themselves, that they are."""
+    for folder in folders:
+        state = read_state(folder)
+        if state is not None and state.phase not in OVER:
+            _say_over(folder, state, said, phase)
+
+
+def _say_over(folder: ServiceFolder, state: ServiceState, said: str, phase: Phase = "failed") -> None:
+    folder.endpoints.unlink(missing_ok=True)
+    over = {"phase": phase, "message": said, "since": now()}
+    write_model(folder.state, state.model_copy(update=over), sync=False)
 
 
 def is_lost(state: ServiceState) -> bool:

@@ -246,6 +246,7 @@ class Orchestrator:
         if jobs:
             self.handed.update(item.trial_id for item in batch)
             self.spent.trials += len(jobs)
+            self.attached.ensure()
             self.executor.submit(jobs)
 
     def _job(self, item: Active) -> Job:

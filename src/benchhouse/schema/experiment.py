@@ -71,6 +71,7 @@ class Context(Protocol):
     repetition: int
     workdir: Path  # empty, temporary, removed afterwards; also the current folder
     artifacts: Path  # what is written here becomes part of the evidence
+    nodes: list[str]  # of the trial, that of the experiment first; on one machine it is that
 
     @property
     def cache(self) -> Cache: ...
@@ -125,6 +126,13 @@ class Context(Protocol):
 
     def driver(self, name: str) -> Any:
         """The installed driver class of that name."""
+        ...
+
+    def on_node(self, node: str) -> list[str]:
+        """What a command must begin with to run on another of `nodes`, with this process's environment.
+
+        It is held by whoever starts it: killed with that process, told to end by the end of its standard input.
+        """
         ...
 
     def service(self, recipe: "str | Recipe") -> "Service":

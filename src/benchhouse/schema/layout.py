@@ -60,6 +60,11 @@ class TrialFolder:
         return self.telemetry / "summary.json"
 
     @property
+    def elsewhere(self) -> Path:
+        """While it runs: folders of its servers on other nodes, by name."""
+        return self.path / ".elsewhere"
+
+    @property
     def manifest(self) -> Path:
         return self.path / "manifest.json"
 

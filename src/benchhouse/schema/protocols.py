@@ -9,6 +9,7 @@ from benchhouse.schema.layout import RunFolder
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Runtime as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
+from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import Outcome
 
@@ -53,11 +54,40 @@ class Assignment:
     run: RunFolder = field(default_factory=lambda: RunFolder(Path("RUN")))
 
 
+class Keepers(Protocol):
+    """Of an executor whose jobs outlive us: services that outlive a trial are jobs as well."""
+
+    def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
+        """The exact script that `start` would submit."""
+        ...
+
+    def start(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> None:
+        """Submit the job that keeps what the folder's `service.json` says; returns at once."""
+        ...
+
+    def gone(self, folder: ServiceFolder) -> str:
+        """What is to be said where its job is over, whatever its state says; else nothing."""
+        ...
+
+    def stop(self, folders: Sequence[ServiceFolder]) -> None:
+        """End these jobs; returns when nothing of them runs."""
+        ...
+
+
 class Executor(Protocol):
     """Where jobs go."""
 
     window: int  # jobs worth handing over at a time; a sweep of a million never needs more in memory
     outlives: bool  # whether its jobs go on without us: then their tasks make the trial folders, and `adopt` finds them
+
+    @property
+    def keepers(self) -> Keepers | None:
+        """None where services that outlive a trial are processes of whoever runs it."""
+        ...
+
+    def end_services(self) -> None:
+        """End the jobs of the services that are attached to the run."""
+        ...
 
     def adopt(self) -> Mapping[JobId, int]:
         """Jobs that earlier sessions handed over, with their attempts, whether or not they have ended since."""

@@ -16,8 +16,10 @@ from benchhouse.schema.secrets import exposed, is_secret_variable, reference
 
 _PLACE = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _IMAGE = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-GIVEN = ("folder", "program", "python", "threads", "secret", "replica")
-"""Places that whoever starts the server fills in. {secret} is made up for each start, and blanked wherever it shows."""
+LOOPBACK = "127.0.0.1"
+GIVEN = ("folder", "host", "program", "python", "threads", "secret", "replica")
+"""Places that whoever starts the server fills in. {secret} is made up for each start, and blanked wherever it shows;
+{host} is where it is to listen: the loopback address, or the node's own where other nodes are to reach it."""
 
 
 class Ready(Model):
@@ -58,8 +60,8 @@ Port = Annotated[int, Field(ge=0, le=65535, description="0: any free one.")]
 
 
 class Recipe(Model):
-    """How one server is started. In texts, {port} (or another of `ports`), {folder}, {program}, {secret} and each of
-    `parameters` stand for what they will be; {folder} is empty, private, and removed with the server."""
+    """How one server is started. In texts, {host}, {port} (or another of `ports`), {folder}, {program}, {secret} and
+    each of `parameters` stand for what they will be; {folder} is empty, private, and removed with the server."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     name: Name = Field(description="Name of the recipe.")
@@ -151,6 +153,16 @@ class Recipe(Model):
                     "a secret in plain text: {secret} is made up for each start, $NAME_PASSWORD comes from outside"
                 )
         return self
+
+    @property
+    def reachable(self) -> bool:
+        """Whether other nodes can reach it, where it is told to listen for them."""
+        return "{host}" in self.endpoint
+
+    @property
+    def guarded(self) -> bool:
+        """Whether it asks for a secret that is made up for each start."""
+        return "{secret}" in self.endpoint
 
     def _texts(self) -> Iterator[str]:
         """Those in which a brace can only mean a place."""

@@ -15,6 +15,7 @@ _SECRET_VARIABLE = re.compile(
     r"(^|_|^PG)(PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?)$|_(PWD|KEY)$",
     re.IGNORECASE,
 )
+_MADE_UP = "made-up-"
 _MENTION = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _REFERENCE = re.compile(r"^\$(?:\{(\w+)\}|(\w+))$")
 _KEY_SHAPES = re.compile(
@@ -52,6 +53,17 @@ def reference(value: Any) -> str | None:
     """The variable that `$NAME` or `${NAME}` refers to, or None when `value` is anything else."""
     match = _REFERENCE.match(value) if isinstance(value, str) else None
     return (match[1] or match[2]) if match else None
+
+
+def make_up() -> str:
+    """A secret of our own, for a server that is started; nobody has to remember or to hide it."""
+    from secrets import token_hex
+
+    return f"{_MADE_UP}{token_hex(16)}"
+
+
+def is_made_up(secret: str) -> bool:
+    return secret.startswith(_MADE_UP)
 
 
 def mentioned(text: str) -> set[str]:

@@ -4,13 +4,14 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
 from benchhouse.schema.model import Model
 from benchhouse.schema.owner import is_gone
+from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.recipe import Recipe
 
 Phase = Literal["starting", "ready", "unhealthy", "stopping", "stopped", "failed"]
@@ -31,13 +32,26 @@ class ServiceUse(Model, strict=True):
     )
     parameters: dict[str, str | int | float] = Field(default_factory=dict, description="Of the recipe.")
     replicas: int | None = Field(None, ge=1, le=256, description="How many; as the recipe says where not given.")
+    node: Annotated[int, Field(ge=0)] | Literal["others"] = Field(
+        0,
+        description="embedded: which of the trial's nodes it stands on, 0 being that of the experiment; others: its "
+        "replicas are spread over all but that one.",
+    )
+
+    time: Seconds | None = Field(
+        None, gt=0, description="attached, where its keeper is a batch job: time limit of that job."
+    )
 
     @model_validator(mode="after")
     def _one_origin(self) -> "ServiceUse":
         if (self.recipe is None) == (self.endpoint is None):
             raise ValueError("a service has either a recipe or an endpoint")
-        if self.endpoint is not None and (self.parameters or self.replicas or self.mode != "embedded"):
-            raise ValueError("a service with an endpoint is not started by bench: it has no mode, parameters, replicas")
+        if self.endpoint is not None and (self.parameters or self.replicas or self.node or self.mode != "embedded"):
+            raise ValueError(
+                "a service with an endpoint is not started by bench: it has no mode, parameters, replicas, node"
+            )
+        if self.node and self.mode == "attached":
+            raise ValueError("an attached service is on no node of a trial: it outlives it; leave node out")
         return self
 
 
@@ -68,7 +82,7 @@ class TrialService(Model):
             "parameters": self.parameters,
             "replicas": self.replicas,
             "mode": self.use.mode,
-        }
+        } | ({"node": self.use.node} if self.use.node else {})
 
 
 class ServiceSpec(Model):
@@ -79,9 +93,17 @@ class ServiceSpec(Model):
     recipe: Recipe
     parameters: dict[str, str] = Field(default_factory=dict)
     replicas: int = 1
+    replica: int = Field(0, description="Number of the first of them.")
     run_id: str = Field("", description="The run that it is attached to; empty for one that was started by itself.")
     images: str = Field("", description="Folder of the pinned images that it may be started from.")
-    owner: str = Field("", description="Process with whose end the service ends, too.")
+    owner: str = Field(
+        "",
+        description="Process with whose end the service ends, too. `stdin`: it ends with its standard input; `files`: "
+        "when there is a file `stop`.",
+    )
+    reach: Literal["machine", "network"] = Field("machine", description="Who is to reach it.")
+    time: float | None = Field(None, description="Time limit in seconds, where a batch system keeps it.")
+    interface: str | None = Field(None, description="network: device on whose address it is to listen.")
     created: str = ""
 
 
@@ -118,6 +140,14 @@ class LiveServices(Model):
     services: dict[str, Replica] = Field(default_factory=dict)
 
 
+class KeeperJob(Model):
+    """job.json of a service whose keeper is a job of a batch system; written right after it was submitted."""
+
+    executor: str
+    job_id: str
+    name: str
+
+
 class ServiceState(Model):
     """state.json: how a service is. Its endpoints with their secrets are in `endpoints.json`, for its user alone."""
 
@@ -152,6 +182,16 @@ class ServiceFolder(NamedTuple):
     @property
     def endpoints(self) -> Path:
         return self.path / "endpoints.json"
+
+    @property
+    def job(self) -> Path:
+        """The batch job of the keeper, where it is one."""
+        return self.path / "job.json"
+
+    @property
+    def stop(self) -> Path:
+        """Asks a keeper that follows its files to end, after as many seconds as are written there."""
+        return self.path / "stop"
 
     @property
     def words(self) -> Path:

@@ -111,6 +111,7 @@ class TrialSpec(Model):
     binds: list[str] = Field(default_factory=list)
     environment: dict[str, str] = Field(default_factory=dict)
     services: dict[str, TrialService] = Field(default_factory=dict)
+    interface: str | None = Field(None, description="Device of the network between the nodes of the trial.")
     logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is said is kept.")
     monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="What is sampled beside it.")
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")

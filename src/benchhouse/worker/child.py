@@ -43,7 +43,8 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             workdir=workdir,
             artifacts=folder.artifacts,
             cache=DataCache(Path(spec.cache), experiment.name, experiment.data),
-            make_services=lambda: _services(folder, workdir, result, logs, spec.images),
+            make_services=lambda: _services(spec, folder, workdir, result, logs),
+            cpus=spec.resources.cpus,
         )
         if experiment.deprecated:
             instead = f"; use {experiment.deprecated.replaced_by}" if experiment.deprecated.replaced_by else ""
@@ -90,7 +91,7 @@ def _load(ref: ExperimentRef) -> Experiment:
         ) from error
 
 
-def _services(folder: TrialFolder, workdir: Path, result: Path, logs: Logs, images: str) -> "TrialServices":
+def _services(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> "TrialServices":
     from benchhouse.worker.trial_services import TrialServices
 
     def give_up(said: str) -> None:
@@ -100,7 +101,8 @@ def _services(folder: TrialFolder, workdir: Path, result: Path, logs: Logs, imag
         result.write_text(handover.model_dump_json(), encoding="utf-8")
         os._exit(0)
 
-    return TrialServices(workdir.with_name("services"), folder, logs, give_up, images)
+    where = workdir.with_name("services")
+    return TrialServices(where, folder, logs, give_up, spec.images, spec.resources.cpus, spec.interface)
 
 
 def _write_samples(ctx: TrialContext, path: Path) -> None:

@@ -12,6 +12,7 @@ from benchhouse.catalog.entries import find_plug, load_object, plug
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction, Experiment, ExperimentFailed, Metric
 from benchhouse.schema.histogram import Histogram
+from benchhouse.worker import nodes
 from benchhouse.worker.cache import DataCache
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class TrialContext:
     invalidities: list[tuple[str, str]] = field(default_factory=list)
     phases: list[tuple[str, int, int]] = field(default_factory=list)
     make_services: "Callable[[], TrialServices] | None" = None
+    cpus: int = 1
+    nodes: list[str] = field(default_factory=nodes.names)
     _services: "TrialServices | None" = None
 
     def emit(
@@ -148,19 +151,28 @@ class TrialContext:
 
     def service(self, recipe: "str | Recipe") -> "Service":
         started = self._started().start(plug("recipes", recipe) if isinstance(recipe, str) else recipe)
+        self._tell_exposed()
         self.facts.setdefault("services", {})[started.name] = {"recipe": started.recipe, "start_s": started.start_s}
         return started
+
+    def on_node(self, node: str) -> list[str]:
+        return nodes.command_on(node, self.cpus)
 
     def start_services(self, wanted: "Mapping[str, TrialService]") -> dict[str, list[str]]:
         """Start or find the services of the scenario; their endpoints by name."""
         if not wanted:
             return {}
         endpoints, facts = self._started().begin(wanted)
+        self._tell_exposed()
         self.facts.setdefault("services", {}).update(facts)
         for name, told in facts.items():
             if "unhealthy" in told:
                 self.warn("server_unhealthy", f"{name} did not answer when the trial began: {told['unhealthy']}")
         return endpoints
+
+    def _tell_exposed(self) -> None:
+        for name in self._started().exposed:
+            self.warn("exposed", f"{name} listens on the network of the nodes and asks for no password")
 
     def end_services(self) -> str:
         """End what was started; what is to be said of one that had ended by itself, else nothing."""

@@ -1,19 +1,19 @@
 """Keeps one service alive beyond a trial: `python -m benchhouse.worker --keep FOLDER`, or a fork of whoever asks.
 
 In: `service.json`. Out: `state.json`, written anew at each change, `endpoints.json` for its user alone, and the logs.
-It ends when it is told to (SIGTERM, SIGINT), when its owner is gone, or when a server of it has ended by itself.
+It ends when it is told to (SIGTERM, SIGINT, the file `stop`), when its owner is gone, or when a server of it has ended
+by itself.
 """
 
 import contextlib
 import os
-import secrets
 import select
 import shutil
 import signal
 import threading
 import traceback
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 from types import FrameType
 from typing import NoReturn
 
@@ -21,11 +21,21 @@ from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.owner import OWNER, identity, is_gone
-from benchhouse.schema.secrets import REDACTED, redactor
-from benchhouse.schema.service import Address, Addresses, Phase, Replica, ServiceFolder, ServiceSpec, ServiceState
-from benchhouse.worker import processes
+from benchhouse.schema.recipe import LOOPBACK
+from benchhouse.schema.secrets import REDACTED, make_up, redactor
+from benchhouse.schema.service import (
+    SECRET,
+    Address,
+    Addresses,
+    Phase,
+    Replica,
+    ServiceFolder,
+    ServiceSpec,
+    ServiceState,
+)
+from benchhouse.worker import nodes, processes
 from benchhouse.worker.output import Capture
-from benchhouse.worker.owned import make_scratch
+from benchhouse.worker.owned import make_scratch, sweep_scratch
 from benchhouse.worker.programs import version_of
 from benchhouse.worker.services import Services
 
@@ -44,12 +54,15 @@ class Keeper:
     def __init__(self, path: Path) -> None:
         self.folder = ServiceFolder(path)
         self.spec = ServiceSpec.model_validate_json(self.folder.spec.read_bytes())
-        self.secret = secrets.token_hex(16)
+        of_trial = self.spec.owner == "stdin"
+        self.secret = (os.environ.get(SECRET) if of_trial else None) or make_up()
         self._redact = redactor([self.spec.parameters, self.spec.recipe.environment])
         self.reason = ""  # why it is to end, where nobody said so
         self.scratch = make_scratch(f"{KEPT}-{self.spec.id}")
         self.logs = Capture.begin(path, "", redact=self._blank, streams=())
-        self.services = Services(self.scratch, self.logs, self.secret, self.spec.images)
+        network = self.spec.reach == "network"
+        host = nodes.address(self.spec.interface, nodes.others()) if network else LOOPBACK
+        self.services = Services(self.scratch, self.logs, self.secret, self.spec.images, host)
         self.state = ServiceState(
             id=self.spec.id,
             recipe=self.spec.recipe.name,
@@ -99,14 +112,35 @@ class Keeper:
 
     def _follow_owner(self) -> None:
         """Whoever it was started for may be killed at any time, also while the servers are starting."""
-        while not is_gone(self.spec.owner):
-            sleep(_OWNER_S)
-        self.reason = "whoever it was started for has ended"
+        if self.spec.owner == "stdin":
+            while not self.folder.stop.exists():
+                if select.select([0], [], [], _OWNER_S)[0] and not os.read(0, 4096):
+                    break
+        elif self.spec.owner == "files":
+            self._wait_for_stop()
+        else:
+            while not is_gone(self.spec.owner):
+                sleep(_OWNER_S)
+            self.reason = "whoever it was started for has ended"
         os.kill(os.getpid(), signal.SIGTERM)
+
+    def _wait_for_stop(self) -> None:
+        """Until there is a file that says so, and has said so for as long as is written in it: it may be taken back."""
+        since: float | None = None
+        while True:
+            try:
+                grace_s = float(self.folder.stop.read_text() or 0)
+            except (OSError, ValueError):
+                since = None
+            else:
+                since = monotonic() if since is None else since
+                if monotonic() - since >= grace_s:
+                    return
+            sleep(_OWNER_S)
 
     def _start(self) -> None:
         spec = self.spec
-        started = self.services.start_all(spec.recipe, spec.id, spec.parameters, spec.replicas)
+        started = self.services.start_all(spec.recipe, spec.id, spec.parameters, spec.replicas, spec.replica)
         replicas = [
             Replica(
                 endpoint=self._blank(item.endpoint),
@@ -182,6 +216,8 @@ def keep(path: Path) -> NoReturn:
     try:
         for number in _STOPS:
             signal.signal(number, _stop)
+        if os.environ.get("SLURM_JOB_ID"):  # no orchestrator comes by on this node
+            sweep_scratch(KEPT)
         code = Keeper(path).run()
     except _Stopped:
         code = 0

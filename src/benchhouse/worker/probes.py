@@ -9,7 +9,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.recipe import Ready, fill
+from benchhouse.schema.recipe import LOOPBACK, Ready, fill
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
@@ -34,6 +34,7 @@ class Probe:
         self.ready, self.places = ready, places
         self.url = fill(ready.url, places) or endpoint
         self._port = int(places[ready.port]) if ready.kind == "tcp" else 0
+        self._host = places.get("host", LOOPBACK)
         self._command = command or [fill(word, places) for word in ready.command]
         self._log = log
         self._ask = {
@@ -86,7 +87,7 @@ class Probe:
         return False
 
     def _by_port(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_S):
+        with contextlib.suppress(OSError), socket.create_connection((self._host, self._port), timeout=_ANSWER_S):
             return True
         return False
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -14,8 +13,8 @@ from pathlib import Path
 from time import monotonic
 
 from benchhouse.schema.experiment import ExperimentFailed
-from benchhouse.schema.recipe import Recipe, Service, fill
-from benchhouse.schema.secrets import resolve
+from benchhouse.schema.recipe import LOOPBACK, Recipe, Service, fill
+from benchhouse.schema.secrets import make_up, resolve
 from benchhouse.worker.inside import Inside, find_inside
 from benchhouse.worker.probes import Probe
 from benchhouse.worker.programs import chosen_program, is_here
@@ -39,22 +38,25 @@ class Running:
 class Services:
     """Starts servers, each in a session and a folder of its own, and ends them all, the last one first."""
 
-    def __init__(self, folder: Path, logs: Logs, secret: str = "", images: str = "") -> None:
-        self._folder, self._logs, self._images = folder, logs, images
-        self._secret = secret or secrets.token_hex(16)
+    def __init__(self, folder: Path, logs: Logs, secret: str = "", images: str = "", host: str = LOOPBACK) -> None:
+        """`images` is the folder of pinned images, `host` where servers are to listen."""
+        self._folder, self._logs, self._images, self._host = folder, logs, images, host
+        self._secret = secret or make_up()
         self.running: list[Running] = []
 
     def start(self, recipe: Recipe, name: str = "", parameters: Mapping[str, str] | None = None) -> Service:
         """Start one and wait until it is up. Raises ExperimentFailed, with the end of its log."""
         return self.start_all(recipe, name, parameters or {}, 1)[0]
 
-    def start_all(self, recipe: Recipe, name: str, parameters: Mapping[str, str], replicas: int) -> list[Service]:
-        """Start several of a kind at once, and wait until all are up."""
+    def start_all(
+        self, recipe: Recipe, name: str, parameters: Mapping[str, str], replicas: int, first: int = 0
+    ) -> list[Service]:
+        """Start several of a kind at once, and wait until all are up; `first` is the number of the first of them."""
         chosen = _chosen(recipe, parameters)
         began = monotonic()
         begun: list[Running] = []
         try:
-            for replica in range(replicas):
+            for replica in range(first, first + replicas):
                 begun.append(self._begin(recipe, self._free_name(name or recipe.name, begun), chosen, replica))
             up = []
             for item in begun:
@@ -99,9 +101,9 @@ class Services:
         folder.mkdir(parents=True)
         try:
             places = {"folder": str(folder), "python": sys.executable, "threads": str(len(os.sched_getaffinity(0)))}
-            places |= {"secret": self._secret, "replica": str(replica)}
+            places |= {"secret": self._secret, "replica": str(replica), "host": self._host}
             places |= {name: fill(resolve(value, os.environ, name), places) for name, value in chosen.items()}
-            places |= {port: str(number) for port, number in _ports(recipe, replica).items()}
+            places |= {port: str(number) for port, number in _ports(recipe, replica, self._host).items()}
             inside = self._inside(recipe, chosen)
             if inside is None:
                 places["program"] = chosen_program(recipe, chosen.get("program"))
@@ -258,7 +260,7 @@ def end(process: "subprocess.Popen[bytes]", recipe: Recipe) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _ports(recipe: Recipe, replica: int) -> dict[str, int]:
+def _ports(recipe: Recipe, replica: int, host: str) -> dict[str, int]:
     """Free ones where the recipe says 0; else the one it says, and those after it for further replicas.
 
     All different: each is held until the last one is known.
@@ -270,7 +272,7 @@ def _ports(recipe: Recipe, replica: int) -> dict[str, int]:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT is free
             wanted = number + replica if number else 0
             try:
-                probe.bind(("127.0.0.1", wanted))
+                probe.bind((host, wanted))
             except OSError as error:
                 raise ExperimentFailed(
                     "port_taken",

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 from types import FrameType
 from typing import Any
 
@@ -21,8 +20,8 @@ from benchhouse.evidence.folder import read_spec, seal, tidy, write_metrics_csv
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.secrets import redactor, secret_values
-from benchhouse.schema.service import SECRET, Addresses, ServiceFolder
+from benchhouse.schema.secrets import make_up, redactor, secret_values
+from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, ended, read_state
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import batch, limits, node, processes
 from benchhouse.worker.child import run_experiment
@@ -38,6 +37,9 @@ LEFTOVERS = "benchhouse"  # how the names of cgroups and scratch folders begin
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _TICK_S = 0.25
+_JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
+_ELSEWHERE_S = 12.0  # for servers on other nodes to end
+_CANCELLED_S = 2.0  # the same, where the batch system has given us only so long
 _LOOK_S = 0.5  # for services that the trial has started
 
 
@@ -75,6 +77,7 @@ def run_trial(path: Path) -> int:
     """Run the trial of a folder; 0 when it was sealed, whatever its outcome."""
     folder = TrialFolder(path)
     spec = read_spec(folder)
+    _wait_for_attached(spec)
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # what is made here is taken away below, or not made at all
     for number in _STOPS:
         signal.signal(number, _cancel)
@@ -82,7 +85,7 @@ def run_trial(path: Path) -> int:
     os.environ[TAG] = spec.trial_id
     folder.artifacts.mkdir(exist_ok=True)
     parameters = [spec.target, spec.parameters, dict(spec.environment), *_of_services(spec)]
-    os.environ[SECRET] = token_hex(16)
+    os.environ[SECRET] = make_up()
     known = os.environ | _attached_secrets(spec)
     parameters += [f"${name}" for name in known if name.startswith(SECRET)]
     redact, secrets = redactor(parameters, known), secret_values(parameters, known)
@@ -97,6 +100,7 @@ def run_trial(path: Path) -> int:
     finally:
         for number in _STOPS:
             signal.signal(number, signal.SIG_IGN)
+        _end_elsewhere(folder, _CANCELLED_S)
         cage.kill()
         processes.kill_descendants(grace_s=0.0)
         cage.remove()
@@ -121,6 +125,7 @@ def _run(
     ended = _experiment(spec, folder, capture, workdir, result, cage, watch)
     duration_s = time.monotonic() - clock
     usage = _usage(cage)
+    _end_elsewhere(folder)
     left = processes.kill_descendants(grace_s=0.5)
     capture.drain(limit_s=1.0)
     handover = _handover(result, redact)
@@ -187,6 +192,7 @@ def _experiment(
                 stopped_by = "cpu"
             if stopped_by:
                 watch.end()
+                _end_elsewhere(folder)
                 processes.kill_tree([pid], grace_s=1.0)
                 cage.kill()
                 found = pid, int(signal.SIGKILL)
@@ -389,6 +395,36 @@ def _attached_secrets(spec: TrialSpec) -> dict[str, str]:
                 for server in addresses.servers:
                     found[f"{SECRET}_{len(found)}_SECRET"] = server.places.get("secret", "")
     return found
+
+
+def _end_elsewhere(trial: TrialFolder, most_s: float = _ELSEWHERE_S) -> None:
+    """Let the servers on other nodes end in order, where the experiment did not do so: killed, they leave folders."""
+    if not trial.elsewhere.is_dir():
+        return
+    folders = [ServiceFolder(path) for path in trial.elsewhere.iterdir()]
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.stop.touch()
+    deadline = time.monotonic() + most_s
+    while time.monotonic() < deadline and any(not ended("", folder) for folder in folders):
+        time.sleep(0.05)
+    shutil.rmtree(trial.elsewhere, ignore_errors=True)
+
+
+def _wait_for_attached(spec: TrialSpec) -> None:
+    """Until the servers that are jobs of their own are up, or are known not to come; the experiment is told which.
+
+    Before anything else: what is secret in their addresses must be known before a word of the trial is written.
+    """
+    for name, service in spec.services.items():
+        if not service.folder or service.recipe is None:
+            continue
+        folder = ServiceFolder(Path(service.folder))
+        deadline = time.monotonic() + service.recipe.ready.timeout + _JOB_BEGINS_S
+        while (state := read_state(folder)) and state.phase == "starting" and not ended(name, folder):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
 
 
 def _limits(spec: TrialSpec) -> limits.Limits:

@@ -9,7 +9,7 @@ from typing import Any
 from benchhouse.evidence.writing import write_model
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.recipe import Recipe, Service
+from benchhouse.schema.recipe import LOOPBACK, Recipe, Service
 from benchhouse.schema.secrets import REDACTED
 from benchhouse.schema.service import (
     SECRET,
@@ -21,6 +21,8 @@ from benchhouse.schema.service import (
     ended,
     read_state,
 )
+from benchhouse.worker import nodes
+from benchhouse.worker.elsewhere import Elsewhere
 from benchhouse.worker.services import Services
 from benchhouse.worker.watching import Watch
 from benchhouse.worker.words import Logs
@@ -30,17 +32,31 @@ class TrialServices:
     """Starts, finds and watches; `close` ends what was started here."""
 
     def __init__(
-        self, folder: Path, trial: TrialFolder, logs: Logs, give_up: Callable[[str], None], images: str = ""
+        self,
+        folder: Path,
+        trial: TrialFolder,
+        logs: Logs,
+        give_up: Callable[[str], None],
+        images: str = "",
+        cpus: int = 1,
+        interface: str | None = None,
     ) -> None:
+        """On several nodes, servers listen where the others reach them: on `interface`, where it is given."""
         self._trial = trial
         self._secret = os.environ.get(SECRET, "")
-        self._services = Services(folder, logs, self._secret, images)
+        self.nodes = nodes.names()
+        host = nodes.address(interface, nodes.others()) if len(self.nodes) > 1 else LOOPBACK
+        self._services = Services(folder, logs, self._secret, images, host)
+        self._elsewhere = Elsewhere(trial.elsewhere, logs, cpus, interface, images)
+        self.exposed: list[str] = []  # servers that anybody in the network may use
         self._watch = Watch(give_up)
         self._live: dict[str, Replica] = {}
 
     def start(self, recipe: Recipe) -> Service:
         started = self._services.start(recipe)
         self._follow([started])
+        if len(self.nodes) > 1:
+            self._note_exposed(started.name, recipe)
         return started
 
     def begin(self, wanted: Mapping[str, TrialService]) -> tuple[dict[str, list[str]], dict[str, Any]]:
@@ -51,26 +67,63 @@ class TrialServices:
             if use.use.endpoint is not None:
                 endpoints[name], facts[name] = [use.use.endpoint], {"mode": "external"}
             elif use.folder is not None:
-                endpoints[name], facts[name] = self._attached(name, ServiceFolder(Path(use.folder)))
+                folder = ServiceFolder(Path(use.folder))
+                endpoints[name], facts[name] = self._attached(name, folder)
+                if folder.job.exists() and use.recipe:
+                    self._note_exposed(name, use.recipe)
             else:
                 assert use.recipe is not None
                 began = monotonic()
-                started = self._services.start_all(use.recipe, name, use.parameters, use.replicas)
-                self._follow(started)
+                if use.use.node:
+                    started, where = self._on_others(name, use)
+                else:
+                    started = self._services.start_all(use.recipe, name, use.parameters, use.replicas)
+                    self._follow(started)
+                    where = self.nodes[:1]
                 endpoints[name] = [item.endpoint for item in started]
                 facts[name] = {"mode": "embedded", "recipe": use.recipe.name, "start_s": monotonic() - began}
                 facts[name] |= {"image": started[0].image} if started[0].image else {}
+                if len(self.nodes) > 1:
+                    facts[name] |= {"nodes": where, "listens": "network", "password": use.recipe.guarded}
+                    self._note_exposed(name, use.recipe)
         return endpoints, facts
+
+    def _note_exposed(self, name: str, recipe: Recipe) -> None:
+        if recipe.reachable and not recipe.guarded:
+            self.exposed.append(name)
+
+    def _on_others(self, name: str, use: TrialService) -> tuple[list[Service], list[str]]:
+        """Replicas on the nodes that the scenario names, in turn."""
+        assert use.recipe is not None
+        others = self.nodes[1:] if use.use.node == "others" else self.nodes[int(use.use.node) :][:1]
+        if not others:
+            raise ExperimentFailed(
+                "too_few_nodes",
+                f"{name} is to be on node {use.use.node}, and this trial has {len(self.nodes)}: "
+                "give it more, resources: {nodes: N}",
+                retryable=False,
+            )
+        where = [others[number % len(others)] for number in range(use.replicas)]
+        started = self._elsewhere.start_all(use.recipe, name, use.parameters, where)
+        for item, _ in started:
+            self._watch.process(item.pid, self._elsewhere.died)
+        self._tell([item for item, _ in started])
+        return [item for item, _ in started], where
 
     def close(self) -> str:
         self._watch.close()
-        died = self._services.close()
+        died = self._elsewhere.close()
+        died = self._services.close() or died
         self._trial.services.unlink(missing_ok=True)
         return died
 
     def _follow(self, started: list[Service]) -> None:
         for item in started:
             self._watch.process(item.pid, self._services.died)
+        self._tell(started)
+
+    def _tell(self, started: list[Service]) -> None:
+        for item in started:
             self._live[item.name] = Replica(
                 endpoint=self._blank(item.endpoint),
                 pid=item.pid,
@@ -84,6 +137,9 @@ class TrialServices:
         if said := ended(name, folder) if state else f"{name} was never started":
             raise ExperimentFailed("server_died", said, retryable=False)
         assert state is not None
+        if state.phase == "starting":
+            words = f"{name} was not up in time: {state.message or 'it is still starting'}"
+            raise ExperimentFailed("server_not_ready", words, retryable=False)
         self._watch.folder(name, folder)
         facts = {"mode": "attached", "recipe": state.recipe, "version": state.version, "started": state.started}
         if state.phase == "unhealthy":

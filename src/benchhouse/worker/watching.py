@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from benchhouse.schema.service import ServiceFolder, ended
+from benchhouse.schema.service import ServiceFolder, ended, read_state
 
 _LOOK_S = 0.2
+_SILENT_S = 60.0
 _GRACE_S = 5.0  # for the experiment to notice
 
 
@@ -28,6 +29,7 @@ class Watch:
         self._give_up = give_up
         self._processes: dict[int, Callable[[], str]] = {}  # by descriptor
         self._folders: dict[str, ServiceFolder] = {}
+        self._seen: dict[str, tuple[str, float]] = {}  # when a keeper last wrote, and our time when that was new
         self._closed = threading.Event()
         self._news, self._bell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._said = ""
@@ -79,7 +81,23 @@ class Watch:
         return ready
 
     def _kept(self) -> str:
-        return next((said for name, folder in list(self._folders.items()) if (said := ended(name, folder))), "")
+        for name, folder in list(self._folders.items()):
+            if said := ended(name, folder) or self._silent(name, folder):
+                return said
+        return ""
+
+    def _silent(self, name: str, folder: ServiceFolder) -> str:
+        """What is to be said of one on another node that was killed with its node: it writes every few seconds."""
+        state = read_state(folder)
+        if state is None or state.host == os.uname().nodename:
+            return ""
+        wrote, now_s = f"{state.phase} {state.checked}", monotonic()
+        last, at_s = self._seen.setdefault(name, (wrote, now_s))
+        if last != wrote:
+            self._seen[name] = (wrote, now_s)
+        elif now_s - at_s > _SILENT_S:
+            return f"{name} is over: its keeper on {state.host} has said nothing for {_SILENT_S:g} s"
+        return ""
 
     def _tell(self) -> None:
         assert self._main is not None

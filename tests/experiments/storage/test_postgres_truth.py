@@ -1,6 +1,7 @@
 """Faults planted in a real PostgreSQL: in each case the trial says what happened, with the right number."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -247,10 +248,10 @@ def test_tables_of_the_same_name_are_never_touched(play, endpoint):
 def test_a_password_is_needed_given_and_never_shown(play, own_postgres, driver):  # noqa: F811
     endpoint = own_postgres.endpoint
     ask(endpoint, "CREATE ROLE locked LOGIN SUPERUSER PASSWORD 'right-one'")
-    hba = own_postgres.folder / "data" / "pg_hba.conf"
+    hba = own_postgres.folder / "pg_hba.conf"
     hba.write_text(f"host all locked 127.0.0.1/32 scram-sha-256\n{hba.read_text()}")
     ask(endpoint, "SELECT pg_reload_conf()")
-    target = {"endpoint": endpoint.replace("postgres@", "locked@"), "driver": driver}
+    target = {"endpoint": re.sub("postgres:[^@]*@", "locked@", endpoint), "driver": driver}
     for password, words in ((None, "no password supplied"), ("wrong-one", "password authentication failed")):
         with pytest.raises(ExperimentFailed, match=f"login: .*{words}") as refused:
             play(postgres, target | {"password": password}, FEW)
@@ -291,7 +292,7 @@ def test_more_clients_than_the_server_takes_is_told(play, endpoint, driver):
     ask(endpoint, "ALTER ROLE postgres CONNECTION LIMIT 500", "CREATE ROLE few LOGIN SUPERUSER")
     try:
         ask(endpoint, "ALTER ROLE few NOSUPERUSER CONNECTION LIMIT 3", "GRANT CREATE ON DATABASE postgres TO few")
-        target = {"endpoint": endpoint.replace("postgres@", "few@"), "driver": driver}
+        target = {"endpoint": re.sub("postgres:[^@]*@", "few@", endpoint), "driver": driver}
         with pytest.raises(ExperimentFailed, match=r"not_reached.*too many connections"):
             play(postgres, target, FEW | {"concurrency": 8})
     finally:

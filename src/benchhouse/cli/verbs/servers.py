@@ -90,16 +90,28 @@ def validate(files: tuple[Path, ...], as_json: bool) -> int:
 @click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of the recipe.")
 @click.option("--replicas", type=click.IntRange(1, 256), help="How many servers of the kind.")
 @click.option("--timeout", help="Longest time until it is ready, e.g. 2m.")
+@click.option("--executor", metavar="NAME", help="Where it runs: local, or slurm for a job on a compute node.")
+@click.option("--site", metavar="SITE", help="Site profile, by name or file.")
+@click.option("--time", "job_time", help="Time limit of its batch job, e.g. 2h.")
 @options.json_option
 @click.pass_context
 def start(
-    ctx: click.Context, recipe: str, given: tuple[str, ...], replicas: int | None, timeout: str | None, as_json: bool
+    ctx: click.Context,
+    recipe: str,
+    given: tuple[str, ...],
+    replicas: int | None,
+    timeout: str | None,
+    executor: str | None,
+    site: str | None,
+    job_time: str | None,
+    as_json: bool,
 ) -> None:
     from benchhouse.api import servers
 
     started = servers.start(
-        options.workspace(ctx), recipe, _parameters(given), replicas, _seconds(timeout) if timeout else None, show.note
-    )
+        options.workspace(ctx), recipe, _parameters(given), replicas, _seconds(timeout) if timeout else None, show.note,
+        executor, site, _seconds(job_time) if job_time else None,
+    )  # fmt: skip
     if as_json:
         show.as_json(started)
         return

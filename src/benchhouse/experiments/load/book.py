@@ -380,6 +380,20 @@ class Book:
     def failed(self) -> int:
         return self.errors.total()
 
+    def shift(self, by_ns: int) -> None:
+        """Tell all stamps in another clock's time."""
+        self.start_ns += by_ns
+        for name in ("end_ns", "first_ended_ns"):
+            if getattr(self, name) != _NEVER:
+                setattr(self, name, getattr(self, name) + by_ns)
+        for name in ("last_sent_ns", "last_ended_ns"):
+            if getattr(self, name):
+                setattr(self, name, getattr(self, name) + by_ns)
+        for times in (self.due_times, self.sent_times):
+            for at, stamp in enumerate(times):
+                times[at] = stamp + by_ns
+        self._last = [(ended + by_ns, sent + by_ns) for ended, sent in self._last]
+
     def merge(self, other: "Book") -> None:
         """Take in the book of another load process, exactly."""
         self.tally.merge(other.tally)

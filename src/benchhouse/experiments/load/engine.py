@@ -4,15 +4,17 @@ import gc
 import math
 import resource
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
 from benchhouse.experiments.load.book import Book, Clock, Tally
 from benchhouse.experiments.load.endpoint import Endpoint
+from benchhouse.experiments.load.nodes import Spread, on_nodes
 from benchhouse.experiments.load.records import Spool, write_parquet
 from benchhouse.experiments.load.shape import MAX_IN_FLIGHT, Shape
-from benchhouse.experiments.load.shards import EDGE_NS, NotReached, Pulse, in_processes
+from benchhouse.experiments.load.shards import EDGE_NS, NotReached, Pulse, Share, in_processes
 from benchhouse.experiments.load.sockets import SocketLoad
 from benchhouse.experiments.load.source import Source
 from benchhouse.experiments.load.threads import ThreadLoad
@@ -32,36 +34,79 @@ def run_load(
     urls: Sequence[str] = (),
     verify_tls: bool = True,
     records: Path | None = None,
+    spread: Spread | None = None,
 ) -> Book:
     """Offer the load that `shape` says to the driver, and return the book of it.
 
     `driver()` makes a driver: an HTTP driver is made once, a call driver in each thread. `urls` are the addresses of
     several servers that the connections of an HTTP driver are spread over, instead of its own. `records` is where one
-    row a request is written as Parquet, if the shape asks for it.
+    row a request is written as Parquet, if the shape asks for it. `spread` says where other nodes are.
     """
-    first = driver()
-    if first.transport == "http":
-        shape = _allow_files(shape)
-    most = _open_loop_guess(shape) if shape.open_loop else shape.most_in_flight
-    endpoints: list[Endpoint] = []
-    if first.transport == "http":
-        endpoints = [Endpoint(url, verify=verify_tls) for url in urls or [first.url]]
-    pulse = Pulse(shape.processes)
+    load = Load(driver, source, shape, tally, tuple(urls), verify_tls, records)
+    if spread is not None and shape.nodes != "own":
+        whole = on_nodes(load.plain(), shape.processes, spread)
+    else:
+        load.prepare()
+        if shape.processes == 1:
+            whole = load.share(None)(0, lambda: monotonic_ns() + EDGE_NS)
+        else:
+            pulse = Pulse(shape.processes)
+            whole = in_processes(shape.processes, load.share(pulse), pulse)
+    if shape.records and records:
+        write_parquet(sorted(records.parent.glob(f"{records.stem}.*.spool")), records)
+    return whole
 
-    def share(shard: int, wait_for_edge: Callable[[], int]) -> Book:
-        book = Book(tally(), len(shape.objectives.clauses) if shape.objectives else 0)
-        if shape.processes > 1:
+
+@dataclass
+class Load:
+    """All that a load process is to know. It is prepared once on each node."""
+
+    driver: Callable[[], Any]
+    source: Source
+    shape: Shape
+    tally: Callable[[], Tally]
+    urls: tuple[str, ...]
+    verify_tls: bool
+    records: Path | None
+    first: Any = None
+    endpoints: list[Endpoint] = field(default_factory=list)
+
+    def plain(self) -> "Load":
+        """The same, fit to be sent: an HTTP driver is sent as it is, whatever made it."""
+        driver = self.driver()
+        return replace(self, driver=Made(driver)) if driver.transport == "http" else self
+
+    def prepare(self) -> None:
+        """Find the servers and raise the limits; raises BenchError where that can't be done."""
+        self.first = self.driver()
+        if self.first.transport == "http":
+            self.shape = _allow_files(self.shape)
+            self.endpoints = [Endpoint(url, verify=self.verify_tls) for url in self.urls or [self.first.url]]
+
+    def share(self, pulse: Pulse | None) -> Share:
+        """What one load process does."""
+
+        def run(shard: int, wait_for_edge: Callable[[], int]) -> Book:
+            return self._run(shard, wait_for_edge, pulse)
+
+        return run
+
+    def _run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None) -> Book:
+        shape, endpoints = self.shape, self.endpoints
+        most = _open_loop_guess(shape) if shape.open_loop else shape.most_in_flight
+        book = Book(self.tally(), len(shape.objectives.clauses) if shape.objectives else 0)
+        if pulse is not None:
             book.pulse = pulse.of(shard)
-        if shape.records and records:
-            book.spool = Spool(records.with_suffix(f".{shard}.spool"))
+        if shape.records and self.records:
+            book.spool = Spool(self.records.with_suffix(f".{shard}.spool"))
         mine = most // shape.processes + (shard < most % shape.processes)
         book.drains = 0 if shape.open_loop or shape.requests is None else max(mine, 1)
         load: SocketLoad | ThreadLoad
         if endpoints:
             turned = shard % len(endpoints)  # each load process begins at another
-            load = SocketLoad(first, source, shape, book, endpoints[turned:] + endpoints[:turned])
+            load = SocketLoad(self.first, self.source, shape, book, endpoints[turned:] + endpoints[:turned])
         else:
-            load = ThreadLoad(driver, source, shape, book)
+            load = ThreadLoad(self.driver, self.source, shape, book)
         if problem := load.prepare(max(mine, 1)):
             raise NotReached(problem)
         gc.collect()
@@ -80,13 +125,15 @@ def run_load(
         book.spool = book.pulse = None
         return book
 
-    if shape.processes == 1:
-        whole = share(0, lambda: monotonic_ns() + EDGE_NS)
-    else:
-        whole = in_processes(shape.processes, share, pulse)
-    if shape.records and records:
-        write_parquet(sorted(records.parent.glob(f"{records.stem}.*.spool")), records)
-    return whole
+
+@dataclass(frozen=True)
+class Made:
+    """A driver that is there already, as if it were made."""
+
+    driver: Any
+
+    def __call__(self) -> Any:
+        return self.driver
 
 
 def _open_loop_guess(shape: Shape) -> int:

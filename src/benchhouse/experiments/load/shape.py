@@ -1,6 +1,8 @@
 """Shape: how much load, when, and for how long. The part of a workload that every load experiment shares."""
 
-from pydantic import Field, field_validator, model_validator
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from benchhouse.experiments.load.arrivals import Arrivals, Kind, Poisson, Trace
 from benchhouse.schema.model import Model
@@ -37,6 +39,10 @@ class Shape(Model):
     cooldown: Seconds = Field(0.0, description="Load kept on after it, so that the last ones end under the same load.")
     timeout: Seconds = Field(120.0, gt=0, description="Longest time for one request; then it counts as a time-out.")
     processes: int = Field(1, ge=1, le=256, description="Load processes, where one core is not enough.")
+    nodes: Literal["own", "others", "all"] = Field(
+        "own",
+        description="Nodes of the trial that load processes run on, in turn: that of the experiment, the others, all.",
+    )
     records: bool = Field(False, description="Keep one row a request in artifacts/requests.parquet.")
     slo: str | None = Field(None, description="Objective such as `ttft.p99<300ms,error<0.1%`; gives goodput.")
 
@@ -70,6 +76,12 @@ class Shape(Model):
         if self.open_loop and not isinstance(self.law, Trace):
             self.law.course(self.rps, self.schedule_s)  # says what is missing, before anything runs
         return self
+
+    @model_serializer(mode="wrap")
+    def _own_nodes_go_without_saying(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that a workload has the digest that it had before there were other nodes."""
+        dumped: dict[str, Any] = dump(self)
+        return {key: value for key, value in dumped.items() if (key, value) != ("nodes", "own")}
 
     @property
     def objectives(self) -> Slo | None:

@@ -6,7 +6,7 @@ import pickle
 import signal
 import struct
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic_ns
 from typing import Any
@@ -57,7 +57,7 @@ def in_processes(count: int, share: Share, pulse: Pulse) -> Book:
 
     One that dies is lost, and the others go on. One that says that it can't begin ends the load before it began.
     """
-    children = [_Child(number, share) for number in range(count)]
+    children = [Child(number, share) for number in range(count)]
     try:
         said = [child.wait_ready() for child in children]
         if problems := [problem for problem in said if problem]:
@@ -66,22 +66,27 @@ def in_processes(count: int, share: Share, pulse: Pulse) -> Book:
         for child in children:
             child.start(edge_ns)
         books = [child.book() for child in children]
-        lost = [pulse.last(number, how, edge_ns) for number, how in enumerate(books) if isinstance(how, str)]
-        alive = [book for book in books if isinstance(book, Book)]
-        if not alive:
-            raise AllLost(f"every load process died: {'; '.join(map(str, lost))}")
-        whole, *others = alive
-        for book in others:
-            whole.merge(book)
-        for one in lost:
-            whole.lose(one)
-        return whole
+        return joined([pulse.last(at, it, edge_ns) if isinstance(it, str) else it for at, it in enumerate(books)])
     finally:
         for child in children:
             child.end()
 
 
-class _Child:
+def joined(results: Sequence[Book | Lost]) -> Book:
+    """One book of those of all load processes, in which those that died are told."""
+    lost = [one for one in results if isinstance(one, Lost)]
+    alive = [book for book in results if isinstance(book, Book)]
+    if not alive:
+        raise AllLost(f"every load process died: {'; '.join(map(str, lost))}")
+    whole, *others = alive
+    for book in others:
+        whole.merge(book)
+    for one in lost:
+        whole.lose(one)
+    return whole
+
+
+class Child:
     """One load process, as its parent sees it: pipes for `ready`, the start time and the book."""
 
     def __init__(self, number: int, share: Share) -> None:

@@ -9,6 +9,7 @@ from benchhouse.experiments.load.book import Book, Tally
 from benchhouse.experiments.load.certificate import Certificate, certify
 from benchhouse.experiments.load.engine import NotReached, run_load
 from benchhouse.experiments.load.intervals import write_intervals
+from benchhouse.experiments.load.nodes import Spread
 from benchhouse.experiments.load.shape import Shape
 from benchhouse.experiments.load.shards import AllLost
 from benchhouse.experiments.load.source import Source
@@ -31,8 +32,12 @@ def offer(
 ) -> Book:
     """Run the load; a server that can't be reached and a load that can't be offered fail the trial."""
     records = ctx.artifacts / "requests.parquet"
+    spread = _spread(shape, ctx)
     try:
-        return run_load(driver, source, shape, tally, urls=urls, verify_tls=verify_tls, records=records)
+        book = run_load(driver, source, shape, tally, urls=urls, verify_tls=verify_tls, records=records, spread=spread)
+        if spread:
+            ctx.metadata(load_nodes=spread.facts)
+        return book
     except NotReached as error:
         kind = error.message.partition(":")[0]
         ctx.fail("not_reached", advised(kind, f"no connection to {where}: {error.message}"))
@@ -40,6 +45,16 @@ def offer(
         ctx.fail("shards_lost", error.message)
     except BenchError as error:
         ctx.fail("bad_load", said(error))
+
+
+def _spread(shape: Shape, ctx: Context) -> Spread | None:
+    """Where the load processes run, where that is not here."""
+    if shape.nodes == "own":
+        return None
+    nodes = ctx.nodes if shape.nodes == "all" else ctx.nodes[1:]
+    if not nodes:
+        ctx.fail("too_few_nodes", "load on other nodes needs a trial of several: resources: {nodes: 2}")
+    return Spread(nodes, ctx.on_node, ctx.artifacts / ".load")
 
 
 def said(error: BenchError) -> str:

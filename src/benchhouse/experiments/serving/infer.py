@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from secrets import randbits
 from typing import Any
@@ -134,7 +135,7 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
             (lambda: driver) if driver.transport == "http" else lambda: make(url),
             _source(driver, survey, workload, ctx.seed),
             workload,
-            lambda: ServingTally(workload.objectives),
+            partial(ServingTally, workload.objectives),
             ctx,
             where=target.url,
             urls=urls,

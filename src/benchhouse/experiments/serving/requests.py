@@ -4,6 +4,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice, takewhile
 from math import ceil
 from pathlib import Path
@@ -99,8 +100,9 @@ class Requests:
     def driver(self) -> HttpDriver:
         return self._driver
 
-    def tally(self) -> ServingTally:
-        return ServingTally(self._slo, self._tokens)
+    @property
+    def tally(self) -> Callable[[], ServingTally]:
+        return partial(ServingTally, self._slo, self._tokens)  # fit to be sent to another node
 
     def repeats(self, requests: int) -> float:
         """Share of so many requests that said what an earlier one had said."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from inspect import signature
 from time import monotonic, sleep
 from typing import Any
@@ -24,6 +25,7 @@ from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.load import CallFailed
 from benchhouse.schema.model import Model
 from benchhouse.schema.postgres import OLDEST, Administrator, Login, too_old
+from benchhouse.schema.secrets import is_made_up
 from benchhouse.schema.service import is_mention
 
 _ACCOUNT = "by the server's own account, five looks a second"
@@ -116,7 +118,7 @@ class PostgresTarget(Model):
             raise ValueError("it is not an address: write postgresql://user@host:port/database") from None
         if parts.scheme not in ("postgresql", "postgres"):
             raise ValueError("write postgresql://user@host:port/database")
-        if password is not None or "password" in parse_qs(parts.query):
+        if (password is not None and not is_made_up(password)) or "password" in parse_qs(parts.query):
             raise ValueError("it holds a password: leave it out, and write password: $NAME, a variable that has it")
         return endpoint
 
@@ -228,9 +230,7 @@ def _load(
     if "prepared" not in signature(kind).parameters:
         ctx.fail("bad_load", f"{target.driver!r} is no driver of PostgreSQL: postgres and postgres_pq are")
 
-    def make() -> Any:
-        return kind(login, script.statements, prepared=workload.prepared, timeout_s=workload.timeout)
-
+    make = partial(kind, login, script.statements, prepared=workload.prepared, timeout_s=workload.timeout)
     with _named(ctx, "the load"):
         driver = make()
         planned = []
@@ -243,7 +243,7 @@ def _load(
             make,
             Pool(planned, ctx.seed),
             workload,
-            lambda: PostgresTally(workload.objectives, writes=writes),
+            partial(PostgresTally, workload.objectives, writes=writes),
             ctx,
             where=where,
         )

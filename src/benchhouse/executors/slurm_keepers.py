@@ -1,0 +1,137 @@
+"""Services that outlive a trial as jobs of a Slurm cluster: their keeper runs on a compute node, not beside us.
+
+Three things end one: whoever stops the run (`stop`), the job's own time limit, and a reaper, a tiny job that Slurm
+starts when the last array of the run is over, so that nothing runs on when nobody comes back.
+"""
+
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchhouse.executors import slurm_calls as calls
+from benchhouse.executors.slurm_script import clock, quoted, request, time_s
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.scenario import Scenario
+from benchhouse.schema.service import OVER, KeeperJob, ServiceFolder, ServiceSpec, read_state
+from benchhouse.schema.site import Site
+
+_GRACE_S = 60  # that a reaped service lives on: an orchestrator may just be submitting more trials
+_END_S = 180.0
+
+
+class SlurmKeepers:
+    """Starts them, ends them, and has them ended."""
+
+    def __init__(self, scenario: Scenario, site: Site) -> None:
+        self._scenario, self._site = scenario, site
+
+    def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
+        """The script of the job, exactly."""
+        asked = spec.recipe.resources or Resources()
+        flags = [
+            f"--job-name={_name(folder, spec)}",
+            *request(asked, self._scenario, self._site),
+            "--ntasks=1",
+            f"--time={clock(spec.time or self._longest_s(asked))}",
+            f"--output={quoted(folder.words.absolute())}",
+            "--open-mode=append",
+            "--no-requeue",  # its trials must not find another server than the one they began with
+        ]
+        command = [*python, "-m", "benchhouse.worker", "--keep", str(folder.path.absolute())]
+        environment = dict(self._site.environment) | self._site.network.environment
+        return _script(flags, self._site, environment, f"exec {shlex.join(command)}")
+
+    def start(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> None:
+        """Submit the job; what it is to keep is in the folder already."""
+        script = folder.path / "job.sh"
+        script.write_text(self.render(folder, spec, python), encoding="utf-8")
+        job_id = calls.submit(script)
+        job = KeeperJob(executor="slurm", job_id=job_id, name=_name(folder, spec))
+        folder.job.write_text(job.model_dump_json(), encoding="utf-8")
+
+    def gone(self, folder: ServiceFolder) -> str:
+        """What is to be said where the job is over, whatever its state says; else nothing."""
+        job = job_of(folder)
+        if job is None:
+            return ""
+        try:
+            known = calls.states([job.name]).get(job.job_id)
+        except calls.UnreachableError:
+            return ""
+        if known is None:
+            return f"job {job.job_id} is over"
+        if known.state not in calls.ENDED:
+            return ""
+        where = f" on {known.nodes}" if known.nodes else ""
+        return f"job {job.job_id} ended as {known.state}{where}"
+
+    def stop(self, folders: Sequence[ServiceFolder]) -> None:
+        """Cancel their jobs and wait until nothing of them runs."""
+        jobs = {job.job_id: job.name for folder in folders if (job := job_of(folder))}
+        if not jobs:
+            return
+        for folder in folders:
+            if folder.path.is_dir():
+                folder.stop.write_text("0", encoding="utf-8")  # should Slurm not answer
+        calls.cancel(list(jobs))
+        deadline = time.monotonic() + _END_S
+        while time.monotonic() < deadline:
+            known = calls.states(jobs.values())
+            if not any(job in known and known[job].state not in calls.ENDED for job in jobs):
+                return
+            time.sleep(0.2)
+        raise BenchError(f"Slurm has not ended {', '.join(jobs)} within {_END_S:g} s", "look: squeue; then stop again")
+
+    def reap(self, folders: Sequence[ServiceFolder], after: Sequence[str], name: str, script: Path) -> str:
+        """Have them ended when these jobs are over, and not before; the id of the job that does it."""
+        for folder in folders:
+            folder.stop.unlink(missing_ok=True)  # an earlier reaper's
+        flags = [
+            f"--job-name={name}",
+            *request(Resources(), self._scenario, self._site),
+            "--ntasks=1",
+            f"--time={clock(60)}",
+            f"--dependency=afterany:{':'.join(after)}",
+            "--output=/dev/null",
+            "--no-requeue",
+        ]
+        lines = [f"echo {_GRACE_S} > {shlex.quote(str(folder.stop.absolute()))} || true" for folder in folders]
+        script.write_text(_script(flags, Site(), {}, "\n".join(lines)), encoding="utf-8")
+        return calls.submit(script)
+
+    def _longest_s(self, asked: Resources) -> float:
+        """As long as its partition allows, where the site says; else as long as a job of trials."""
+        site = self._site.slurm
+        partition = self._scenario.partition or (asked.gpus and site.gpu_partition) or site.partition
+        known = site.partitions.get(partition) if partition else None
+        return (known.max_time if known else None) or max(site.time, time_s(self._scenario, self._site))
+
+
+def job_of(folder: ServiceFolder) -> KeeperJob | None:
+    try:
+        return KeeperJob.model_validate_json(folder.job.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def alive(services: Path) -> Iterator[tuple[ServiceFolder, KeeperJob, bool]]:
+    """Of a run's services, those with a job that is not over, and whether the keeper itself has begun."""
+    for path in sorted(services.iterdir()) if services.is_dir() else []:
+        folder = ServiceFolder(path)
+        state, job = read_state(folder), job_of(folder)
+        if job and state and state.phase not in OVER:
+            yield folder, job, bool(state.host)
+
+
+def _name(folder: ServiceFolder, spec: ServiceSpec) -> str:
+    return f"bench-{spec.run_id}-{folder.path.name}" if spec.run_id else f"bench-{folder.path.name}"
+
+
+def _script(flags: Sequence[str], site: Site, environment: dict[str, str], body: str) -> str:
+    lines = ["#!/bin/bash", *(f"#SBATCH {flag}" for flag in flags), "set -eu"]
+    if site.modules:
+        lines += [f"module load {shlex.join(site.modules)}"]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
+    return "\n".join([*lines, body]) + "\n"

@@ -1,0 +1,82 @@
+"""The nodes of a trial: which they are, how a command gets onto another one, and where that can be reached."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import struct
+from collections.abc import Sequence
+
+from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.nodes import expand
+from benchhouse.schema.recipe import LOOPBACK
+
+_ADDRESS_OF = 0x8915  # SIOCGIFADDR
+_LISTS = ("SLURM_JOB_NODELIST", "SLURM_NODELIST")
+
+
+def names() -> list[str]:
+    """All nodes of this job, that of the worker first; outside of a job it is this machine alone."""
+    text = next((os.environ[name] for name in _LISTS if os.environ.get(name)), "")
+    own = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    listed = expand(text) if text else [own]
+    return [own, *(name for name in listed if name != own)] if own in listed else listed
+
+
+def command_on(node: str, cpus: int) -> list[str]:
+    """What a command must begin with to run on another node of this job, beside what already runs there.
+
+    Whoever started it holds it: it ends when that process is killed, and sees the end of its standard input. It has
+    the environment of whoever started it.
+    """
+    srun = shutil.which("srun")
+    if srun is None:
+        raise ExperimentFailed(
+            "no_srun",
+            f"nothing can be started on {node}: there is no srun here. Inside a container it must be shown to it",
+            retryable=False,
+        )
+    return [
+        srun,
+        "--overlap",
+        "--unbuffered",
+        "--export=ALL",
+        "--nodes=1",
+        "--ntasks=1",
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={cpus}",
+        f"--nodelist={node}",
+        "--chdir=/tmp",  # the current folder is of this node alone
+    ]
+
+
+def address(interface: str | None, peers: Sequence[str] = ()) -> str:
+    """Where others reach this machine: the address of the device, else that from which a peer is reached."""
+    if interface:
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                asked = struct.pack("256s", interface.encode()[:15])
+                return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _ADDRESS_OF, asked)[20:24])
+        except OSError as error:
+            known = ", ".join(name for _, name in socket.if_nameindex())
+            raise ExperimentFailed(
+                "no_interface",
+                f"{os.uname().nodename} has no address on the device {interface} of the site profile "
+                f"({error.strerror}); it has: {known}",
+                retryable=False,
+            ) from error
+    for peer in peers:  # nothing is sent: the kernel only says which way it would go
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((peer, 9))
+            return str(probe.getsockname()[0])
+    with contextlib.suppress(OSError):
+        return socket.gethostbyname(os.uname().nodename)
+    return LOOPBACK
+
+
+def others() -> list[str]:
+    """Whom a server of this job is to be reached by, at least."""
+    own = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    submitter = os.environ.get("SLURM_SUBMIT_HOST")
+    return [*(name for name in names() if name != own), *([submitter] if submitter else [])]
