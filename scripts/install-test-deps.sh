@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, a C compiler for the
-# mock server and the fake GPU, Prometheus to scrape runs; Apptainer with what makes small images and serves them. Only what
-# is missing.
+# mock server and the fake GPU, Prometheus to scrape runs; Slurm for a cluster on this machine; Apptainer with what makes
+# small images and serves them. Only what is missing.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 
@@ -20,6 +20,7 @@ command -v squashfuse >/dev/null || missing+=(squashfuse fuse3)
 command -v newuidmap >/dev/null || missing+=(uidmap)
 command -v mmdebstrap >/dev/null || missing+=(mmdebstrap)
 command -v docker-registry >/dev/null || missing+=(docker-registry)
+command -v slurmctld >/dev/null || missing+=(slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge)
 
 bring_apptainer() {
     command -v apptainer >/dev/null && return

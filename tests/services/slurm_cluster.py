@@ -28,6 +28,11 @@ class Cluster:
         self.conf = str(folder / "etc" / "slurm.conf")
 
     @property
+    def unavailable(self) -> Path:
+        """Says why, where it could not be started."""
+        return Path(f"{self.folder}.unavailable")
+
+    @property
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
         return kept | {"SLURM_CONF": self.conf}
@@ -39,7 +44,11 @@ class Cluster:
     def start(self, *more: str, port: int) -> None:
         environment = os.environ | {"SLURM_PORT": str(port)}
         command = [str(SCRIPT), "start", str(self.folder), *more]
-        subprocess.run(command, env=environment, check=True, timeout=300, stdout=subprocess.DEVNULL)
+        done = subprocess.run(command, env=environment, check=False, timeout=300, capture_output=True, text=True)
+        if done.returncode:
+            self.stop()
+            said = done.stderr.strip() or f"exit code {done.returncode}"
+            self.unavailable.write_text(f"no Slurm cluster could be started here: {said[-300:]}")
 
     def stop(self) -> None:
         subprocess.run([str(SCRIPT), "stop", str(self.folder)], check=True, timeout=120)
@@ -60,9 +69,11 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         fcntl.flock(users, fcntl.LOCK_SH)  # waits while somebody starts it
         if not Path(made.conf).exists():
             fcntl.flock(users, fcntl.LOCK_EX)
-            if not Path(made.conf).exists():
+            if not Path(made.conf).exists() and not made.unavailable.exists():
                 made.start(port=27100 + os.getpid() % 300 * 20)
             fcntl.flock(users, fcntl.LOCK_SH)
+        if made.unavailable.exists():
+            pytest.skip(made.unavailable.read_text())
         yield made
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
