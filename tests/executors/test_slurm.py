@@ -259,11 +259,11 @@ def test_names_and_paths_that_mean_something_to_a_shell_mean_nothing(slurm, clus
 
 def test_the_script_is_shown_exactly_and_is_good_bash(slurm):
     asked = {"resources": {"cpus": 2, "memory": "1GiB", "gpus": 1}, "slurm": {"flags": ["--switches=1"]}}
-    scenario = slurm.scenario("once", repetitions=2, **asked)
+    scenario = slurm.scenario("once", repetitions=5, **asked)
     site = {"site": "test", "executor": "slurm", "modules": ["Apptainer/1.3"], "environment": {"FOO": "a b"}}
     (slurm.workspace / "site.yaml").write_text(json.dumps(site | {"slurm": {"gpu_partition": "gpu"}}))
     text = slurm.bench("plan", scenario, "--dry-run").stdout
-    for line in ("--array=0-1", "--cpus-per-task=2", "--mem=1024M", "--gres=gpu:1", "--partition=gpu", "--switches=1"):
+    for line in ("--array=0-4", "--cpus-per-task=2", "--mem=1024M", "--gres=gpu:1", "--partition=gpu", "--switches=1"):
         assert f"#SBATCH {line}\n" in text
     assert "module load Apptainer/1.3\nexport FOO='a b'\nexec " in text
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
@@ -278,3 +278,30 @@ def test_what_the_scheduler_did_is_kept(slurm):
     seen = [json.loads(line) for line in lines]
     assert {"RUNNING"} <= {row["state"] for row in seen} <= {"PENDING", "RUNNING", "COMPLETED"}
     assert all(row["time"] and row["task"] for row in seen)
+
+
+def test_a_task_that_can_not_even_begin_tells_why(slurm):
+    """The site profile names a module that the nodes don't have."""
+    (slurm.workspace / "site.yaml").write_text(
+        "site: test\nexecutor: slurm\nmodules: [no_such_module]\nslurm: {poll: 2s, partition: all}\n"
+    )
+    submit(slurm, slurm.scenario("once", name="again", retries={"max_retries": 0}))
+    settled(slurm)
+    (failure,) = status(slurm)["failures"]
+    assert failure["outcome"] == "lost"
+    assert "ended as FAILED" in failure["reason"] and "module" in failure["reason"]
+
+
+def test_a_task_that_the_scheduler_starts_twice_does_no_harm(slurm, cluster):
+    """A controller that lost its memory does so: what was sealed stays, and what was not is done."""
+    submit(slurm, slurm.scenario("slow", workload={"seconds": 0.1}, repetitions=2, slurm={"pack": 2}))
+    settled(slurm)
+    before = {trial.folder.name: (trial.folder / "manifest.json").read_bytes() for trial in slurm.trials()}
+    kept = slurm.trials()[0].folder.name
+    (gone,) = set(before) - {kept}
+    shutil.rmtree(slurm.workspace / "results" / "s" / gone)
+    (script,) = (slurm.workspace / ".bench" / "runs" / slurm.run_id() / "jobs").glob("*/job.sh")
+    cluster.call("sbatch", "--wait", str(script))
+    after = {trial.folder.name: (trial.folder / "manifest.json").read_bytes() for trial in slurm.trials()}
+    assert set(after) == set(before) and after[kept] == before[kept]
+    slurm.is_tidy()

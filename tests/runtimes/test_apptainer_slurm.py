@@ -1,30 +1,14 @@
 """The same scenario on this machine and, in a container, on a real Slurm cluster: equal in kind."""
 
 import json
-import os
-import shutil
-import tempfile
-from pathlib import Path
 
 import pytest
 from services.containers import apptainer as apptainer
 from services.containers import images as images
-from services.slurm_cluster import Cluster, needs_slurm
+from services.slurm_cluster import cluster as cluster
+from services.slurm_cluster import needs_slurm
 
 pytestmark = [needs_slurm, pytest.mark.slow]
-
-
-@pytest.fixture
-def cluster():
-    """One of its own: the shared one is a fixture of another module, its lock held until the end of all tests."""
-    folder = Path(tempfile.mkdtemp(prefix="bench-appt-"))  # short: sockets lie in it
-    made = Cluster(folder)
-    try:
-        made.start(port=20000 + os.getpid() % 300 * 20)
-        yield made
-    finally:
-        made.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_slurm_with_a_container_gives_what_the_laptop_gives(lab, cluster, images):

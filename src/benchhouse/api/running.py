@@ -270,10 +270,9 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
         executor.check(plan.resources)
     run = workspace.run(run_id)
     attached = Attached(run.services, plan.services, run_id, jobs=_jobs(prepared, executor, python))
-    text = "\n".join([*attached.scripts(), executor.render(rendered)]) + _entering(workspace, prepared)
+    texts = [*attached.scripts(), executor.render(rendered, plan.trial_count)]
     executor.close()
-    more = plan.trial_count - len(rendered)
-    return f"{text}\n# ... and {more} more" if more else text
+    return "\n".join(texts) + _entering(workspace, prepared)
 
 
 def _entering(workspace: Workspace, prepared: Prepared) -> str:

@@ -59,9 +59,10 @@ class LocalExecutor:
                 "ask for less under resources:, or run on another executor",
             )
 
-    def render(self, jobs: Sequence[Job]) -> str:
+    def render(self, jobs: Sequence[Job], trials: int) -> str:
         commands = [shlex.join([*job.python, "-m", "benchhouse.worker", str(job.folder)]) for job in jobs]
-        return "\n".join(f"# {job.label}\n{command}" for job, command in zip(jobs, commands, strict=True))
+        lines = [f"# {job.label}\n{command}" for job, command in zip(jobs, commands, strict=True)]
+        return "\n".join([*lines, *([f"# ... and {trials - len(jobs)} more"] if trials > len(jobs) else [])])
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
         for job in jobs:

@@ -4,6 +4,7 @@ How and why: docs/design/slurm.md.
 """
 
 import json
+import math
 import os
 import time
 from array import array as numbers
@@ -78,12 +79,19 @@ class SlurmExecutor:
         folder, logs = self._places(1)
         calls.would_start(self._script(self._array(1, ("true",), resources, folder.path, logs)))
 
-    def render(self, jobs: Sequence[Job]) -> str:
+    def render(self, jobs: Sequence[Job], trials: int) -> str:
+        """The script of the first array, whole."""
         first = jobs[0]
         folder, logs = self._places(1)
-        tasks = len(list(self._packed(jobs)))
-        array = self._array(tasks, first.python, first.resources, folder.path, logs)
-        return self._script(replace(array, labels=[job.label for job in jobs]))
+        tasks = math.ceil(trials / self.pack)
+        most = min(tasks, self.site.slurm.max_array or calls.largest_array())
+        array = self._array(most, first.python, first.resources, folder.path, logs)
+        labels = [job.label for job in jobs]
+        if trials > len(jobs):
+            labels.append(f"... and {trials - len(jobs)} more")
+        if tasks > most:
+            labels.append(f"the first of {math.ceil(tasks / most)} arrays")
+        return self._script(replace(array, labels=labels))
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
         """Retries make an array of their own, which waits as long as the last of them is to wait."""
@@ -207,10 +215,21 @@ class SlurmExecutor:
         reason = f"job {task} ended as {known.state}{where}"
         if known.reason:
             reason = f"{reason} ({known.reason})"
+        if words := self._last_words(task):
+            reason = f"{reason}: {words}"
         outcome = _FINAL.get(known.state)
         if known.state == "TIMEOUT" and self._sizes[task] > 1:
             outcome = None  # its turn had not come, or had only begun
         return JobState("done", reason, task, outcome)
+
+    def _last_words(self, task: str) -> str:
+        """Of a task that could not even begin: its Python or its image is not there, ..."""
+        path = self.run.job_logs / f"{self._names[_job(task)]}_{task}.err"
+        try:
+            lines = path.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        return next((line for line in reversed(lines) if not line.startswith(("slurmstepd:", "srun:"))), "")
 
     def _send(self, jobs: Sequence[Job]) -> None:
         """Write what the tasks are given, submit, write the id down; in this order, so that nothing is ever lost."""

@@ -97,8 +97,8 @@ class Executor(Protocol):
         """Raise BenchError, saying what is missing, when such a job could never start here."""
         ...
 
-    def render(self, jobs: Sequence[Job]) -> str:
-        """The exact script or commands that `submit` would run."""
+    def render(self, jobs: Sequence[Job], trials: int) -> str:
+        """The exact script or commands that `submit` would run; `jobs` are the first of `trials`."""
         ...
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]: ...
