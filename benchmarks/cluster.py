@@ -63,7 +63,8 @@ class Cluster:
 @contextmanager
 def cluster(*, largest_array: int = 20_001, most_jobs: int = 100_000) -> Iterator[Cluster]:
     if os.geteuid():
-        raise SystemExit("a cluster on one machine needs root")
+        print("a cluster on one machine needs root", file=sys.stderr)
+        raise SystemExit(2)
     with tempfile.TemporaryDirectory(prefix="figures-") as name:
         Path(name).chmod(0o755)  # munge runs as a user of its own
         made = Cluster(Path(name) / "slurm", Path(name) / "ws")
