@@ -1,0 +1,131 @@
+"""How Slurm's programs are read, and what is made of their refusals; with fake ones that print what real ones do."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from laboratory import Lab
+from services.slurm_cluster import Cluster, can_be_had
+
+from benchhouse.executors import slurm_calls as calls
+from benchhouse.executors.slurm_calls import TaskState, UnreachableError
+from benchhouse.schema.errors import BenchError
+
+
+@pytest.fixture
+def fake_slurm(tmp_path, monkeypatch):
+    """`fake_slurm(squeue="text", ...)`: programs that print a text; with a code, to stderr."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+    def make(code: int = 0, **texts: str) -> None:
+        for name, text in texts.items():
+            (folder / f"{name}.txt").write_text(text)
+            program = folder / name
+            program.write_text(f"#!/bin/sh\ncat {folder}/{name}.txt {'>&2' if code else ''}\nexit {code}\n")
+            program.chmod(0o755)
+
+    return make
+
+
+def test_states_reasons_and_nodes_of_all_tasks_come_from_one_answer(fake_slurm):
+    fake_slurm(
+        squeue="12_0|RUNNING|None|node01\n"
+        "12_1|PENDING|ReqNodeNotAvail, UnavailableNodes:node[01-02]|\n"
+        "12_2|NODE_FAIL|NodeDown|gpu[01-02]\n"
+        "12_3|PENDING|odd|reason|\n"
+    )
+    assert calls.states(["bench-x-0001"]) == {
+        "12_0": TaskState("RUNNING", "", "node01"),
+        "12_1": TaskState("PENDING", "ReqNodeNotAvail, UnavailableNodes:node[01-02]", ""),
+        "12_2": TaskState("NODE_FAIL", "NodeDown", "gpu[01-02]"),
+        "12_3": TaskState("PENDING", "odd|reason", ""),
+    }
+
+
+def test_the_accounting_says_what_the_controller_has_forgotten(fake_slurm):
+    fake_slurm(sacct="12_0|COMPLETED|0:0|node01\n12_1|CANCELLED by 1000|0:15|node02\n12_2|OUT_OF_MEMORY|0:125|node02\n")
+    assert calls.recorded(["12"]) == {
+        "12_0": TaskState("COMPLETED", "", "node01"),
+        "12_1": TaskState("CANCELLED", "exit code 0:15", "node02"),
+        "12_2": TaskState("OUT_OF_MEMORY", "exit code 0:125", "node02"),
+    }
+
+
+def test_a_cluster_without_accounting_says_nothing_more(fake_slurm):
+    fake_slurm(code=1, sacct="Slurm accounting storage is disabled")
+    assert calls.recorded(["12"]) == {}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+        "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying",
+    ],
+)
+def test_a_controller_that_does_not_answer_is_told_from_a_refusal(fake_slurm, tmp_path, said):
+    fake_slurm(code=1, sbatch=said)
+    with pytest.raises(UnreachableError, match="Slurm does not answer"):
+        calls.submit(tmp_path / "job.sh")
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("Batch job submission failed: Invalid account or account/partition combination specified", "sinfo"),
+        ("Batch job submission failed: Invalid qos specification", "sacctmgr show assoc"),
+        ("Batch job submission failed: Requested node configuration is not available", "no node has that much"),
+        ("Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)", "sacctmgr"),
+        ("Batch job submission failed: Invalid job array specification", "slurm: {pack: N}"),
+    ],
+)
+def test_a_refusal_comes_with_what_to_do(fake_slurm, tmp_path, said, hint):
+    fake_slurm(code=1, sbatch=f"sbatch: error: {said}\n")
+    with pytest.raises(BenchError) as caught:
+        calls.submit(tmp_path / "job.sh")
+    assert said in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_the_id_of_a_job_is_read_with_or_without_the_name_of_its_cluster(fake_slurm, tmp_path):
+    fake_slurm(sbatch="sbatch: a word of the site\n4711;lab\n")
+    assert calls.submit(tmp_path / "job.sh") == "4711"
+
+
+def test_where_there_is_no_slurm_the_sentence_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(BenchError, match="there is no squeue on this machine"):
+        calls.states(["x"])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not can_be_had() or not shutil.which("slurmdbd") or not shutil.which("mariadbd"),
+    reason="needs root, slurmdbd and mariadb-server-core",
+)
+def test_a_job_that_the_controller_has_forgotten_is_found_in_the_real_accounting(lab: Lab):
+    """`MinJobAge` is two seconds here: when the run is looked at, only slurmdbd knows that its job was cancelled."""
+    cluster = Cluster(Path("/tmp") / f"bench-acct-{lab.root.name[-20:]}")
+    cluster.start("--accounting", port=26000)
+    try:
+        conf = Path(cluster.conf)
+        conf.write_text(conf.read_text().replace("MinJobAge=300", "MinJobAge=2"))
+        cluster.call("scontrol", "reconfigure")
+        lab.variables["SLURM_CONF"] = cluster.conf
+        (lab.workspace / "site.yaml").write_text("site: t\nexecutor: slurm\nslurm: {account: lab, partition: all}\n")
+        lab.bench("submit", lab.scenario("slow", workload={"seconds": 60}))
+        lab.wait_for_mark("slow-*")
+        cluster.call("scancel", "--name", f"bench-{lab.run_id()}-0001")
+        deadline = 60
+        while cluster.call("squeue", "-h", "-t", "all") and deadline:
+            cluster.call("sleep", "1")
+            deadline -= 1
+        lab.bench("collect", "@last")
+        (ended,) = [event for event in lab.events() if event["event"] == "ended"]
+        assert ended["outcome"] == "cancelled"
+        assert "ended as CANCELLED" in ended["reason"]
+    finally:
+        cluster.stop()
