@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchhouse.executors import slurm_calls as calls
-from benchhouse.executors.slurm_script import clock, quoted, request, time_s
+from benchhouse.executors.slurm_script import clock, put_together, quoted, request, time_s
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Scenario
@@ -40,8 +40,7 @@ class SlurmKeepers:
             "--no-requeue",  # its trials must not find another server than the one they began with
         ]
         command = [*python, "-m", "benchhouse.worker", "--keep", str(folder.path.absolute())]
-        environment = dict(self._site.environment) | self._site.network.environment
-        return _script(flags, self._site, environment, f"exec {shlex.join(command)}")
+        return put_together(flags, self._site, True, f"exec {shlex.join(command)}")
 
     def start(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> None:
         """Submit the job; what it is to keep is in the folder already."""
@@ -98,7 +97,7 @@ class SlurmKeepers:
             "--no-requeue",
         ]
         lines = [f"echo {_GRACE_S} > {shlex.quote(str(folder.stop.absolute()))} || true" for folder in folders]
-        script.write_text(_script(flags, Site(), {}, "\n".join(lines)), encoding="utf-8")
+        script.write_text(put_together(flags, Site(), False, "\n".join(lines)), encoding="utf-8")
         return calls.submit(script)
 
     def _longest_s(self, asked: Resources) -> float:
@@ -127,11 +126,3 @@ def alive(services: Path) -> Iterator[tuple[ServiceFolder, KeeperJob, bool]]:
 
 def _name(folder: ServiceFolder, spec: ServiceSpec) -> str:
     return f"bench-{spec.run_id}-{folder.path.name}" if spec.run_id else f"bench-{folder.path.name}"
-
-
-def _script(flags: Sequence[str], site: Site, environment: dict[str, str], body: str) -> str:
-    lines = ["#!/bin/bash", *(f"#SBATCH {flag}" for flag in flags), "set -eu"]
-    if site.modules:
-        lines += [f"module load {shlex.join(site.modules)}"]
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
-    return "\n".join([*lines, body]) + "\n"

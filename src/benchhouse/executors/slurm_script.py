@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,19 +32,21 @@ class Array:
 
 
 def script(array: Array, scenario: Scenario, site: Site) -> str:
+    # The worker takes the shell's place: Slurm's signals reach it.
+    command = f"exec {shlex.join([*array.python, '-m', 'benchhouse.worker', '--task', str(array.folder)])}"
+    several = array.resources.nodes > 1
+    return put_together(flags(array, scenario, site), site, several, command, array.labels)
+
+
+def put_together(asked: Iterable[str], site: Site, several: bool, body: str, labels: Iterable[str] = ()) -> str:
+    """A whole script. `several`: what it starts is to talk with other nodes."""
     shell = "#!/bin/bash -l" if site.modules else "#!/bin/bash"  # a login shell knows `module`
-    lines = [shell, *(f"#SBATCH {flag}" for flag in flags(array, scenario, site))]
-    lines += [f"# {label}" for label in array.labels]
-    lines += ["set -e"]
+    lines = [shell, *(f"#SBATCH {flag}" for flag in asked), *(f"# {label}" for label in labels), "set -e"]
     if site.modules:
-        lines += [f"module load {shlex.join(site.modules)}"]
-    environment = dict(site.environment)
-    if array.resources.nodes > 1:
-        environment |= site.network.environment
+        lines.append(f"module load {shlex.join(site.modules)}")
+    environment = site.environment | site.network.environment if several else site.environment
     lines += [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
-    # The worker takes this shell's place: Slurm's signals reach it.
-    lines += [f"exec {shlex.join([*array.python, '-m', 'benchhouse.worker', '--task', str(array.folder)])}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, body]) + "\n"
 
 
 def flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
