@@ -6,6 +6,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from laboratory import wait_until
 from services import llm, triton
 from services.started import running
 
@@ -15,6 +16,13 @@ from benchhouse.schema.layout import Workspace
 
 PLAIN = ["chroma", "milvus_lite", "node_exporter", "postgres", "prometheus", "seaweedfs"]
 NOT_TO_BE_HAD = {"milvus", "qdrant", "weaviate"}
+
+
+def said(url):
+    try:
+        return urllib.request.urlopen(url, timeout=5).read()
+    except OSError:
+        return b""
 
 
 def program_is_here(name):
@@ -99,4 +107,4 @@ def test_triton_serves_a_model_repository_that_is_given(tmp_path):
         with running(plug("recipes", "triton"), parameters) as service:
             with urllib.request.urlopen(f"{service.endpoint}/v2/models/identity_fp32/ready", timeout=5) as answer:
                 assert answer.status == 200
-            assert b"nv_inference" in urllib.request.urlopen(service.metrics, timeout=5).read()
+            wait_until(lambda: b"nv_inference" in said(service.metrics), "its metrics")  # a moment after it is ready

@@ -248,6 +248,7 @@ def test_the_seconds_of_a_load_are_drawn_within_their_frame(visit, sweep):
 def test_the_machine_is_drawn_over_its_phases_and_folded_after_a_few_points(visit, sweep, width):
     phases = [Phase(name="warmup", begin_s=0, end_s=4), Phase(name="steady", begin_s=4, end_s=10)]
     facts = {"run_id": made_up.RUN, "trial_id": "t", "repetition": 1, "chosen": "the only trial", "folder": "results/t"}
+    facts["outcome"] = "succeeded"
     kept = {"file": "telemetry/node.parquet", "sha256": "ab" * 32, "samples": 3}
     cpu = Line(scope="node", series="cpu_busy", label="node", **kept, times_s=[1, 5, 9], values=[0, 2, 1])
     figure = Figure(label="node CPU", scope="node", series="cpu_busy", unit="cores", phase="steady", n=3, avg=1)
