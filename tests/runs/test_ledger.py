@@ -7,7 +7,7 @@ import time
 import pytest
 
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
-from benchhouse.runs.orchestrate import leftovers
+from benchhouse.runs.leftovers import leftovers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.trial import ExperimentRef

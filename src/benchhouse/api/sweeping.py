@@ -35,7 +35,7 @@ def clean_up(workspace: Workspace, ledger: Ledger) -> int:
 
     Call it as the run's owner.
     """
-    from benchhouse.runs.orchestrate import leftovers
+    from benchhouse.runs.leftovers import leftovers
 
     partials = leftovers(workspace, ledger.record.scenario, ledger.folder.run_id)
     services = run_services.folders(ledger)

@@ -7,18 +7,18 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from benchhouse.evidence.asking import make_folder
-from benchhouse.evidence.folder import read_meta, read_spec, sealed_outcome
+from benchhouse.evidence.folder import read_meta, sealed_outcome
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
 from benchhouse.runs.interrupts import Interrupts
 from benchhouse.runs.keeping import Attached
-from benchhouse.runs.ledger import Ledger, list_runs
+from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.model import Model
@@ -488,21 +488,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return value
-
-
-def leftovers(workspace: Workspace, scenario: str, run_id: str) -> list[Path]:
-    """Unfinished folders of this run, whose orchestrator was killed, and of other runs that nobody works on."""
-    folder = workspace.results / scenario / ".partial"
-
-    @cache
-    def abandoned(other: str) -> bool:
-        ledger = Ledger(workspace.run(other))
-        return other == run_id or (ledger.owner() is None and not ledger.goes_on())
-
-    def is_left(path: Path) -> bool:
-        try:
-            return abandoned(read_spec(TrialFolder(path)).run_id)
-        except (OSError, ValueError):  # killed while it was made, or being made by another run
-            return all(abandoned(other) for other in list_runs(workspace))
-
-    return [path for path in sorted(folder.iterdir()) if is_left(path)] if folder.is_dir() else []
