@@ -13,7 +13,7 @@ import pytest
 from laboratory import Lab, wait_until
 from services.slurm_cluster import cluster as cluster
 from services.slurm_cluster import needs_slurm
-from services.small_server import recipe
+from services.small_server import recipe, with_small
 
 pytestmark = needs_slurm
 
@@ -55,14 +55,7 @@ def slurm(lab: Lab, cluster) -> Lab:
     site["network"] = {"interface": "lo", "environment": {"NCCL_SOCKET_IFNAME": "ib0"}}
     (lab.workspace / "site.yaml").write_text(json.dumps(site))
     lab.install("ask", "1.0", ASK, "[benchhouse.experiments]\nask = ask:ask\neverywhere = ask:everywhere\n")
-    (lab.workspace / "recipes").mkdir()
-
-    def small(*words, **more):
-        (lab.workspace / "recipes" / "small.yaml").write_text(json.dumps(recipe(*words, **more)))
-
-    lab.small = small
-    small("answer")
-    return lab
+    return with_small(lab)
 
 
 def apart(**more) -> dict:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from laboratory import wait_until
-from services.small_server import recipe
+from services.small_server import with_small
 
 ASK = """
 import os, re, time, urllib.request
@@ -60,14 +60,7 @@ def served(lab):
     names = ("ask", "wait", "until_sick", "swallow")
     entries = "\n".join(["[benchhouse.experiments]", *(f"{name} = ask:{name}" for name in names)])
     lab.install("ask", "1.0", ASK, entries)
-    (lab.workspace / "recipes").mkdir()
-
-    def small(*words, **more):
-        (lab.workspace / "recipes" / "small.yaml").write_text(json.dumps(recipe(*words, **more)))
-
-    lab.small = small
-    small("answer")
-    return lab
+    return with_small(lab)
 
 
 def scenario(mode="attached", **more):

@@ -8,6 +8,7 @@ Words: `answer` 200 at /, `die-after:S`, `never` (does not listen), `shout:N` (p
 on), `secret` (prints its {secret}).
 """
 
+import json
 import math
 import os
 import signal
@@ -28,6 +29,15 @@ def recipe(*words: str, **more: Any) -> dict[str, Any]:
         "endpoint": "http://{host}:{port}",
         "ready": {"kind": "http", "timeout": 20},
     } | more
+
+
+def with_small(lab: Any) -> Any:
+    """`lab.small(*words)` writes recipes/small.yaml of the lab's workspace; it answers, until told otherwise."""
+    folder = lab.workspace / "recipes"
+    folder.mkdir()
+    lab.small = lambda *words, **more: (folder / "small.yaml").write_text(json.dumps(recipe(*words, **more)))
+    lab.small("answer")
+    return lab
 
 
 class Answers(BaseHTTPRequestHandler):
