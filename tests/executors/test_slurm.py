@@ -308,3 +308,37 @@ def test_a_task_that_the_scheduler_starts_twice_does_no_harm(slurm, cluster):
     after = {trial.folder.name: (trial.folder / "manifest.json").read_bytes() for trial in slurm.trials()}
     assert set(after) == set(before) and after[kept] == before[kept]
     slurm.is_tidy()
+
+
+def test_a_sweep_longer_than_the_site_allows_becomes_several_arrays(slurm):
+    site = {"site": "test", "executor": "slurm", "slurm": {"poll": "2s", "partition": "all", "max_array": 2}}
+    (slurm.workspace / "site.yaml").write_text(json.dumps(site))
+    path = slurm.scenario("once", repetitions=5)
+    assert "the first of 3 arrays" in slurm.bench("plan", path, "--dry-run").stdout
+    submit(slurm, path)
+    settled(slurm)
+    assert [trial.outcome for trial in slurm.trials()] == ["succeeded"] * 5
+    assert sorted(trial.meta["slurm"]["array_task_id"] for trial in slurm.trials()) == ["0", "0", "0", "1", "1"]
+    slurm.is_tidy()
+
+
+def test_two_people_may_submit_from_one_checkout_at_once(slurm):
+    path = slurm.scenario("once", repetitions=3)
+    both = [slurm.start("submit", "--new", path) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    runs = [found.parent.name for found in runs_of(slurm)]
+    assert len(runs) == 2
+    for run in runs:
+        wait_until(lambda run=run: not json.loads(slurm.bench("collect", run, "--json").stdout)["under_way"], "its end")
+    assert [trial.outcome for trial in slurm.trials()] == ["succeeded"] * 6
+    assert {trial.spec["run_id"] for trial in slurm.trials()} == set(runs)
+    slurm.is_tidy()
+
+
+def test_a_run_folder_that_can_not_be_written_is_told_and_nothing_is_submitted(slurm, cluster):
+    """The shared filesystem is read-only: as root every folder is writable, so a file stands where it is to be."""
+    (slurm.workspace / ".bench").write_text("")
+    done = slurm.bench("submit", slurm.scenario("once"), code=None)
+    assert done.returncode != 0
+    assert "can't" in done.stderr and "Traceback" not in done.stderr
+    assert not cluster.call("squeue", "-h", "-t", "all", "-o", "%Z").count(str(slurm.workspace))
