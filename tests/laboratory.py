@@ -413,7 +413,7 @@ class Lab:
         return Workspace(self.workspace)
 
 
-def wait_until(true: Callable[[], object], what: str, limit_s: float = 30) -> None:
+def wait_until(true: Callable[[], object], what: str, limit_s: float = 120) -> None:
     deadline = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < deadline, f"waited {limit_s:g} s for {what}"

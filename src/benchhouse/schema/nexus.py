@@ -1,4 +1,4 @@
-"""The published files of a nexus: packages, models, spaces of points, and benchmarks that several experiments can answer.
+"""The published files of a nexus: packages, models, spaces of points, and benchmarks that several experiments answer.
 
 Keys are spelled as published (camelCase where ado's are). A nexus is a folder with `packages/` and `benchmarks/`.
 """
