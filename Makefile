@@ -3,11 +3,9 @@
 # Some machines set it to 1, and then every start of Python compiles all imports anew.
 export PYTHONDONTWRITEBYTECODE =
 BIN := .venv/bin
-# Parallel test workers. Tests marked `serial` measure time and run alone afterwards.
-WORKERS ?= 2
-TESTS ?= tests
-# A machine that others share can starve one test of thousands: what fails is tried once more, and listed as RERUN at the end.
-PYTEST := $(BIN)/pytest --reruns 1 --reruns-delay 2 -rR
+# Parallel test workers, and which tests.
+export WORKERS ?= 2
+export TESTS ?= tests
 
 .PHONY: help venv demo test test-deps check docs reference bench clean
 
@@ -27,9 +25,7 @@ test-deps:
 	@scripts/install-test-deps.sh
 
 test: venv test-deps ## the whole test suite
-	$(PYTEST) -n $(WORKERS) -m 'not serial and not clients' $(TESTS)
-	$(PYTEST) -n $(WORKERS) -m 'clients and not serial' $(TESTS) || test $$? -eq 5  # 5: none is marked
-	$(PYTEST) -m serial $(TESTS) || test $$? -eq 5  # 5: none is marked
+	@scripts/run-tests.sh
 
 check: venv ## style, types, who may import whom
 	$(BIN)/ruff check
