@@ -1,7 +1,7 @@
-"""Driver `postgres_pq`: libpq's own calls through psycopg.pq, a thread a connection; values never become SQL text."""
+"""Driver `postgres_pq`: libpq's own calls through psycopg.pq; values never become SQL text."""
 
 import select
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -39,6 +39,11 @@ class PostgresPq:
     def __init__(self, login: Login, statements: Sequence[Statement], *, prepared: bool, timeout_s: float) -> None:
         self._login, self._prepared, self._timeout_s = login, prepared, timeout_s
         self._prepares = [item for item in statements if prepared and not item.control]
+        self.abreast = not any(item.text.lstrip()[:4].upper() == "COPY" for item in statements)
+        self._left: Iterator[Ready] = iter(())  # steps of the call under way that were not sent yet
+        self._expected: int | None = None  # rows of the step that was sent
+        self._rows = 0  # of the steps before it
+        self._answer: Any = None  # to that step
         self._connection: Any = None
         self._broken: Any = ()  # what psycopg raises when a connection is lost
         self.calls = 0  # odd while one is under way
@@ -89,6 +94,64 @@ class PostgresPq:
         finally:
             self.calls += 1
         return rows
+
+    def fileno(self) -> int:
+        return self._connection.socket if self._connection is not None else -1
+
+    def send(self, item: Work) -> None:
+        """As `ask`, up to where it would wait."""
+        self._left, self._rows = iter(item.ready), 0
+        self.calls += 1
+        try:
+            self._send_next()
+        except self._broken as error:
+            raise self._gone(error) from None
+
+    def take(self) -> int | None:
+        """The rows, once the server has answered all steps; a step that waits for the one before it is sent."""
+        connection = self._connection
+        try:
+            connection.consume_input()
+            while not connection.is_busy():
+                result = connection.get_result()
+                if result is not None:
+                    self._answer = result
+                    continue
+                self._rows += self._take(self._answer, self._expected)
+                if self._send_next():
+                    return None
+                self.calls += 1
+                return self._rows
+        except CallFailed:
+            self._clean_up()
+            self.calls += 1
+            raise
+        except self._broken as error:
+            raise self._gone(error) from None
+        return None
+
+    def _send_next(self) -> bool:
+        """False where nothing is left to be sent."""
+        step = next(self._left, None)
+        if step is None:
+            return False
+        connection = self._connection
+        if step.name:
+            connection.send_query_prepared(step.name, step.values)
+        elif step.values:
+            connection.send_query_params(step.text, step.values)
+        else:
+            connection.send_query(step.text)
+        self._expected = step.rows
+        if connection.flush():
+            self._flush()
+        return True
+
+    def _gone(self, error: Exception) -> CallFailed:
+        """The connection is lost in mid-call."""
+        self.close()
+        self.calls += 1
+        return failure(None, str(error))
 
     def reply(self, _: Work, rows: int) -> Reply:
         return Reply(count=rows)

@@ -108,3 +108,24 @@ class CallDriver(Protocol):
     def call(self, item: Any) -> Reply: ...
 
     def close(self) -> None: ...
+
+
+class AbreastDriver(CallDriver, Protocol):
+    """A call driver that can also begin a call and look later: one thread then keeps many of them busy.
+
+    Its `ask`, `reply` and `operations` are those of a call driver where microseconds matter.
+    """
+
+    abreast: bool  # whether all that it is to be asked can be done so
+
+    def fileno(self) -> int:
+        """The connection's descriptor, which can be read when there is something to take; -1 where there is none."""
+        ...
+
+    def send(self, item: Any) -> None:
+        """Begin a call. Raises CallFailed."""
+        ...
+
+    def take(self) -> Any:
+        """The answer to it, as of `ask`; None where it is not complete. Raises CallFailed, and the call is over."""
+        ...

@@ -9,6 +9,7 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
+from benchhouse.experiments.load.abreast import AbreastLoad, goes_abreast
 from benchhouse.experiments.load.book import Book, Clock, Tally
 from benchhouse.experiments.load.endpoint import Endpoint
 from benchhouse.experiments.load.nodes import Spread, on_nodes
@@ -105,6 +106,8 @@ class Load:
         if endpoints:
             turned = shard % len(endpoints)  # each load process begins at another
             load = SocketLoad(self.first, self.source, shape, book, endpoints[turned:] + endpoints[:turned])
+        elif goes_abreast(self.first, shape, self.source):
+            load = AbreastLoad(self.driver, self.source, shape, book)
         else:
             load = ThreadLoad(self.driver, self.source, shape, book)
         if problem := load.prepare(max(mine, 1)):

@@ -15,11 +15,13 @@ from benchhouse.schema.load import CallDriver, CallFailed, Reply
 
 _SECOND_NS = 1_000_000_000
 _TICK_S = 0.02
-_BACK_OFF_S = 0.05
+BACK_OFF_S = 0.05
 _AT_A_TIME = 256  # calls that a thread writes down together: one by one would cost more than many a call
-_LONGEST_NS = _SECOND_NS // 4
+LONGEST_NS = _SECOND_NS // 4
 _DEAD_AFTER_NS = 3 * _SECOND_NS  # as of sockets
 _CONNECTING = ("refused", "dns", "tls")
+# A call that has ended: its number, whether it is measured, its item, what came of it, when it was sent and answered.
+Made = tuple[int, bool, Any, Any, int, int]
 
 
 class ThreadLoad:
@@ -36,7 +38,7 @@ class ThreadLoad:
         self._over = threading.Event()
         self._problems: list[str] = []
         self._good_ns = 0  # when something last went well, as far as it was written down
-        self._cut: set[int] = set()  # threads whose last call found no server
+        self._cut: set[int] = set()  # clients whose last call found no server
         self._cut_ns = 0  # when that was last the case
         self._open = threading.Semaphore(0)
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
@@ -75,7 +77,10 @@ class ThreadLoad:
 
     def _add_thread(self) -> None:
         self._book.connections += 1
-        thread = threading.Thread(target=self._work, daemon=True)
+        self._start(self._work)
+
+    def _start(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -126,7 +131,7 @@ class ThreadLoad:
         ended: list[tuple[Call, Reply]] = []
         while not self._problems and (call := self._next()):
             ended.append((call, self._make_call(driver, call)))
-            if len(ended) >= self._at_a_time or call.ended_ns - ended[0][0].ended_ns > _LONGEST_NS:
+            if len(ended) >= self._at_a_time or call.ended_ns - ended[0][0].ended_ns > LONGEST_NS:
                 self._settle(ended)
         self._settle(ended)
 
@@ -136,7 +141,7 @@ class ThreadLoad:
         clock, problems, take, most = self._clock, self._problems, self._source.take, self._at_a_time
         number, measures, by_time = clock.index, clock.measures, clock.by_time
         ask: Callable[[Any], Any] = getattr(driver, "ask", driver.call)
-        made: list[tuple[int, bool, Any, Any, int, int]] = []
+        made: list[Made] = []
         with self._lock:
             self._in_flight += 1
             self._book.most_in_flight = max(self._book.most_in_flight, self._in_flight)
@@ -149,22 +154,22 @@ class ThreadLoad:
             try:
                 answer = ask(item)
             except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
-                answer = _failed(problem)
+                answer = failed(problem)
             ended_ns = monotonic_ns()
             made.append((index, measured, item, answer, sent_ns, ended_ns))
             if type(answer) is Reply and answer.error is not None:
                 with self._lock:
                     self._note_life(answer.error, ended_ns)
-                sleep(_BACK_OFF_S)
+                sleep(BACK_OFF_S)
                 ended_ns = monotonic_ns()
-            if len(made) >= most or ended_ns - first_ns > _LONGEST_NS:
+            if len(made) >= most or ended_ns - first_ns > LONGEST_NS:
                 self._settle_made(driver, made)
                 first_ns = ended_ns
         self._settle_made(driver, made)
         with self._lock:
             self._in_flight -= 1
 
-    def _settle_made(self, driver: CallDriver, made: list[tuple[int, bool, Any, Any, int, int]]) -> None:
+    def _settle_made(self, driver: CallDriver, made: list[Made]) -> None:
         """Calls of `_without_pause`. Where all went well they are written down column by column."""
         if not made:
             return
@@ -225,7 +230,7 @@ class ThreadLoad:
         try:
             reply = driver.call(call.item)
         except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
-            reply = _failed(problem)
+            reply = failed(problem)
         call.ended_ns = monotonic_ns()
         with self._lock:
             self._note_life(reply.error, call.ended_ns)
@@ -235,7 +240,7 @@ class ThreadLoad:
         if call.ended_ns - sent_ns > self._timeout_ns:
             reply = self._too_late()
         if not self._open_loop and (self._think_s or reply.error is not None):
-            sleep(self._think_s if reply.error is None else max(self._think_s, _BACK_OFF_S))
+            sleep(self._think_s if reply.error is None else max(self._think_s, BACK_OFF_S))
         return reply
 
     def _settle(self, ended: list[tuple[Call, Reply]]) -> None:
@@ -250,13 +255,14 @@ class ThreadLoad:
                 self._note_life(None, ended[-1][0].ended_ns)
         ended.clear()
 
-    def _note_life(self, error: str | None, now: int) -> None:
-        """How the last call of this thread ended; one that failed for another reason says nothing."""
+    def _note_life(self, error: str | None, now: int, client: int = 0) -> None:
+        """How the last call of a client, or of this thread, ended; one that failed for another reason says nothing."""
+        client = client or threading.get_ident()
         if error in _CONNECTING:
-            self._cut.add(threading.get_ident())
+            self._cut.add(client)
             self._cut_ns = now
         elif error is None:
-            self._cut.discard(threading.get_ident())
+            self._cut.discard(client)
             self._good_ns = max(self._good_ns, now)
 
     def _look_for_life(self, now: int) -> None:
@@ -296,7 +302,7 @@ class ThreadLoad:
                 last_row = second
 
 
-def _failed(problem: Exception) -> Reply:
+def failed(problem: BaseException) -> Reply:
     if isinstance(problem, CallFailed):
         return Reply(error=problem.kind, detail=problem.detail)
     return Reply(error="client", detail=f"{type(problem).__name__}: {problem}")

@@ -150,13 +150,13 @@ class Script:
 
     @property
     def statements(self) -> list[Statement]:
-        """Those that the transactions need, BEGIN and the like left out."""
+        """Those that the transactions need, BEGIN and COMMIT left out."""
         needed = {
             "lookup": [LOOKUP], "range": [RANGE], "update": [UPDATE], "transfer": [UPDATE], "insert": [self._insert],
-            "oltp": [UPDATE, LOOKUP, RECORD], "copy": [],
+            "oltp": [UPDATE, LOOKUP, RECORD], "copy": [COPY],
         }  # fmt: skip
         found = [item for kind in self._workload.weights for item in (needed | self._own)[kind]]
-        return [item for item in dict.fromkeys(found) if not item.control]
+        return [item for item in dict.fromkeys(found) if not item.control or item is COPY]
 
     def works(self) -> Iterator[Work]:
         """So many as are distinct, by their weights; the first ones hold each kind, however rare it is."""
