@@ -42,19 +42,28 @@ def check_values(draft: Draft, home: Place) -> None:
     _check_reading_back(draft, first)
     for block, checked in zip(draft.blocks, rows, strict=True):
         meant: dict[bytes, int] = {}
+        sides = _sides(block)
         for number, row in enumerate(block.rows):
             point = first | dict(zip(block.keys, row, strict=True))
-            at = places | {key: draft.axes[key].values[number] for key in block.keys}
-            before = len(draft.problems)
-            if number != checked:
-                _check_point(draft, home, point, at, set(block.keys))
-            if len(draft.problems) > before:
-                continue
-            earlier = meant.setdefault(_meaning(draft, point), number)
+            if not (meaning := _meaning(draft, point, sides)):
+                at = places | {key: draft.axes[key].values[number] for key in block.keys}
+                before = len(draft.problems)
+                if number != checked:
+                    _check_point(draft, home, point, at, set(block.keys))
+                if len(draft.problems) > before:
+                    continue
+                meaning = canonical_json(draft.put_together(point))  # a combination that does not fit, told elsewhere
+            earlier = meant.setdefault(meaning, number)
             if earlier != number and not _named_twice(block, row, block.rows[earlier]):
-                place, other = at[block.keys[0]], draft.axes[block.keys[0]].values[earlier]
+                place, other = (draft.axes[block.keys[0]].values[which] for which in (number, earlier))
                 line, column = other.document.position(other.loc)
                 draft.problems.append(place.problem(f"this means the same as the value at {line}:{column}"))
+
+
+def _sides(block: Block) -> tuple[bool, bool]:
+    """Whether a block changes the target, and whether it changes the workload."""
+    in_target = [key == TARGETS or key.startswith("target.") for key in block.keys]
+    return any(in_target), not all(in_target)
 
 
 def _named_twice(block: Block, row: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
@@ -183,12 +192,14 @@ def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
             ) from error
 
 
-def _meaning(draft: Draft, point: Mapping[str, Any]) -> bytes:
-    target, parameters = draft.put_together(point)
+def _meaning(draft: Draft, point: Mapping[str, Any], sides: tuple[bool, bool]) -> bytes:
+    """What the changed sides of a point mean to the experiment; empty where they do not fit it."""
+    models = (draft.target_model, draft.workload_model)
+    inputs = zip(sides, models, draft.put_together(point), strict=True)
     try:
-        return canonical_json([normal(draft.target_model, target), normal(draft.workload_model, parameters)])
-    except ValidationError:  # a combination that does not fit, reported elsewhere
-        return canonical_json([target, parameters])
+        return canonical_json([normal(model, data) for changed, model, data in inputs if changed])
+    except ValidationError:
+        return b""
 
 
 def reasons(error: ValidationError) -> str:

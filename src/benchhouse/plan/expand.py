@@ -24,6 +24,10 @@ from benchhouse.schema.scenario import Benchmark, Scenario
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.trial import ExperimentRef, Instance, instance_digest
 
+_MOST_KEPT = 20_000
+Bound = tuple[dict[str, Any], dict[str, Any], str]
+"""Target and parameters of an instance, and its digest."""
+
 
 @dataclass(frozen=True)
 class PlannedTrial:
@@ -54,13 +58,16 @@ class Plan:
     home: Place  # the top of the scenario file
     nested: Mapping[str, Loc] = field(default_factory=dict)  # axes that lead into mappings, with their paths
     services: Mapping[str, TrialService] = field(default_factory=dict)
+    _kept: list[Bound] = field(default_factory=list, compare=False, repr=False)
 
     def instances(self) -> Iterator[Instance]:
-        return map(self.bind, self.space.points())
+        return (self._instance(target, parameters) for target, parameters, _ in self._bound())
 
     def bind(self, point: Mapping[str, Any]) -> Instance:
         """The instance of one point: inputs validated, defaults filled in, so that equal processes are equal."""
-        target, parameters = self._inputs(point)
+        return self._instance(*self._inputs(point))
+
+    def _instance(self, target: dict[str, Any], parameters: dict[str, Any]) -> Instance:
         return Instance(
             experiment=self.experiment.name,
             version=self.experiment.version,
@@ -71,8 +78,20 @@ class Plan:
 
     def digests(self) -> Iterator[str]:
         """The digest of each instance; for counting, cheaper than binding it."""
+        return (digest for _, _, digest in self._bound())
+
+    def _bound(self) -> Iterator[Bound]:
+        """Inputs and digest of each instance; those of a small plan are kept, as every plan is gone through twice."""
+        if self.space.raw_size > _MOST_KEPT:
+            return self._bind_all()
+        if not self._kept:
+            self._kept.extend(self._bind_all())
+        return iter(self._kept)
+
+    def _bind_all(self) -> Iterator[Bound]:
         for point in self.space.points():
-            yield self._digest(*self._inputs(point))
+            target, parameters = self._inputs(point)
+            yield target, parameters, self._digest(target, parameters)
 
     def _digest(self, target: dict[str, Any], parameters: dict[str, Any]) -> str:
         """Of an instance, with what does not vary encoded once."""
@@ -112,19 +131,19 @@ class Plan:
         """All trials in the order they are to run; warm-ups come before what they warm."""
         scenario = self.scenario
         if scenario.order == "sequential":
-            for instance in self.instances():
+            for bound in self._bound():
                 for number in range(scenario.warmup):
-                    yield self._trial(instance, number, warmup=True)
+                    yield self._trial(bound, number, warmup=True)
                 for number in range(scenario.repetitions):
-                    yield self._trial(instance, number)
+                    yield self._trial(bound, number)
             return
         for number in range(scenario.warmup):
-            for instance in self.instances():
-                yield self._trial(instance, number, warmup=True)
+            for bound in self._bound():
+                yield self._trial(bound, number, warmup=True)
         if scenario.order == "interleaved":
             for number in range(scenario.repetitions):
-                for instance in self.instances():
-                    yield self._trial(instance, number)
+                for bound in self._bound():
+                    yield self._trial(bound, number)
             return
         size = self.space.raw_size
         shuffle = Shuffle(size * scenario.repetitions, scenario.seed)
@@ -132,11 +151,13 @@ class Plan:
             number, index = divmod(shuffle[position], size)
             point = self.space.point(index)
             if point is not None:
-                yield self._trial(self.bind(point), number)
+                target, parameters = self._inputs(point)
+                yield self._trial((target, parameters, self._digest(target, parameters)), number)
 
-    def _trial(self, instance: Instance, number: int, warmup: bool = False) -> PlannedTrial:
-        found = self._digest(instance.target, instance.parameters)
-        return PlannedTrial(instance, found, number, warmup, self.scenario.seed + number)
+    def _trial(self, bound: Bound, number: int, warmup: bool = False) -> PlannedTrial:
+        target, parameters, digest = bound
+        instance = self._instance(target, parameters)
+        return PlannedTrial(instance, digest, number, warmup, self.scenario.seed + number)
 
     @cached_property
     def _counted(self) -> tuple[int, str]:
