@@ -219,7 +219,7 @@ def invalid(workspace: Workspace, run_id: str) -> list[dict[str, Any]]:
 
 
 def _told(workspace: Workspace, run_id: str, items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    from benchhouse.warehouse.rows import point_label
+    from benchhouse.warehouse.labels import point_label
 
     found = []
     for item in items:

@@ -197,6 +197,8 @@ def orchestrator(
             "container_digest": prepared.image_digest(),
             "images": images,
             "interface": prepared.site.network.interface,
+            "site": prepared.site.site,
+            "cluster": prepared.site.cluster.model_dump(exclude_none=True),
         } | ({"monitors": export.monitors} if export else {})
         python = runtime.python(scenario.runtime, place)
         jobs = _jobs(prepared, executor, python)

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
+from benchhouse.schema.topology import Cluster
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@/+=-]*")
 _FLAG = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9._:,@/+=%*\[\]|&()-]+)?")
@@ -114,6 +115,7 @@ class Site(Model, strict=True):
         default_factory=dict, description="By folder, for what no command of the site tells."
     )
     network: Network = Field(default_factory=Network)
+    cluster: Cluster = Field(default_factory=Cluster, description="Where it is, for tables that compare places.")
     keep_logs: Seconds | None = Field(None, gt=0, description="Age at which logs may be pruned.")
     to_confirm: tuple[str, ...] = Field(
         (), strict=False, description="Values that nobody has confirmed on the site itself."

@@ -15,6 +15,7 @@ from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.telemetry import Monitors
+from benchhouse.schema.topology import Cluster, Topology
 
 Outcome = Literal["succeeded", "invalid", "failed", "error", "timeout", "out_of_memory", "cancelled", "lost"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -112,6 +113,8 @@ class TrialSpec(Model):
     environment: dict[str, str] = Field(default_factory=dict)
     services: dict[str, TrialService] = Field(default_factory=dict)
     interface: str | None = Field(None, description="Device of the network between the nodes of the trial.")
+    site: str | None = Field(None, description="Name of the site profile.")
+    cluster: Cluster | None = Field(None, description="Where the site is, as its profile says.")
     logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is said is kept.")
     monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="What is sampled beside it.")
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
@@ -215,6 +218,7 @@ class Meta(Model):
     packages: dict[str, str] = Field(description="Installed distributions and versions; the lock digest covers them.")
     python: str
     hardware: dict[str, Any]
+    topology: Topology | None = Field(None, description="What the node is made of; null in evidence before 0.2.")
     drivers: dict[str, str | None] = Field(description="GPU driver, CUDA, ...; null where there is none.")
     limits: dict[str, Any] = Field(description="What was asked and which mechanism enforced it.")
     usage: dict[str, Any] = Field(description="CPU seconds and peak memory of the trial's process tree.")

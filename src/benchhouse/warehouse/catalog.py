@@ -15,6 +15,7 @@ from benchhouse.schema.layout import Workspace
 
 FILE_NAME = "catalog.sqlite"
 BUSY_TIMEOUT_MS = 60_000
+_FILE = "table_name, run_id, file, sha256, rows, trials, schema_version, started_min, started_max"
 
 
 def _version_1(db: sqlite3.Connection) -> None:
@@ -39,7 +40,17 @@ def _version_1(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_version_1,)
+def _version_2(db: sqlite3.Connection) -> None:
+    """In which units each run gave its metrics: what can't be averaged is known without opening a file."""
+    db.execute(
+        "CREATE TABLE units (run_id TEXT, metric TEXT, unit TEXT, PRIMARY KEY (run_id, metric, unit)) WITHOUT ROWID"
+    )
+    db.execute("CREATE INDEX units_by_metric ON units (metric, unit)")
+    db.execute("CREATE INDEX files_by_run ON files (run_id)")
+    db.execute("CREATE INDEX files_by_version ON files (schema_version, run_id)")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_version_1, _version_2)
 """`MIGRATIONS[n]` takes a catalog from version n to n + 1; the list only ever grows."""
 
 
@@ -84,6 +95,7 @@ class Catalog:
     def __init__(self, workspace: Workspace, db: sqlite3.Connection) -> None:
         self.workspace = workspace
         self._db = db
+        self._seen: dict[tuple[str, str], tuple[int, int, int, int]] = {}
 
     @classmethod
     def open(cls, workspace: Workspace) -> "Catalog":
@@ -159,11 +171,10 @@ class Catalog:
 
     def files(self, tables: Iterable[str], runs: Iterable[str] | None = None) -> list[FileEntry]:
         """The files of these tables, ordered by table and run; of all runs, or of `runs` alone."""
-        columns = "table_name, run_id, file, sha256, rows, trials, schema_version, started_min, started_max"
         found = []
         with self._reading():
             for table in tables:
-                select = f"SELECT {columns} FROM files WHERE table_name = ?"  # noqa: S608 - no outside text
+                select = f"SELECT {_FILE} FROM files WHERE table_name = ?"  # noqa: S608 - no outside text
                 if runs is None:
                     found += self._db.execute(f"{select} ORDER BY run_id", [table]).fetchall()
                 else:
@@ -171,44 +182,79 @@ class Catalog:
                         found += self._db.execute(f"{select} AND run_id = ?", [table, run]).fetchall()
         return [FileEntry(*row) for row in found]
 
+    def files_of(self, run_id: str) -> list[FileEntry]:
+        """All files of a run, ordered by table."""
+        with self._reading():
+            found = self._db.execute(f"SELECT {_FILE} FROM files WHERE run_id = ? ORDER BY table_name", [run_id])  # noqa: S608
+            return [FileEntry(*row) for row in found]
+
+    def older_runs(self, version: int, runs: Iterable[str] | None = None) -> list[str]:
+        """Runs with files of an older schema than `version`; of all runs, or of `runs` alone."""
+        with self._reading():
+            found = self._db.execute("SELECT DISTINCT run_id FROM files WHERE schema_version < ?", [version]).fetchall()
+        wanted = None if runs is None else set(runs)
+        return sorted(run for (run,) in found if wanted is None or run in wanted)
+
+    def units(self, runs: Iterable[str] | None = None) -> dict[str, dict[str, str]]:
+        """Metrics that have more than one unit in these runs (all, if not given): unit to the last run that has it."""
+        wanted = None if runs is None else set(runs)
+        several = "SELECT metric FROM units GROUP BY metric HAVING count(DISTINCT unit) > 1"
+        sql = f"SELECT metric, unit, run_id FROM units WHERE metric IN ({several}) ORDER BY run_id"  # noqa: S608
+        found: dict[str, dict[str, str]] = {}
+        with self._reading():
+            for metric, unit, run in self._db.execute(sql):
+                if wanted is None or run in wanted:
+                    found.setdefault(metric, {})[unit] = run
+        return {metric: units for metric, units in found.items() if len(units) > 1}
+
     def is_intact(self, entry: FileEntry) -> bool:
-        """Whether the file is there with the bytes that the catalog names."""
+        """Whether the file is there with the bytes that the catalog names; read again only if it was touched since."""
+        path = f"{self.workspace.warehouse}/{entry.file}"
         try:
-            return file_digest(self.workspace.warehouse / entry.file) == entry.sha256
+            stat = os.stat(path)  # noqa: PTH116 - many times a question
+            seen = stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+            if self._seen.get((entry.file, entry.sha256)) == seen:
+                return True
+            whole = file_digest(Path(path)) == entry.sha256
         except OSError:
             return False
+        if whole:
+            self._seen[entry.file, entry.sha256] = seen
+        return whole
 
     def replace_run(
         self,
         run: RunEntry,
         files: Sequence[FileEntry],
         trials: Iterable[tuple[str, str]],
+        units: Iterable[tuple[str, str]] = (),
         *,
         instead_of: Sequence[FileEntry],
     ) -> bool:
         """Make `files` the run's files, if its present ones are still `instead_of` and all of `files` exist.
 
-        False means that another process was faster: look again and merge. `trials` are (trial_id, folder).
+        False means that another process was faster: look again and merge. `trials` are (trial_id, folder), `units`
+        (metric, unit).
         """
-        names = [entry.table for entry in files]
         with self._writing():
-            if self.files(names, [run.run_id]) != list(instead_of):
+            if self.files_of(run.run_id) != list(instead_of):
                 return False
             if not all((self.workspace.warehouse / entry.file).is_file() for entry in files):
                 return False
-            self._db.execute("DELETE FROM files WHERE run_id = ?", [run.run_id])
-            self._db.execute("DELETE FROM trials WHERE run_id = ?", [run.run_id])
+            for table in ("files", "trials", "units"):
+                self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run.run_id])  # noqa: S608 - our own names
             self._insert("files", [tuple(vars(entry).values()) for entry in files])
             self._insert("runs", [tuple(vars(run).values())])
             self._insert("trials", [(trial, run.run_id, folder) for trial, folder in trials])
+            self._insert("units", [(run.run_id, metric, unit) for metric, unit in units])
         return True
 
     def forget_run(self, run_id: str, instead_of: Sequence[FileEntry]) -> bool:
         """Take a run out of the tables, if its present files are still `instead_of`; files that are pinned stay."""
         with self._writing():
-            if self.files(sorted({entry.table for entry in instead_of}), [run_id]) != list(instead_of):
+            if self.files_of(run_id) != list(instead_of):
                 return False
-            for table in ("files", "trials", "runs"):
+            for table in ("files", "trials", "runs", "units"):
                 self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])  # noqa: S608 - our own names
         self.remove_unused(entry.file for entry in instead_of)
         return True

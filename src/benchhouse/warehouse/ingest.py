@@ -15,9 +15,10 @@ from typing import Any
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
-from benchhouse.warehouse.lake import list_lake, read_back, write_tables
+from benchhouse.warehouse.lake import READ_BACK, list_lake, read_back, write_tables
 from benchhouse.warehouse.rows import NotCollectable, TrialRows, read_folder, tabulate
-from benchhouse.warehouse.tables import MEASUREMENT_FACT, RUN_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT, Row
+from benchhouse.warehouse.table import SCHEMA_VERSION, Row
+from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT, RUN_FACT, TRIAL_FACT
 
 Say = Callable[[str], None]
 Progress = Callable[[int, int, str], None]
@@ -82,7 +83,9 @@ def rebuild(workspace: Workspace, progress: Progress | None = None, *, keep_rows
             if progress:
                 progress(at, len(run_ids), run_id)
         catalog.finish()
-        removed = catalog.remove_unused(file for files in lake.values() for file in files)
+        # Of the others, files of an older schema may be all that is left.
+        told = {one.run_id for one in done if one.trials or not keep_rows}
+        removed = catalog.remove_unused(file for run_id, files in lake.items() for file in files if run_id in told)
     removed += _remove_temporaries(workspace)
     skipped += [line for one in done for line in one.skipped]
     skipped += [line for line in strangers if (workspace.warehouse / line.partition(":")[0]).exists()]
@@ -99,11 +102,12 @@ def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_o
     """
     if not trials:
         return 0 if catalog.forget_run(run_id, instead_of) else None
-    tables = tabulate(list(trials.values()))
+    tables: dict[str, Any] = {**tabulate(list(trials.values()))}
     entries = write_tables(catalog.workspace, run_id, tables)
     run = _run_entry(tables[RUN_FACT.name][0])
     folders = [(row["trial_id"], row["folder"]) for row in tables[TRIAL_FACT.name]]
-    won = catalog.replace_run(run, entries, folders, instead_of=instead_of)
+    units = {(row["metric"], row["unit"]) for row in tables.get(MEASUREMENT_FACT.name, ())}
+    won = catalog.replace_run(run, entries, folders, sorted(units), instead_of=instead_of)
     unused = instead_of if won else entries
     catalog.remove_unused(entry.file for entry in unused)
     return sum(entry.rows for entry in entries) if won else None
@@ -147,7 +151,7 @@ def _collect(
     skipped: list[str] = []
     fresh = _read_folders(catalog.workspace, run_id, folders, skipped)
     for _ in range(_MERGE_ATTEMPTS):
-        base = catalog.files(sorted(TABLES), [run_id])
+        base = catalog.files_of(run_id)
         notes, dropped = list[str](), list[str]()
         known = _kept(catalog, run_id, base, fresh, lake_files, notes)
         if not keep_rows:
@@ -198,10 +202,9 @@ def _kept(
     missing = {trial: folder for trial, folder in known.items() if trial not in fresh}
     kept: dict[str, TrialRows] = {}
     if missing or lake_files:
-        current = [entry.file for entry in base if entry.schema_version == SCHEMA_VERSION and catalog.is_intact(entry)]
-        wanted = {TRIAL_FACT.name, MEASUREMENT_FACT.name}
-        whole = current if wanted <= {file.partition("/")[0] for file in current} else []
-        kept = read_back(workspace, {*whole, *lake_files}, notes)
+        wanted = [entry for entry in base if entry.table in READ_BACK]
+        good = all(entry.schema_version == SCHEMA_VERSION and catalog.is_intact(entry) for entry in wanted)
+        kept = read_back(workspace, {*(entry.file for entry in wanted if good), *lake_files}, notes)
         missing = {trial: folder for trial, folder in missing.items() if trial not in kept}
     return kept | _read_folders(workspace, run_id, missing.values(), notes)
 
@@ -249,7 +252,7 @@ def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
 def _remove_temporaries(workspace: Workspace) -> list[str]:
     """What killed writers left behind; a living one is done long before its file is this old."""
     removed = []
-    for table in TABLES:
+    for table in EVIDENCE_TABLES:
         for path in sorted((workspace.warehouse / table).glob(".*.tmp")):
             if time.time() - path.stat().st_mtime > _STALE_TEMPORARY_S:
                 path.unlink(missing_ok=True)

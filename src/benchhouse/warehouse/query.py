@@ -1,5 +1,6 @@
 """Questions to the tables: DuckDB in memory over the catalog's files, locked so that SQL can only read them."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.query import QueryInput, QuerySpec
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
+from benchhouse.warehouse.sources import source_files
 from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES, quoted
+from benchhouse.warehouse.units import refuse_mixed_units
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,7 +49,8 @@ class Warehouse:
         self.catalog = catalog
         self.notes: list[str] = []
         self._say = say
-        self._engine: tuple[tuple[QueryInput, ...], duckdb.DuckDBPyConnection] | None = None
+        self._shown: set[str] = set()
+        self._engine: tuple[tuple[tuple[QueryInput, ...], bool], duckdb.DuckDBPyConnection] | None = None
 
     @classmethod
     def open(cls, workspace: Workspace, say: Callable[[str], None] | None = None) -> "Warehouse":
@@ -84,16 +88,19 @@ class Warehouse:
 
         The bytes of every file are checked against the catalog first; a damaged one is made again from evidence.
         """
-        tables = sorted({match.lower() for match in _ANY_TABLE.findall(sql)}) or sorted(TABLES)
+        tables = _tables_in(sql)
         wanted = None if runs is None else sorted(set(runs))
+        refuse_mixed_units(sql, parameters or {}, lambda: self.catalog.units(wanted))
         for _ in range(_LOOKS):
             entries = self._sound_files(tables, wanted)
             inputs = [
                 QueryInput(table=entry.table, run_id=entry.run_id, file=entry.file, sha256=entry.sha256)
                 for entry in entries
             ]
+            inputs += source_files(self.workspace, tables)
+            older = any(entry.schema_version < SCHEMA_VERSION for entry in entries)
             try:
-                return self._run(name, sql, parameters or {}, inputs)
+                return self._run(name, sql, parameters or {}, inputs, older)
             except BenchError:
                 if self.catalog.files(tables, wanted) == entries:  # else a collector took files away meanwhile
                     raise
@@ -101,7 +108,10 @@ class Warehouse:
 
     def query_again(self, spec: QuerySpec) -> Result:
         """Answer a pinned query over exactly the files that it names; the caller has checked their digests."""
-        return self._run(spec.name, spec.sql, spec.parameters, spec.inputs)
+        try:
+            return self._run(spec.name, spec.sql, spec.parameters, spec.inputs)
+        except BenchError:  # files of two schemas may be among them, of which the catalog knows nothing any more
+            return self._run(spec.name, spec.sql, spec.parameters, spec.inputs, older=True)
 
     def runs(self, limit: int | None = None) -> list[RunEntry]:
         """Runs, newest first."""
@@ -144,22 +154,37 @@ class Warehouse:
                     f"{newer.file}: schema version {newer.schema_version}, but this benchhouse knows {SCHEMA_VERSION}",
                     hint="Use the newer benchhouse that wrote it.",
                 )
-            bad = [
-                entry for entry in entries if entry.schema_version < SCHEMA_VERSION or not self.catalog.is_intact(entry)
-            ]
-            if not bad:
+            older = [run for run in self.catalog.older_runs(SCHEMA_VERSION, runs) if run not in repaired]
+            bad = [entry for entry in entries if entry.run_id not in older and not self.catalog.is_intact(entry)]
+            if not bad and not older:
                 return entries
             present = set(self.catalog.files(tables, runs))
             bad = [entry for entry in bad if entry in present]
             if not repaired.isdisjoint(entry.run_id for entry in bad):
                 break
+            self._renew(older)
             self._repair(bad)
-            repaired |= {entry.run_id for entry in bad}
+            repaired |= {*older, *(entry.run_id for entry in bad)}
         names = ", ".join(entry.file for entry in bad[:_SHOWN])
         raise BenchError(
-            f"{len(bad)} files of the warehouse are damaged or out of date, and can't be made again: {names}",
+            f"{len(bad)} files of the warehouse are damaged, and can't be made again: {names}",
             hint="Their evidence under results/ is missing or damaged. What is there: bench warehouse rebuild",
         )
+
+    def _renew(self, runs: Sequence[str]) -> None:
+        """Make tables of an older schema again; where the evidence is away they are read as they are."""
+        from benchhouse.warehouse.ingest import collect
+
+        for run_id in runs:
+            collect(self.workspace, run_id, self.catalog.trial_folders(run_id).values())
+        kept = self.catalog.older_runs(SCHEMA_VERSION, runs)
+        if made := [run for run in runs if run not in kept]:
+            self._note(f"{_few(made)}: of an older schema; made again from the evidence, now version {SCHEMA_VERSION}")
+        if kept:
+            self._note(
+                f"{_few(kept)}: of an older schema, and the evidence is away: read as written, what version "
+                f"{SCHEMA_VERSION} added is null"
+            )
 
     def _repair(self, bad: Sequence[FileEntry]) -> None:
         from benchhouse.warehouse.ingest import collect
@@ -168,7 +193,7 @@ class Warehouse:
             files = ", ".join(entry.file for entry in bad if entry.run_id == run_id)
             done = collect(self.workspace, run_id, self.catalog.trial_folders(run_id).values())
             if done.trials:
-                self._note(f"{files}: damaged or of an older schema; made again from the evidence of run {run_id}")
+                self._note(f"{files}: damaged; made again from the evidence of run {run_id}")
             for line in done.skipped:
                 self._note(f"left out of the tables: {line}")
 
@@ -177,14 +202,17 @@ class Warehouse:
         if self._say:
             self._say(text)
 
-    def _run(self, name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence[QueryInput]) -> Result:
+    def _run(
+        self, name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence[QueryInput], older: bool = False
+    ) -> Result:
         import duckdb
 
         spec = QuerySpec(
             name=name, sql=sql, parameters=dict(parameters), engine_version=duckdb.__version__, inputs=list(inputs)
         )
         try:
-            connection = self._connect(tuple(inputs))
+            connection = self._connect(tuple(inputs), older)
+            self._show_empty(connection, _tables_in(sql))
             statements = connection.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise BenchError("only one SELECT at a time is answered: the warehouse is read, never written, by SQL")
@@ -199,35 +227,57 @@ class Warehouse:
             rows = [tuple(_plain(value) for value in row) for row in rows]
         return Result(tuple(str(column[0]) for column in description), types, rows, spec)
 
-    def _connect(self, inputs: tuple[QueryInput, ...]) -> "duckdb.DuckDBPyConnection":
-        """An engine that sees these files as views and nothing else of this machine; kept for the next query."""
+    def _connect(self, inputs: tuple[QueryInput, ...], older: bool) -> "duckdb.DuckDBPyConnection":
+        """An engine that sees these files as views and nothing else of this machine; kept for the next query.
+
+        `older`: some files are of an older schema and lack columns.
+        """
         import duckdb
 
-        if self._engine and self._engine[0] == inputs:
+        if self._engine and self._engine[0] == (inputs, older):
             return self._engine[1]
         if self._engine:
             self._engine[1].close()
             self._engine = None
-        paths: dict[str, list[str]] = {table: [] for table in TABLES}
+        root, paths = os.path.realpath(self.workspace.warehouse), dict[str, list[str]]()
         for one in inputs:
-            paths[one.table].append(str((self.workspace.warehouse / one.file).resolve()))
+            paths.setdefault(one.table, []).append(os.path.normpath(f"{root}/{one.file}"))
         connection = duckdb.connect(":memory:")
+        if any(TABLES[table].source for table in paths):
+            connection.execute("SET TimeZone = 'UTC'")
         for table, files in paths.items():
-            some = f"SELECT * FROM read_parquet({_list(files)})"  # noqa: S608 - quoted, and from our own catalog
-            source = some if files else TABLES[table].empty_sql()
+            source = TABLES[table].sql_over(_list(files), older=older)
             connection.execute(f"CREATE VIEW {quoted(table)} AS {source}")
         allowed = _list([file for files in paths.values() for file in files])
-        for setting in (
+        settings = (
             f"allowed_paths = {allowed}",
+            "parquet_metadata_cache = true",
             "python_enable_replacements = false",
             "autoinstall_known_extensions = false",
             "autoload_known_extensions = false",
             "enable_external_access = false",
             "lock_configuration = true",
-        ):
-            connection.execute(f"SET {setting}")
-        self._engine = inputs, connection
+        )
+        connection.execute("; ".join(f"SET {setting}" for setting in settings))
+        self._shown = set(paths)
+        self._engine = (inputs, older), connection
         return connection
+
+    def _show_empty(self, connection: "duckdb.DuckDBPyConnection", tables: Iterable[str]) -> None:
+        """Tables without a file are views of no rows; made when they are asked for, as each costs milliseconds."""
+        for table in tables:
+            if table not in self._shown:
+                connection.execute(f"CREATE VIEW {quoted(table)} AS {TABLES[table].empty_sql()}")
+                self._shown.add(table)
+
+
+def _tables_in(sql: str) -> list[str]:
+    """The tables that are named in it; all, where none is."""
+    return sorted({match.lower() for match in _ANY_TABLE.findall(sql)}) or sorted(TABLES)
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more runs" if len(names) > _SHOWN else "")
 
 
 def _list(texts: Sequence[str]) -> str:

@@ -1,10 +1,10 @@
 """From sealed trial folders to the rows of every table. Nothing is written here."""
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,13 @@ from benchhouse.evidence.manifest import Manifest
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.measurement import Measurement, MetricsFile
-from benchhouse.schema.problems import printable
 from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.trial import Meta, TrialSpec
+from benchhouse.warehouse.dimensions import OWN_IDS, dimension_rows, explained, scheduler_path, workload_rows
+from benchhouse.warehouse.labels import axes_of, point_label, target_name, utc
+from benchhouse.warehouse.outcomes import outcome_rows
+from benchhouse.warehouse.slices import NO_SLICES, Slices, slice_up
+from benchhouse.warehouse.table import Row
 from benchhouse.warehouse.tables import (
     LINEAGE_DIM,
     MEASUREMENT_FACT,
@@ -25,19 +29,17 @@ from benchhouse.warehouse.tables import (
     TELEMETRY_SLICE_FACT,
     TRIAL_FACT,
     WORKLOAD_DIM,
-    Row,
 )
-
-_LABEL_LENGTH = 80
 
 
 @dataclass(frozen=True)
 class TrialRows:
-    """What one trial adds to the tables: a row of trial_fact, its measurements and what monitors saw of it."""
+    """What one trial adds to the tables: a row of trial_fact, its numbers, what monitors saw, and where it ran."""
 
     trial: Row
     measurements: Sequence[Row]
-    telemetry: Sequence[Row] = ()
+    telemetry: Slices
+    dimensions: dict[str, Row]
 
 
 class NotCollectable(Exception):  # noqa: N818 - a reason, told to the user in a list
@@ -85,7 +87,6 @@ def make_rows(
     telemetry: TelemetrySummary | None = None,
 ) -> TrialRows:
     """The rows of one trial; `folder` is relative to the workspace."""
-    axes = _axes(spec)
     shared: Row = {
         "trial_id": spec.trial_id,
         "run_id": spec.run_id,
@@ -96,46 +97,13 @@ def make_rows(
         "warmup": spec.warmup,
         "outcome": meta.outcome,
     }
-    trial = shared | {
-        "scenario": spec.scenario,
-        "instance_digest": spec.instance_digest,
-        "plan_digest": spec.plan_digest,
-        "experiment": spec.experiment.name,
-        "experiment_version": spec.experiment.version,
-        "distribution": spec.experiment.distribution,
-        "distribution_version": spec.experiment.distribution_version,
-        "component": spec.component,
-        "service": spec.service,
-        "executor": spec.executor,
-        "runtime": spec.runtime.kind,
-        "target_name": _target_name(spec.target),
-        "target": canonical_json(spec.target).decode(),
-        "parameters": canonical_json(spec.parameters).decode(),
-        "axes": canonical_json(axes).decode(),
-        "point": point_label(spec),
-        "seed": _as_signed(spec.seed),
-        "attempt": spec.attempt,
-        "failure_code": meta.failure.code if meta.failure else None,
-        "failure_message": meta.failure.message if meta.failure else None,
-        "warnings": [f"{warning.code}: {warning.message}" for warning in meta.warnings],
-        "started": _utc(meta.started),
-        "ended": _utc(meta.ended),
-        "duration_s": meta.duration_s,
-        "cpu_s": _number(meta.usage.get("cpu_s")),
-        "peak_memory_bytes": _whole(meta.usage.get("peak_memory_bytes")),
-        "host": meta.host,
-        "git_commit": meta.git_commit,
-        "git_dirty": meta.git_dirty,
-        "package_lock_digest": meta.package_lock_digest,
-        "code_digest": spec.code_digest,
-        "environment_digest": digest(dict(spec.environment)),
-        "limits": canonical_json(spec.limits.model_dump(exclude_none=True)).decode(),
-        "parallel": spec.parallel,
-        "folder": folder,
-    }
+    dimensions = dimension_rows(spec, meta)
+    trial = shared | _asked(spec) | _happened(spec, meta) | {"folder": folder}
+    trial |= {OWN_IDS[table]: row[OWN_IDS[table]] for table, row in dimensions.items()}
     rows = [
         shared
         | {
+            "instance_digest": spec.instance_digest,
             "metric": one.metric,
             "stat": one.stat,
             "value": one.value,
@@ -147,46 +115,117 @@ def make_rows(
         }
         for one in measurements
     ]
-    return TrialRows(trial, rows, [shared | row for row in _slices(telemetry)] if telemetry else [])
+    return TrialRows(trial, rows, slice_up(telemetry, meta.topology) if telemetry else NO_SLICES, dimensions)
 
 
-def _slices(telemetry: TelemetrySummary) -> Iterator[Row]:
-    """One row a scope, series and phase; a phase in several parts is one, from the first to the last."""
-    ends: dict[str, tuple[float, float]] = {}
-    for phase in telemetry.phases:
-        begin_s, end_s = ends.get(phase.name, (phase.begin_s, phase.end_s))
-        ends[phase.name] = min(begin_s, phase.begin_s), max(end_s, phase.end_s)
-    for scope, found in telemetry.scopes.items():
-        for name, one in found.series.items():
-            for phase_name, stats in one.phases.items():
-                yield stats.model_dump() | {
-                    "phase": phase_name,
-                    "scope": scope,
-                    "series": name,
-                    "family": one.family,
-                    "kind": one.kind,
-                    "unit": one.unit,
-                    "begin_s": ends[phase_name][0],
-                    "end_s": ends[phase_name][1],
-                    "interval_s": telemetry.interval_s,
-                }
+def _asked(spec: TrialSpec) -> Row:
+    """What trial.json says."""
+    return {
+        "scenario": spec.scenario,
+        "instance_digest": spec.instance_digest,
+        "plan_digest": spec.plan_digest,
+        "experiment": spec.experiment.name,
+        "experiment_version": spec.experiment.version,
+        "distribution": spec.experiment.distribution,
+        "distribution_version": spec.experiment.distribution_version,
+        "component": spec.component,
+        "service": spec.service,
+        "executor": spec.executor,
+        "runtime": spec.runtime.kind,
+        "target_name": target_name(spec.target),
+        "target": canonical_json(spec.target).decode(),
+        "parameters": canonical_json(spec.parameters).decode(),
+        "axes": canonical_json(axes_of(spec)).decode(),
+        "point": point_label(spec),
+        "seed": _as_signed(spec.seed),
+        "attempt": spec.attempt,
+        "nodes": spec.resources.nodes,
+        "gpus": spec.resources.gpus,
+        "code_digest": spec.code_digest,
+        "environment_digest": digest(dict(spec.environment)),
+        "limits": canonical_json(spec.limits.model_dump(exclude_none=True)).decode(),
+        "parallel": spec.parallel,
+    }
 
 
-def tabulate(trials: Sequence[TrialRows]) -> dict[str, list[Row]]:
-    """The rows of every table for one run, in their order; `trials` is not empty."""
+def _happened(spec: TrialSpec, meta: Meta) -> Row:
+    """What meta.json says."""
+    queue_s, why = _queue(spec, meta)
+    return {
+        "failure_code": meta.failure.code if meta.failure else None,
+        "failure_message": meta.failure.message if meta.failure else None,
+        "warnings": [f"{warning.code}: {warning.message}" for warning in meta.warnings],
+        "started": utc(meta.started),
+        "ended": utc(meta.ended),
+        "duration_s": meta.duration_s,
+        "queue_s": queue_s,
+        "cpu_s": _number(meta.usage.get("cpu_s")),
+        "peak_memory_bytes": _whole(meta.usage.get("peak_memory_bytes")),
+        "host": meta.host,
+        "scheduler_path": scheduler_path(spec, meta),
+        "scheduler_run_id": meta.slurm.get("array_job_id") or meta.slurm.get("job_id"),
+        "job_uid": meta.slurm_job_id,
+        "pod_uid": _text(meta.custom.get("pod_uid")),
+        "git_commit": meta.git_commit,
+        "git_dirty": meta.git_dirty,
+        "package_lock_digest": meta.package_lock_digest,
+        "custom": canonical_json(meta.custom).decode(),
+        "unknown": explained({"queue_s": why} if queue_s is None else {}),
+    }
+
+
+def _queue(spec: TrialSpec, meta: Meta) -> tuple[float | None, str]:
+    """Seconds in the queue, or why they are not known. By two clocks, which may disagree."""
+    if spec.submitted is None:
+        return None, f"the executor {spec.executor} has no queue of its own, or did not say when it was submitted"
+    waited = (utc(meta.started) - utc(spec.submitted)).total_seconds()
+    if waited < 0:
+        return None, f"the clock of {meta.host} is at least {-waited:g} s behind that of the submitting machine"
+    return waited, ""
+
+
+Content = list[Row] | list[tuple[Row, Slices]]
+
+
+def tabulate(trials: Sequence[TrialRows]) -> dict[str, Content]:
+    """The rows of every table for one run, in their order; `trials` is not empty. Tables without rows are left out."""
     trial_rows = [one.trial for one in trials]
-    tables = {
+    tables: dict[str, list[Row]] = {
         RUN_FACT.name: [_run_row(trial_rows)],
         TRIAL_FACT.name: trial_rows,
         MEASUREMENT_FACT.name: [row for one in trials for row in one.measurements],
-        TELEMETRY_SLICE_FACT.name: [row for one in trials for row in one.telemetry],
-        WORKLOAD_DIM.name: _workload_rows(trial_rows),
+        WORKLOAD_DIM.name: workload_rows(trial_rows, _manifests_by_workload(trial_rows)),
         LINEAGE_DIM.name: [_lineage_row(trial_rows)],
+        **{table: _found(table, trials) for table in OWN_IDS},
+        **outcome_rows(trial_rows, {one.trial["trial_id"]: one.measurements for one in trials}),
     }
     for name, rows in tables.items():
         order = TABLES[name].order
         rows.sort(key=lambda row: tuple(row[column] for column in order))
-    return tables
+    slices = [(one.trial, one.telemetry) for one in trials if len(one.telemetry)]
+    slices.sort(key=lambda part: str(part[0]["trial_id"]))
+    made: dict[str, Content] = {name: rows for name, rows in tables.items() if rows}
+    return made | ({TELEMETRY_SLICE_FACT.name: slices} if slices else {})
+
+
+def _found(table: str, trials: Sequence[TrialRows]) -> list[Row]:
+    """The rows of one dimension, each with who had it."""
+    name = OWN_IDS[table]
+    groups: dict[str, list[TrialRows]] = {}
+    for one in trials:
+        groups.setdefault(one.dimensions[table][name], []).append(one)
+    return [members[0].dimensions[table] | _run_keys([one.trial for one in members]) for members in groups.values()]
+
+
+def _run_keys(trials: Sequence[Row]) -> Row:
+    """The identity of a row that is about several trials of a run."""
+    cases = sorted({row["benchmark_case_id"] for row in trials})
+    return {
+        "run_id": trials[0]["run_id"],
+        "benchmark_case_id": cases[0] if len(cases) == 1 else digest(cases)[:16],
+        "workload_spec_digest": digest(sorted({row["workload_spec_digest"] for row in trials})),
+        "artifact_manifest_digest": _manifests_digest(trials),
+    }
 
 
 def _run_row(trials: Sequence[Row]) -> Row:
@@ -195,10 +234,19 @@ def _run_row(trials: Sequence[Row]) -> Row:
     dirty = {row["git_dirty"] for row in trials} - {None}
     cases = sorted({row["benchmark_case_id"] for row in trials})
     succeeded = sum(row["outcome"] == "succeeded" for row in trials)
-    same = ("run_id", "scenario", "plan_digest", "experiment", "experiment_version", "executor", "runtime")
-    return {name: first[name] for name in same} | {
+    waits = [row["queue_s"] for row in trials if row["queue_s"] is not None]
+    said = "nothing in the evidence says"
+    gaps = {"intent": said, "mode": said, "cadence": said}
+    if not waits:
+        gaps |= {"queue_s": json.loads(first["unknown"] or "{}").get("queue_s", "no trial says")}
+    same = ("scenario", "plan_digest", "experiment", "experiment_version", "executor", "runtime")
+    return {name: first[name] for name in same} | _shared_ids(trials, gaps) | _run_keys(trials) | {
+        "intent": None,
+        "mode": None,
+        "cadence": None,
         "started": first["started"],
         "ended": max(row["ended"] for row in trials),
+        "queue_s": max(waits, default=None),
         "trials": len(trials),
         "succeeded": succeeded,
         "failed": len(trials) - succeeded,
@@ -209,35 +257,34 @@ def _run_row(trials: Sequence[Row]) -> Row:
         "git_commit": commits.pop() if len(commits) == 1 else None,
         "git_dirty": any(dirty) if dirty else None,
         "hosts": sorted({row["host"] for row in trials}),
-        "workload_spec_digest": _workloads_digest(trials),
-        "artifact_manifest_digest": _manifests_digest(trials),
-    }
+        "unknown": explained(gaps),
+    }  # fmt: skip
 
 
-def _workload_rows(trials: Sequence[Row]) -> list[Row]:
+def _shared_ids(trials: Sequence[Row], gaps: dict[str, str]) -> Row:
+    """What all trials of a run have in common; where they differ it is null, and `gaps` is told."""
+    row = Row()
+    for name in ("scheduler_path", "scheduler_run_id", *OWN_IDS.values()):
+        found = sorted({each[name] for each in trials} - {None})
+        row[name] = found[0] if len(found) == 1 else None
+        if row[name] is None:
+            gaps[name] = f"its trials had several: {', '.join(found)}" if found else "no batch system had it"
+    return row
+
+
+def _manifests_by_workload(trials: Sequence[Row]) -> dict[tuple[str, str], str]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in trials:
         groups.setdefault((row["workload_spec_digest"], row["benchmark_case_id"]), []).append(row)
-    same = ("workload_spec_digest", "run_id", "benchmark_case_id", "experiment", "experiment_version", "parameters")
-    return [
-        {name: rows[0][name] for name in same} | {"artifact_manifest_digest": _manifests_digest(rows)}
-        for rows in groups.values()
-    ]
+    return {key: _manifests_digest(rows) for key, rows in groups.items()}
 
 
 def _lineage_row(trials: Sequence[Row]) -> Row:
-    return {
-        "run_id": trials[0]["run_id"],
+    return _run_keys(trials) | {
         "raw_uri": os.path.commonpath([Path(row["folder"]).parent for row in trials]),
-        "workload_spec_digest": _workloads_digest(trials),
-        "artifact_manifest_digest": _manifests_digest(trials),
         "trial_manifests": sorted(row["artifact_manifest_digest"] for row in trials),
         "signing_state": "unsigned",
     }
-
-
-def _workloads_digest(trials: Sequence[Row]) -> str:
-    return digest(sorted({row["workload_spec_digest"] for row in trials}))
 
 
 def _manifests_digest(trials: Sequence[Row]) -> str:
@@ -260,72 +307,13 @@ def _place(workspace: Workspace, folder: TrialFolder) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
 
 
-def _axes(spec: TrialSpec) -> dict[str, Any]:
-    return {name: _axis_value(spec, name) for name in spec.axes}
-
-
-def _axis_value(spec: TrialSpec, name: str) -> Any:
-    """The value of one axis: `target.x`, `workload.x`, or a bare name that is looked for in both."""
-    head, _, rest = name.partition(".")
-    if head == "target" and rest:
-        return _look_up(spec.target, rest)
-    if head == "workload" and rest:
-        return _look_up(spec.parameters, rest)
-    found = _look_up(spec.parameters, name)
-    if found is None:
-        found = _look_up(spec.target, name)
-    return spec.target if found is None and name == "target" else found
-
-
-def _look_up(values: Any, path: str) -> Any:
-    if isinstance(values, dict) and path in values:
-        return values[path]
-    for key in path.split("."):
-        if not isinstance(values, dict) or key not in values:
-            return None
-        values = values[key]
-    return values
-
-
-def point_label(spec: TrialSpec) -> str:
-    """The values of a trial's axes on one line, as every table shows them."""
-    return _label(_axes(spec))
-
-
-def _label(axes: dict[str, Any]) -> str:
-    bare = [name.removeprefix("target.").removeprefix("workload.") for name in axes]
-    names = bare if len(set(bare)) == len(bare) else list(axes)
-    return " ".join(f"{name}={_short(value)}" for name, value in zip(names, axes.values(), strict=True))
-
-
-def _target_name(target: dict[str, Any]) -> str:
-    if isinstance(target.get("name"), str):
-        return str(target["name"])
-    scalars = {key: value for key, value in sorted(target.items()) if not isinstance(value, dict | list | None)}
-    text = " ".join(f"{key}={_short(value)}" for key, value in scalars.items())
-    return text if len(text) <= _LABEL_LENGTH else text[: _LABEL_LENGTH - 1] + "…"
-
-
-def _short(value: Any) -> str:
-    """One line, whatever the value: a line break in it reads `\\n`."""
-    if isinstance(value, dict) and isinstance(value.get("name"), str):
-        value = value["name"]
-    if isinstance(value, str):
-        return printable(value)
-    return canonical_json(value).decode()
-
-
-def _utc(text: str) -> datetime:
-    """A time as the tables hold it: UTC, without a zone, cut to milliseconds."""
-    time = datetime.fromisoformat(text)
-    if time.tzinfo is not None:
-        time = time.astimezone(UTC).replace(tzinfo=None)
-    return time.replace(microsecond=time.microsecond // 1000 * 1000)
-
-
 def _as_signed(seed: int) -> int:
     """Seeds may use all 64 bits; the column is signed."""
     return seed if seed < 1 << 63 else seed - (1 << 64)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _number(value: Any) -> float | None:

@@ -31,6 +31,7 @@ from benchhouse.worker.output import Capture
 from benchhouse.worker.owned import make_scratch
 from benchhouse.worker.results import Handover, metrics_file
 from benchhouse.worker.stream import Redact
+from benchhouse.worker.topology import topology
 
 TAG = "BENCHHOUSE_TRIAL"
 LEFTOVERS = "benchhouse"  # how the names of cgroups and scratch folders begin
@@ -357,6 +358,7 @@ def _meta(
         packages=node.packages(),
         python=sys.version.split()[0],
         hardware=node.hardware(),
+        topology=topology(str(Path(spec.final).parent)),
         drivers=node.drivers(),
         limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": cage.enforced},
         usage=usage,

@@ -12,6 +12,7 @@ from benchhouse.schema.trial import Attempt, ExperimentRef, Meta, TrialSpec
 from benchhouse.worker import node
 from benchhouse.worker.monitors.procfs import find_devices
 from benchhouse.worker.results import Handover
+from benchhouse.worker.topology import node_topology
 
 _MODELS = (
     Attempt, Extras, FileEntry, Handover, Limits, Manifest, Measurement, Meta, Metric, MetricsFile, OwnCost, Phase,
@@ -25,7 +26,7 @@ def warm_up(ref: ExperimentRef | None = None) -> None:
     And the experiment, where it is known and one of ours: a stranger's package may start threads, or open a device, and
     is loaded by each trial for itself.
     """
-    for learn in (node.packages, node.hardware, node.lock_digest, node.drivers, find_devices):
+    for learn in (node.packages, node.hardware, node.lock_digest, node.drivers, node_topology, find_devices):
         learn()
     for model in _MODELS:
         model.model_rebuild()

@@ -1,0 +1,84 @@
+"""Topology: what a node is made of and how its parts are joined, as a worker read it there.
+
+What can't be read is null, and `unknown` says why.
+"""
+
+from pydantic import Field
+
+from benchhouse.schema.model import Model
+
+
+class Cpu(Model):
+    """The processors."""
+
+    model: str | None = Field(None, description="Model name.")
+    sockets: int | None = Field(None, description="Processors.")
+    cores: int | None = Field(None, description="Cores of all of them.")
+    threads: int | None = Field(None, description="Hardware threads that are online.")
+    usable: int | None = Field(None, description="Hardware threads that the worker may use.")
+    quota: float | None = Field(None, description="Processors that the cgroup allows; null: no limit.")
+    governor: str | None = Field(None, description="Who sets the clocks.")
+
+
+class NumaNode(Model):
+    """One NUMA node."""
+
+    node: int
+    cpus: str = Field(description="Its hardware threads, such as 0-15,32-47.")
+    memory_bytes: int | None = Field(None, description="Its memory.")
+    distances: list[int] = Field(default_factory=list, description="To each node, itself included.")
+
+
+class Gpu(Model):
+    """One GPU, by NVML. The generation of an idle GPU's link goes down, so the dimension takes the most it can."""
+
+    uuid: str | None = Field(None, description="Identity of the device.")
+    name: str | None = Field(None, description="Model.")
+    memory_bytes: int | None = Field(None, description="Its memory.")
+    bus: str | None = Field(None, description="Address on the PCI bus.")
+    numa: int | None = Field(None, description="NUMA node that it is attached to.")
+    pcie_width: int | None = Field(None, description="Lanes of its link now.")
+    pcie_width_most: int | None = Field(None, description="Lanes that GPU and slot can have.")
+    pcie_generation: int | None = Field(None, description="Generation of its link now.")
+    pcie_generation_most: int | None = Field(None, description="Generation that GPU and slot can have.")
+    nvlinks: int | None = Field(None, description="NVLinks that are up; 0: it has some and none is; null: it has none.")
+    nvlink_peers: list[str] = Field(default_factory=list, description="Other ends: addresses of GPUs, or `switch`.")
+
+
+class Nic(Model):
+    """One network device."""
+
+    name: str
+    driver: str | None = Field(None, description="Kernel driver; null for a virtual device.")
+    speed_mbps: int | None = Field(None, description="Mbit/s of the link; null where the device does not say.")
+    numa: int | None = Field(None, description="NUMA node that it is attached to.")
+
+
+class Topology(Model):
+    """One node."""
+
+    machine: str = Field(description="Architecture.")
+    kernel: str = Field(description="Release of the kernel.")
+    cpu: Cpu
+    numa: list[NumaNode] = Field(default_factory=list)
+    memory_bytes: int | None = Field(None, description="Memory of the machine.")
+    memory_limit_bytes: int | None = Field(None, description="Memory that the cgroup allows; null: no limit.")
+    gpus: list[Gpu] | None = Field(None, description="Null where nothing can tell whether there are any.")
+    gpu_driver: str | None = Field(None, description="Version of the GPU driver.")
+    cuda: str | None = Field(None, description="Newest CUDA that the driver knows, else what the environment says.")
+    nics: list[Nic] = Field(default_factory=list)
+    filesystem: str | None = Field(None, description="Kind of file system that the evidence is written to.")
+    unknown: dict[str, str] = Field(default_factory=dict, description="What could not be read, and why.")
+
+
+class Cluster(Model, strict=True):
+    """Where a site is and how it is run, which nothing on a node tells. Part of a site profile."""
+
+    name: str | None = Field(None, min_length=1, description="Name of the cluster.")
+    region: str | None = Field(None, min_length=1, description="Region.")
+    zone: str | None = Field(None, min_length=1, description="Availability zone.")
+    provider: str | None = Field(None, min_length=1, description="Who runs it: a cloud, a centre.")
+    scheduler: str | None = Field(None, min_length=1, description="Scheduler, where the executor's name is not it.")
+    node_pool: str | None = Field(None, min_length=1, description="Pool of nodes, where jobs name no partition.")
+    resource_flavor: str | None = Field(None, min_length=1, description="Kind of resources, as the site calls it.")
+    tenant_mode: str | None = Field(None, pattern="^(shared|exclusive)$", description="shared or exclusive.")

@@ -1,0 +1,156 @@
+"""Dimensions: what the runs had in common and what they differed in. A row's id is the digest of what it says."""
+
+from benchhouse.warehouse.run_tables import (
+    CASE,
+    CLUSTER_ID,
+    EXPERIMENT,
+    HARDWARE_ID,
+    MANIFESTS,
+    RUN_CASE,
+    RUN_ID,
+    RUN_WORKLOADS,
+    SOFTWARE_ID,
+    UNKNOWN,
+    VERSION,
+    WORKLOAD,
+)
+from benchhouse.warehouse.table import Column, Table
+
+_FIRST_RUN = Column("run_id", "text", "The first of the runs that are read in which it was found.")
+
+SOFTWARE_VERSION_DIM = Table(
+    "software_version_dim",
+    "One row per unique software bundle, as the worker found it on the node.",
+    (
+        SOFTWARE_ID,
+        _FIRST_RUN,
+        RUN_CASE,
+        RUN_WORKLOADS,
+        MANIFESTS,
+        Column("image_digest", "text", "sha256 of the container image; null outside of one."),
+        Column("kernel", "text", "Release of the operating system's kernel."),
+        Column("gpu_driver", "text", "Version of the GPU driver."),
+        Column("cuda", "text", "Newest CUDA that the driver knows, else what the environment says."),
+        Column("nccl", "text", "Version of NCCL, by its Python distribution."),
+        Column("framework", "text", "What computes, with version: torch, jax, tensorflow, faiss-cpu, ..."),
+        Column("runtime", "text", "What the jobs ran inside: process, venv, ..."),
+        Column("server", "text", "What serves, as the target or the service says: vllm, triton, ..."),
+        Column("server_version", "text", "Its version, as the experiment was told by it."),
+        Column("python", "text", "Version of Python."),
+        Column("benchhouse", "text", "Version of Benchhouse."),
+        Column("package_lock_digest", "text", "Digest of all installed distributions and versions."),
+        Column("packages", "text", "Those that matter for speed and their versions, canonical JSON."),
+        UNKNOWN,
+    ),
+    ("software_version_id",),
+    grain="unique software bundle",
+    key=("software_version_id",),
+)
+
+HARDWARE_TOPOLOGY_DIM = Table(
+    "hardware_topology_dim",
+    "One row per unique hardware and topology, as the worker read it on the node. Not which node: nodes that are alike "
+    "share a row.",
+    (
+        HARDWARE_ID,
+        _FIRST_RUN,
+        RUN_CASE,
+        RUN_WORKLOADS,
+        MANIFESTS,
+        Column("machine", "text", "Architecture: x86_64, aarch64."),
+        Column("cpu_model", "text", "Model of the processors."),
+        Column("cpu_sockets", "integer", "Processors."),
+        Column("cpu_cores", "integer", "Cores of all processors."),
+        Column("cpu_threads", "integer", "Hardware threads that are online."),
+        Column("cpus_usable", "integer", "Hardware threads that the worker may use."),
+        Column("cpu_quota", "number", "Processors that the cgroup allows; null: no limit."),
+        Column("cpu_governor", "text", "Who sets the clocks: performance, powersave, ..."),
+        Column("numa_nodes", "integer", "NUMA nodes."),
+        Column("numa_layout", "text", "Processors of each NUMA node and distances, JSON."),
+        Column("memory_bytes", "integer", "Memory of the machine."),
+        Column("memory_limit_bytes", "integer", "Memory that the cgroup allows; null: no limit."),
+        Column("gpu_model", "text", "Model of the GPUs; several kinds joined by `+`."),
+        Column("gpu_count", "integer", "GPUs that the worker sees."),
+        Column("gpu_memory_bytes", "integer", "Memory of the smallest of them."),
+        Column("pcie_layout", "text", "Of each GPU: width and generation of its link and the most it can, JSON."),
+        Column("nvlink_topology", "text", "Of each GPU: links that are up and to whom, JSON."),
+        Column(
+            "gpu_nic_affinity", "text", "Of each GPU: NUMA node, and places in `nics` of those on the same one, JSON."
+        ),
+        Column("nics", "text", "Network devices with driver, speed in Mbit/s and NUMA node, JSON."),
+        Column("storage_fabric", "text", "File system of the evidence folder: ext4, lustre, nfs, ..."),
+        UNKNOWN,
+    ),
+    ("hardware_topology_id",),
+    grain="unique hardware and topology bundle",
+    key=("hardware_topology_id",),
+)
+
+CLUSTER_REGION_DIM = Table(
+    "cluster_region_dim",
+    "One row per cluster, region, zone and way through the scheduler, as the site profile and the scheduler say.",
+    (
+        CLUSTER_ID,
+        _FIRST_RUN,
+        RUN_CASE,
+        RUN_WORKLOADS,
+        MANIFESTS,
+        Column("cluster", "text", "Name of the cluster."),
+        Column("region", "text", "Region."),
+        Column("zone", "text", "Availability zone."),
+        Column("provider", "text", "Who runs it: a cloud, a centre."),
+        Column("scheduler", "text", "Scheduler: slurm, kubernetes, ...; local where there is none."),
+        Column("scheduler_path", "text", "Executor, partition and quality of service: `slurm/gpu/default`."),
+        Column("node_pool", "text", "Partition or pool of nodes."),
+        Column("queue", "text", "Quality of service or queue."),
+        Column("resource_flavor", "text", "Kind of resources, as the site calls it."),
+        Column("tenant_mode", "text", "shared or exclusive, as the site says."),
+        UNKNOWN,
+    ),
+    ("cluster_region_id",),
+    grain="cluster x region x zone x scheduler slice",
+    key=("cluster_region_id",),
+)
+
+WORKLOAD_DIM = Table(
+    "workload_dim",
+    "One row per frozen workload of an experiment. The columns are filled where the parameters say so.",
+    (
+        WORKLOAD,
+        _FIRST_RUN,
+        CASE,
+        Column("artifact_manifest_digest", "text", "Digest of the sorted manifest digests of the trials that ran it."),
+        EXPERIMENT,
+        VERSION,
+        Column("model", "text", "Models of the targets that were asked, sorted, joined by `+`."),
+        Column("precision", "text", "Number format: fp16, int8, ..."),
+        Column("prompt_distribution", "text", "What is asked: kind and lengths, canonical JSON."),
+        Column("output_distribution", "text", "Lengths of what is answered, canonical JSON."),
+        Column("concurrency", "number", "Requests at a time, in a closed loop."),
+        Column("request_rate", "number", "Requests a second, in an open loop."),
+        Column("batching", "text", "How requests are put together."),
+        Column("protocol", "text", "Protocols that were spoken, sorted, joined by `+`."),
+        Column("deployment_model", "text", "How the targets are deployed, sorted, joined by `+`."),
+        Column("parameters", "text", "All parameters, canonical JSON."),
+        UNKNOWN,
+    ),
+    ("workload_spec_digest", "benchmark_case_id"),
+    grain="frozen workload spec",
+    key=("workload_spec_digest", "benchmark_case_id"),
+)
+
+LINEAGE_DIM = Table(
+    "artifact_lineage_dim",
+    "One row per run: where its raw evidence lies and how it is sealed.",
+    (
+        RUN_ID,
+        RUN_CASE,
+        Column("raw_uri", "text", "Folder of the run's evidence, relative to the workspace."),
+        RUN_WORKLOADS,
+        MANIFESTS,
+        Column("trial_manifests", "texts", "sha256 of each trial's manifest.json, sorted."),
+        Column("signing_state", "text", "unsigned: evidence is sealed by digests; claims made of it are signed."),
+    ),
+    ("run_id",),
+    grain="run",
+)

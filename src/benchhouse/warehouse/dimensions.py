@@ -1,0 +1,238 @@
+"""Rows of the dimensions, from what a trial's evidence says. What it does not say is null, and `unknown` says why."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchhouse.schema.digests import canonical_json, digest
+from benchhouse.schema.topology import Cluster, Topology
+from benchhouse.schema.trial import Meta, TrialSpec
+from benchhouse.warehouse.table import Row
+from benchhouse.warehouse.tables import (
+    CLUSTER_REGION_DIM,
+    HARDWARE_TOPOLOGY_DIM,
+    SOFTWARE_VERSION_DIM,
+)
+
+# What decides how fast things go, by the names of distributions; the whole list is in meta.json.
+_FRAMEWORKS = ("torch", "jax", "tensorflow", "onnxruntime", "faiss-cpu", "faiss-gpu")
+_MATTERS = (
+    *_FRAMEWORKS, "vllm", "sglang", "tritonclient", "transformers", "numpy", "scipy", "pyarrow", "duckdb", "ray",
+    "dask", "distributed", "pyspark", "chromadb", "pymilvus", "weaviate-client", "qdrant-client", "lancedb",
+    "psycopg2-binary", "psycopg2", "boto3", "triton",
+)  # fmt: skip
+_NOT_READ = "the evidence is older than the reading of topology"
+_SITE_SILENT = "the site profile's `cluster` section does not say"
+OWN_IDS = {
+    SOFTWARE_VERSION_DIM.name: "software_version_id",
+    HARDWARE_TOPOLOGY_DIM.name: "hardware_topology_id",
+    CLUSTER_REGION_DIM.name: "cluster_region_id",
+}
+"""The table of each dimension that a trial names by an id of its own, and the column with the id."""
+
+
+def dimension_rows(spec: TrialSpec, meta: Meta) -> dict[str, Row]:
+    """By table: what is true of this trial, without the columns that say who had it."""
+    rows = {
+        SOFTWARE_VERSION_DIM.name: _software(spec, meta),
+        HARDWARE_TOPOLOGY_DIM.name: _hardware(meta.topology, meta.hardware),
+        CLUSTER_REGION_DIM.name: _cluster(spec, meta),
+    }
+    return {table: {OWN_IDS[table]: digest(row)[:16]} | row for table, row in rows.items()}
+
+
+def explained(reasons: Mapping[str, str]) -> str | None:
+    """The column `unknown`."""
+    return canonical_json(dict(reasons)).decode() if reasons else None
+
+
+def scheduler_path(spec: TrialSpec, meta: Meta) -> str:
+    parts = (spec.executor, meta.partition or spec.partition, meta.slurm.get("qos") or spec.qos)
+    return "/".join(str(part) for part in parts if part)
+
+
+def _software(spec: TrialSpec, meta: Meta) -> Row:
+    packages = {name.lower(): version for name, version in meta.packages.items()}
+    topology = meta.topology
+    nccl = next((version for name, version in packages.items() if name.startswith("nvidia-nccl")), None)
+    framework = [f"{name} {packages[name]}" for name in _FRAMEWORKS if name in packages]
+    server = spec.target.get("framework") or spec.service or None
+    server_version = meta.custom.get("server_version")
+    no_gpu = topology.unknown.get("gpu_driver", "") if topology else _NOT_READ
+    row: Row = {
+        "image_digest": meta.container_digest,
+        "kernel": topology.kernel if topology else meta.hardware.get("kernel"),
+        "gpu_driver": topology.gpu_driver if topology else meta.drivers.get("nvidia"),
+        "cuda": topology.cuda if topology else meta.drivers.get("cuda"),
+        "nccl": nccl,
+        "framework": ", ".join(framework) or None,
+        "runtime": spec.runtime.kind,
+        "server": str(server) if server else None,
+        "server_version": str(server_version) if server_version else None,
+        "python": meta.python,
+        "benchhouse": packages.get("benchhouse"),
+        "package_lock_digest": meta.package_lock_digest,
+        "packages": canonical_json({name: packages[name] for name in sorted(_MATTERS) if name in packages}).decode(),
+    }
+    why = {
+        "image_digest": f"the runtime {spec.runtime.kind} is no container",
+        "kernel": "the evidence does not say",
+        "gpu_driver": no_gpu,
+        "cuda": topology.unknown.get("cuda", "") if topology else _NOT_READ,
+        "nccl": "no distribution nvidia-nccl-* is installed",
+        "framework": f"none of {', '.join(_FRAMEWORKS)} is installed",
+        "server": "the trial names no service",
+        "server_version": "the experiment was not told (ctx.metadata(server_version=...))",
+        "benchhouse": "not among the installed distributions",
+    }
+    return row | {"unknown": explained(_gaps(row, why))}
+
+
+def _hardware(topology: Topology | None, hardware: Mapping[str, Any]) -> Row:
+    if topology is None:
+        return _old_hardware(hardware)
+    cpu, gpus = topology.cpu, topology.gpus or []
+    nics = [nic for nic in topology.nics if nic.driver]  # virtual devices come and go with containers
+    row: Row = {
+        "machine": topology.machine,
+        "cpu_model": cpu.model,
+        "cpu_sockets": cpu.sockets,
+        "cpu_cores": cpu.cores,
+        "cpu_threads": cpu.threads,
+        "cpus_usable": cpu.usable,
+        "cpu_quota": cpu.quota,
+        "cpu_governor": cpu.governor,
+        "numa_nodes": len(topology.numa) or None,
+        "numa_layout": _json([{"cpus": one.cpus, "distances": one.distances} for one in topology.numa]),
+        "memory_bytes": topology.memory_bytes,
+        "memory_limit_bytes": topology.memory_limit_bytes,
+        "gpu_model": "+".join(sorted({gpu.name for gpu in gpus if gpu.name})) or None,
+        "gpu_count": None if topology.gpus is None else len(gpus),
+        "gpu_memory_bytes": min((gpu.memory_bytes for gpu in gpus if gpu.memory_bytes), default=None),
+        "pcie_layout": _json([
+            {"width": gpu.pcie_width, "width_most": gpu.pcie_width_most, "generation_most": gpu.pcie_generation_most}
+            for gpu in gpus
+        ]),
+        "nvlink_topology": _json([{"up": gpu.nvlinks, "peers": gpu.nvlink_peers} for gpu in gpus]),
+        "gpu_nic_affinity": _json([
+            {"numa": gpu.numa, "nics": [at for at, nic in enumerate(nics) if nic.numa == gpu.numa is not None]}
+            for gpu in gpus
+        ]),
+        "nics": _json([nic.model_dump(exclude={"name"}) for nic in nics]),
+        "storage_fabric": topology.filesystem,
+    }  # fmt: skip
+    no_gpu = topology.unknown.get("gpus", "the node has no GPU")
+    why = dict.fromkeys(
+        ("gpu_model", "gpu_count", "gpu_memory_bytes", "pcie_layout", "nvlink_topology", "gpu_nic_affinity"), no_gpu
+    )
+    why |= {
+        "cpu_quota": "no cgroup limits it",
+        "memory_limit_bytes": "no cgroup limits it",
+        "nics": "no network device has a driver",
+    } | topology.unknown
+    gaps = _gaps(row, why)
+    if any(nic.speed_mbps is None for nic in nics):
+        gaps["nics.speed_mbps"] = "a device does not say its speed (down, or virtual)"
+    return row | {"unknown": explained(gaps)}
+
+
+def _old_hardware(hardware: Mapping[str, Any]) -> Row:
+    """Evidence of before topology was read has a few of these under other names."""
+    known = {
+        "machine": hardware.get("machine"),
+        "cpu_model": hardware.get("cpu_model"),
+        "cpu_threads": hardware.get("cpus_online"),
+        "cpus_usable": hardware.get("cpus_usable"),
+        "cpu_governor": hardware.get("cpu_governor"),
+        "numa_nodes": hardware.get("numa_nodes"),
+        "memory_bytes": hardware.get("memory_bytes"),
+        "gpu_model": "+".join(sorted(set(hardware.get("gpus") or []))) or None,
+    }
+    says = {"run_id", "benchmark_case_id", "workload_spec_digest", "artifact_manifest_digest", "unknown"}
+    row = {
+        column.name: known.get(column.name)
+        for column in HARDWARE_TOPOLOGY_DIM.columns
+        if column.name not in says | {"hardware_topology_id"}
+    }
+    return row | {"unknown": explained(_gaps(row, dict.fromkeys(row, _NOT_READ)))}
+
+
+def _cluster(spec: TrialSpec, meta: Meta) -> Row:
+    place = spec.cluster or Cluster()
+    row: Row = {
+        "cluster": place.name or meta.slurm.get("cluster"),
+        "region": place.region,
+        "zone": place.zone,
+        "provider": place.provider,
+        "scheduler": place.scheduler or spec.executor,
+        "scheduler_path": scheduler_path(spec, meta),
+        "node_pool": meta.partition or spec.partition or place.node_pool,
+        "queue": meta.slurm.get("qos") or spec.qos,
+        "resource_flavor": place.resource_flavor,
+        "tenant_mode": place.tenant_mode,
+    }
+    silent = _SITE_SILENT if spec.cluster is not None else "the evidence is older than the site profile's `cluster`"
+    why = dict.fromkeys(row, silent) | {"queue": "neither the job nor the scenario names a quality of service"}
+    return row | {"unknown": explained(_gaps(row, why))}
+
+
+def workload_rows(trials: Sequence[Row], manifests: Mapping[tuple[str, str], str]) -> list[Row]:
+    """One row a workload and case of these rows of trial_fact; `manifests` has the digest of each."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in trials:
+        groups.setdefault((row["workload_spec_digest"], row["benchmark_case_id"]), []).append(row)
+    return [_workload_row(rows, manifests[key]) for key, rows in groups.items()]
+
+
+def _workload_row(rows: Sequence[Row], manifests: str) -> Row:
+    first = rows[0]
+    parameters = json.loads(first["parameters"])
+    targets = [json.loads(text) for text in sorted({row["target"] for row in rows})]
+    prompts = parameters.get("prompts") if isinstance(parameters.get("prompts"), dict) else {}
+    asked = {key: value for key, value in prompts.items() if key != "output_tokens"}
+    if parameters.get("prompt_len") is not None:
+        asked["prompt_tokens"] = parameters["prompt_len"]
+    answered = parameters.get("gen_tokens") or prompts.get("output_tokens")
+    batch = parameters.get("batch")
+    row: Row = {
+        "model": _joined(targets, "model"),
+        "precision": _joined(targets, "precision", "dtype", "quantization") or _word(parameters, "precision", "dtype"),
+        "prompt_distribution": _json(asked),
+        "output_distribution": _json({"output_tokens": answered} if answered is not None else {}),
+        "concurrency": number_of(parameters, "concurrency"),
+        "request_rate": number_of(parameters, "rps", "request_rate"),
+        "batching": _word(parameters, "batching") or (f"{batch} a request" if batch is not None else None),
+        "protocol": _joined(targets, "protocol", "driver"),
+        "deployment_model": _joined(targets, "deployment"),
+    }
+    same = ("workload_spec_digest", "run_id", "benchmark_case_id", "experiment", "experiment_version", "parameters")
+    why = dict.fromkeys(row, "neither the parameters nor the targets say")
+    return row | {name: first[name] for name in same} | {
+        "artifact_manifest_digest": manifests,
+        "unknown": explained(_gaps(row, why)),
+    }  # fmt: skip
+
+
+def number_of(parameters: Mapping[str, Any], *names: str) -> float | None:
+    for name in names:
+        value = parameters.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None
+
+
+def _joined(targets: Sequence[Any], *names: str) -> str | None:
+    words = {word for target in targets if isinstance(target, dict) and (word := _word(target, *names))}
+    return "+".join(sorted(words)) or None
+
+
+def _word(values: Mapping[str, Any], *names: str) -> str | None:
+    return next((values[name] for name in names if isinstance(values.get(name), str) and values[name]), None)
+
+
+def _gaps(row: Row, why: Mapping[str, str]) -> dict[str, str]:
+    return {name: why.get(name) or "not known" for name, value in row.items() if value is None}
+
+
+def _json(value: Any) -> str | None:
+    return canonical_json(value).decode() if value else None

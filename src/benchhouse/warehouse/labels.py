@@ -1,0 +1,73 @@
+"""How points, targets and times are written in the tables."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.problems import printable
+from benchhouse.schema.trial import TrialSpec
+
+_LABEL_LENGTH = 80
+
+
+def axes_of(spec: TrialSpec) -> dict[str, Any]:
+    return {name: _axis_value(spec, name) for name in spec.axes}
+
+
+def _axis_value(spec: TrialSpec, name: str) -> Any:
+    """The value of one axis: `target.x`, `workload.x`, or a bare name that is looked for in both."""
+    head, _, rest = name.partition(".")
+    if head == "target" and rest:
+        return _look_up(spec.target, rest)
+    if head == "workload" and rest:
+        return _look_up(spec.parameters, rest)
+    found = _look_up(spec.parameters, name)
+    if found is None:
+        found = _look_up(spec.target, name)
+    return spec.target if found is None and name == "target" else found
+
+
+def _look_up(values: Any, path: str) -> Any:
+    if isinstance(values, dict) and path in values:
+        return values[path]
+    for key in path.split("."):
+        if not isinstance(values, dict) or key not in values:
+            return None
+        values = values[key]
+    return values
+
+
+def point_label(spec: TrialSpec) -> str:
+    """The values of a trial's axes on one line, as every table shows them."""
+    return _label(axes_of(spec))
+
+
+def _label(axes: dict[str, Any]) -> str:
+    bare = [name.removeprefix("target.").removeprefix("workload.") for name in axes]
+    names = bare if len(set(bare)) == len(bare) else list(axes)
+    return " ".join(f"{name}={_short(value)}" for name, value in zip(names, axes.values(), strict=True))
+
+
+def target_name(target: dict[str, Any]) -> str:
+    if isinstance(target.get("name"), str):
+        return str(target["name"])
+    scalars = {key: value for key, value in sorted(target.items()) if not isinstance(value, dict | list | None)}
+    text = " ".join(f"{key}={_short(value)}" for key, value in scalars.items())
+    return text if len(text) <= _LABEL_LENGTH else text[: _LABEL_LENGTH - 1] + "…"
+
+
+def _short(value: Any) -> str:
+    """One line, whatever the value: a line break in it reads `\\n`."""
+    if isinstance(value, dict) and isinstance(value.get("name"), str):
+        value = value["name"]
+    if isinstance(value, str):
+        return printable(value)
+    return canonical_json(value).decode()
+
+
+def utc(text: str) -> datetime:
+    """A time as the tables hold it: UTC, without a zone, cut to milliseconds."""
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is not None:
+        time = time.astimezone(UTC).replace(tzinfo=None)
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)

@@ -1,0 +1,98 @@
+"""Rows of the outcome tables: of each point the means of its good trials, in the units that the columns say."""
+
+import json
+from collections.abc import Sequence
+from math import fsum
+
+from benchhouse.schema.digests import digest
+from benchhouse.warehouse.dimensions import explained, number_of
+from benchhouse.warehouse.outcome_tables import OUTCOME_TABLES, Outcome, OutcomeTable
+from benchhouse.warehouse.table import Row
+
+_SCALES: dict[str, tuple[str, float]] = {
+    "s": ("time", 1.0), "ms": ("time", 1e-3), "us": ("time", 1e-6), "µs": ("time", 1e-6), "ns": ("time", 1e-9),
+    "B": ("size", 1.0), "kB": ("size", 1e3), "KB": ("size", 1e3), "MB": ("size", 1e6), "GB": ("size", 1e9),
+    "KiB": ("size", 2.0**10), "MiB": ("size", 2.0**20), "GiB": ("size", 2.0**30),
+    "1": ("share", 1.0), "%": ("share", 0.01),
+}  # fmt: skip
+_COUNTED = frozenset({"1/s", "requests/s", "queries/s", "items/s", "ops/s"})
+
+
+def outcome_rows(trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    """By table; `trials` are rows of trial_fact of one run, `measurements` those of measurement_fact by trial."""
+    made: dict[str, list[Row]] = {}
+    for one in OUTCOME_TABLES:
+        groups: dict[str, list[Row]] = {}
+        for row in trials:
+            if row["component"] in one.components:
+                groups.setdefault(row["instance_digest"], []).append(row)
+        made[one.table.name] = [row for rows in groups.values() for row in _rows_of(one, rows, measurements)]
+    return made
+
+
+def _rows_of(one: OutcomeTable, trials: Sequence[Row], measurements: dict[str, Sequence[Row]]) -> list[Row]:
+    """The rows of one point; one, or one a phase."""
+    counted = [row for row in trials if not row["warmup"]]
+    good = sorted(
+        (row for row in counted if row["outcome"] == "succeeded"), key=lambda row: (row["repetition"], row["trial_id"])
+    )
+    whole = [m for row in good for m in measurements.get(row["trial_id"], ()) if m["scope"] == "trial"]
+    windows = sorted({m["window"] for m in whole} | {""}) if one.by_window else [""]
+    if not counted:  # it has not come further than its warm-ups
+        return []
+    return [
+        _head(one, trials[0], counted, good, window)
+        | _values(one.outcomes, [m for m in whole if m["window"] == window])
+        for window in windows
+    ]
+
+
+def _head(one: OutcomeTable, first: Row, counted: Sequence[Row], good: Sequence[Row], window: str) -> Row:
+    same = (
+        "run_id", "benchmark_case_id", "workload_spec_digest", "instance_digest", "scenario", "experiment",
+        "experiment_version", "target_name", "point",
+    )  # fmt: skip
+    row = {name: first[name] for name in same} | {
+        "artifact_manifest_digest": digest(sorted(row["artifact_manifest_digest"] for row in counted)),
+        "trials": len(counted),
+        "succeeded": len(good),
+    }
+    if one.by_window:
+        return row | {"phase": window, "nodes": first["nodes"], "gpus": first["gpus"]}
+    parameters = json.loads(first["parameters"])
+    return row | {
+        "concurrency": number_of(parameters, "concurrency"),
+        "request_rate": number_of(parameters, "rps", "request_rate"),
+    }
+
+
+def _values(outcomes: Sequence[Outcome], measured: Sequence[Row]) -> Row:
+    found: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for row in measured:
+        found.setdefault((row["metric"], row["stat"]), []).append((row["value"], row["unit"]))
+    row, gaps = Row(), dict[str, str]()
+    for outcome in outcomes:
+        keys = [(metric, stat) for metric in outcome.metrics for stat in outcome.stats if (metric, stat) in found]
+        row[outcome.name] = None
+        if not keys:
+            gaps[outcome.name] = "no good trial" if not measured else "not measured"
+            continue
+        factors = {unit: _factor(unit, outcome.unit) for _, unit in found[keys[0]]}
+        if odd := sorted(unit for unit, factor in factors.items() if factor is None):
+            gaps[outcome.name] = f"measured in {', '.join(odd)}, which is not {outcome.unit}"
+            continue
+        values = [value * (factors[unit] or 1.0) for value, unit in found[keys[0]]]
+        row[outcome.name] = fsum(values) / len(values)
+    return row | {"unknown": explained(gaps)}
+
+
+def _factor(unit: str, wanted: str) -> float | None:
+    """What a value is multiplied by to be in the wanted unit; None where it can't be."""
+    if unit == wanted or (unit in _COUNTED and wanted in _COUNTED):
+        return 1.0
+    above, _, below = unit.partition("/")
+    wanted_above, _, wanted_below = wanted.partition("/")
+    if below != wanted_below or above not in _SCALES or wanted_above not in _SCALES:
+        return None
+    (kind, scale), (wanted_kind, wanted_scale) = _SCALES[above], _SCALES[wanted_above]
+    return scale / wanted_scale if kind == wanted_kind else None

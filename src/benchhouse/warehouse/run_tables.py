@@ -1,0 +1,212 @@
+"""Tables of what ran and what it gave: runs, trials, every number, and slices of telemetry."""
+
+from benchhouse.warehouse.table import Column, Table
+
+RUN_ID = Column("run_id", "text", "The run that the row belongs to.")
+SCENARIO = Column("scenario", "text", "Name of the scenario.")
+CASE = Column("benchmark_case_id", "text", "Experiment, version and parameters, without the target.")
+WORKLOAD = Column("workload_spec_digest", "text", "Digest of the trial's parameters: same digest, same workload.")
+MANIFEST = Column("artifact_manifest_digest", "text", "sha256 of the trial's manifest.json: the bytes behind the row.")
+MANIFESTS = Column("artifact_manifest_digest", "text", "Digest of the sorted list of the trials' manifest digests.")
+RUN_CASE = Column(
+    "benchmark_case_id", "text", "The run's benchmark case; of several, the digest of their sorted list, 16 digits."
+)
+RUN_WORKLOADS = Column("workload_spec_digest", "text", "Digest of the sorted set of the trials' workload digests.")
+INSTANCE = Column("instance_digest", "text", "Identity of the bound point: experiment, version, target, parameters.")
+POINT = Column("point", "text", "The axes in short, such as `index=hnsw ef=64`; empty when nothing varies.")
+TARGET_NAME = Column("target_name", "text", "The target's name, or a short form of what it is made of.")
+EXPERIMENT = Column("experiment", "text", "Name of the experiment.")
+VERSION = Column("experiment_version", "text", "Version of the experiment.")
+UNKNOWN = Column("unknown", "text", "Why columns of this row are null: a JSON object, column to reason.")
+SOFTWARE_ID = Column("software_version_id", "text", "Row of software_version_dim.")
+HARDWARE_ID = Column("hardware_topology_id", "text", "Row of hardware_topology_dim.")
+CLUSTER_ID = Column("cluster_region_id", "text", "Row of cluster_region_dim.")
+_EXECUTOR = Column("executor", "text", "Where the jobs went: local, slurm, ...")
+_RUNTIME = Column("runtime", "text", "What the jobs ran inside: process, venv, ...")
+_PLAN = Column("plan_digest", "text", "Digest of the plan that was run.")
+_TRIAL_ID = Column("trial_id", "text", "The trial's uuid.")
+_REPETITION = Column("repetition", "integer", "Which repetition of its instance, from 1 or 0 as planned.")
+_WARMUP = Column("warmup", "truth", "A warm-up never enters a summary.")
+_OUTCOME = Column("outcome", "text", "succeeded, invalid, failed, error, timeout, out_of_memory, cancelled or lost.")
+_SCHEDULER_RUN = Column("scheduler_run_id", "text", "The batch system's id of the submission, such as an array job.")
+_SCHEDULER_PATH = Column("scheduler_path", "text", "Executor, partition and quality of service: `slurm/gpu/default`.")
+_NODE = Column("node_name", "text", "Host that ran it.")
+
+RUN_FACT = Table(
+    "benchmark_run_fact",
+    "One row per run, derived from the evidence of its trials alone.",
+    (
+        RUN_ID,
+        RUN_CASE,
+        SCENARIO,
+        _PLAN,
+        EXPERIMENT,
+        VERSION,
+        _EXECUTOR,
+        _RUNTIME,
+        _SCHEDULER_PATH,
+        _SCHEDULER_RUN,
+        Column("intent", "text", "What the run was for, as its contract says; null where it has none."),
+        Column("mode", "text", "publication or realism, as its contract says; null where it has none."),
+        Column("cadence", "text", "What started it: a person, a schedule, an event; null where nothing says."),
+        Column("started", "time", "Start of the first trial, UTC."),
+        Column("ended", "time", "End of the last trial, UTC."),
+        Column("queue_s", "number", "Longest time between submission and start of a trial; by two clocks."),
+        Column("trials", "integer", "Sealed trials, warm-ups included."),
+        Column("succeeded", "integer", "Trials that succeeded, warm-ups included."),
+        Column("failed", "integer", "Trials that did not succeed, whatever the reason, invalid ones included."),
+        Column("warmups", "integer", "Trials that were warm-ups."),
+        Column("cases", "integer", "Different benchmark cases."),
+        Column("instances", "integer", "Different bound points (case and target)."),
+        Column("benchmark_case_ids", "texts", "The benchmark cases, sorted."),
+        Column("git_commit", "text", "Commit of the workspace; null when unknown or when trials differ."),
+        Column("git_dirty", "truth", "Whether any trial ran with uncommitted changes; null when unknown."),
+        Column("hosts", "texts", "Hosts that ran trials, sorted."),
+        SOFTWARE_ID,
+        HARDWARE_ID,
+        CLUSTER_ID,
+        RUN_WORKLOADS,
+        MANIFESTS,
+        UNKNOWN,
+    ),
+    ("run_id",),
+    grain="run",
+)
+
+TRIAL_FACT = Table(
+    "trial_fact",
+    "One row per sealed trial.",
+    (
+        _TRIAL_ID,
+        RUN_ID,
+        SCENARIO,
+        CASE,
+        WORKLOAD,
+        MANIFEST,
+        INSTANCE,
+        _PLAN,
+        EXPERIMENT,
+        VERSION,
+        Column("distribution", "text", "Python distribution that provides the experiment."),
+        Column("distribution_version", "text", "Its version."),
+        Column("component", "text", "Component of the common metrics schema."),
+        Column("service", "text", "Service of the common metrics schema."),
+        _EXECUTOR,
+        _RUNTIME,
+        TARGET_NAME,
+        Column("target", "text", "The target, canonical JSON."),
+        Column("parameters", "text", "The workload's parameters, canonical JSON."),
+        Column("axes", "text", "What varies in this run and the value here, canonical JSON."),
+        POINT,
+        _REPETITION,
+        _WARMUP,
+        Column("seed", "integer", "Seed given to the experiment."),
+        Column("attempt", "integer", "Which attempt this is, from 1."),
+        _OUTCOME,
+        Column(
+            "failure_code",
+            "text",
+            "Stable word for what went wrong or makes the numbers invalid; null when nothing did.",
+        ),
+        Column("failure_message", "text", "What went wrong, or why the numbers don't hold; null when nothing did."),
+        Column("warnings", "texts", "Named doubts about the numbers, `code: message`."),
+        Column("started", "time", "When the trial started, UTC."),
+        Column("ended", "time", "When the trial ended, UTC."),
+        Column("duration_s", "number", "Seconds by the monotonic clock."),
+        Column("queue_s", "number", "From submission to start, by two clocks; null where they can't both be right."),
+        Column("cpu_s", "number", "CPU seconds of the process tree; null when not measured."),
+        Column("peak_memory_bytes", "integer", "Peak memory of the process tree; null when not measured."),
+        Column("host", "text", "Host that ran it."),
+        _SCHEDULER_PATH,
+        _SCHEDULER_RUN,
+        Column("job_uid", "text", "The batch system's id of the job, such as `4711_3`; null outside of one."),
+        Column("pod_uid", "text", "The pod's id; null outside of Kubernetes."),
+        Column("nodes", "integer", "Nodes that were asked for."),
+        Column("gpus", "integer", "GPUs that were asked for, on each node."),
+        SOFTWARE_ID,
+        HARDWARE_ID,
+        CLUSTER_ID,
+        Column("git_commit", "text", "Commit of the workspace; null when unknown."),
+        Column("git_dirty", "truth", "Whether there were uncommitted changes; null when unknown."),
+        Column("package_lock_digest", "text", "Digest of the installed distributions and versions."),
+        Column("code_digest", "text", "Digest of the source files of the experiment's package."),
+        Column("environment_digest", "text", "Digest of the variables that the scenario sets."),
+        Column("limits", "text", "Hard limits of the trial, canonical JSON."),
+        Column("parallel", "integer", "How many trials could run beside each other on the same machine."),
+        Column("custom", "text", "What the experiment said by ctx.metadata, canonical JSON."),
+        Column("folder", "text", "The evidence folder, relative to the workspace."),
+        UNKNOWN,
+    ),
+    ("trial_id",),
+    grain="sealed trial",
+)
+
+MEASUREMENT_FACT = Table(
+    "measurement_fact",
+    "One row per number that a trial produced: the raw replicates, each with its unit and direction.",
+    (
+        _TRIAL_ID,
+        RUN_ID,
+        CASE,
+        WORKLOAD,
+        MANIFEST,
+        INSTANCE,
+        Column("metric", "text", "Name of the metric."),
+        Column("stat", "text", "value, mean, stdev, min, p50, p90, p95, p99, p99.9, max, n."),
+        Column("value", "number", "The number, bit for bit as in metrics.csv."),
+        Column("unit", "text", "Unit of the value."),
+        Column("direction", "text", "higher or lower is better; null where neither is."),
+        Column("n", "integer", "Samples behind the number."),
+        Column("scope", "text", "trial, or the part of it that the number is about."),
+        Column("window", "text", "Part of the trial's time; empty for all of it."),
+        _REPETITION,
+        _WARMUP,
+        _OUTCOME,
+    ),
+    ("trial_id", "metric", "stat", "scope", "window"),
+    grain="number of a trial",
+)
+
+TELEMETRY_SLICE_FACT = Table(
+    "telemetry_slice_fact",
+    "One row per trial, phase, scope and series that monitors sampled, reduced as in telemetry/summary.json. A trial "
+    "shorter than one sampling interval has none.",
+    (
+        _TRIAL_ID,
+        RUN_ID,
+        CASE,
+        WORKLOAD,
+        MANIFEST,
+        INSTANCE,
+        _NODE,
+        Column("gpu_uuid", "text", "The GPU that a scope such as gpu0 is about; null for others."),
+        Column("rank_id", "integer", "Rank of a distributed job; null where the slice is not of one."),
+        Column("request_id", "text", "Request that the slice is about; null: of all requests."),
+        Column("trace_id", "text", "Trace that the slice is about; null: of none."),
+        Column("phase", "text", "trial (all of it), warmup, steady, teardown, or as the experiment says."),
+        Column("scope", "text", "node, trial (all below the worker), service:NAME, gpu0, ..."),
+        Column("series", "text", "Name of what was sampled."),
+        Column("family", "text", "service, gpu, nvlink, pcie, network, node, process or energy."),
+        Column("kind", "text", "gauge; or counter, of which the figures are the growth a second."),
+        Column("unit", "text", "Unit of the figures, `growth` aside."),
+        Column("n", "integer", "Values behind the percentiles."),
+        Column("avg", "number", "Mean over the phase."),
+        Column("min", "number", "Least value; null where the phase holds no sample."),
+        Column("max", "number", "Greatest value."),
+        Column("p50", "number", "Median."),
+        Column("p95", "number", "95th percentile."),
+        Column("p99", "number", "99th percentile."),
+        Column("too_few_for", "texts", "Percentiles that `n` values can't carry."),
+        Column("growth", "number", "Of a counter: by how much it grew in the phase."),
+        Column("begin_s", "number", "Where the phase begins, seconds since the trial's start."),
+        Column("end_s", "number", "Where it ends."),
+        Column("window_start", "time", "The same by the node's clock, UTC."),
+        Column("window_end", "time", "Where it ends, by the node's clock, UTC."),
+        Column("interval_s", "number", "Time between samples."),
+        _REPETITION,
+        _WARMUP,
+        _OUTCOME,
+    ),
+    ("trial_id", "scope", "series", "phase"),
+    grain="run x time window x node, rank or request scope",
+)

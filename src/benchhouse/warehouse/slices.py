@@ -1,0 +1,159 @@
+"""Telemetry of trials as columns: a run has thousands of rows, and as one dict each they would cost most of all."""
+
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.schema.telemetry import TelemetrySummary
+from benchhouse.schema.topology import Topology
+from benchhouse.warehouse.columns import column, pick, spread
+from benchhouse.warehouse.labels import utc
+from benchhouse.warehouse.table import Row
+from benchhouse.warehouse.tables import TELEMETRY_SLICE_FACT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STATS = ("n", "avg", "min", "max", "p50", "p95", "p99", "too_few_for", "growth")
+_GROUPS = {
+    "scope": ("gpu_uuid", "rank_id", "request_id", "trace_id", "scope"),
+    "series": ("series", "family", "kind", "unit"),
+    "phase": ("phase", "begin_s", "end_s", "window_start", "window_end", "interval_s"),
+}
+"""Columns that go together: a trial has few different ones of each group, and each is converted once."""
+_OF_THE_TRIAL = {
+    "trial_id": "trial_id", "run_id": "run_id", "benchmark_case_id": "benchmark_case_id",
+    "workload_spec_digest": "workload_spec_digest", "artifact_manifest_digest": "artifact_manifest_digest",
+    "instance_digest": "instance_digest", "node_name": "host", "repetition": "repetition", "warmup": "warmup",
+    "outcome": "outcome",
+}  # fmt: skip
+"""Columns that are the same in all slices of a trial, and those of trial_fact that they come from."""
+_GPU, _RANK = re.compile(r"gpu(\d+)"), re.compile(r"rank:?(\d+)")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns that go together: the different rows of these, as they first come, and which of them each slice has."""
+
+    entries: list[tuple[Any, ...]]
+    places: "array[int]"
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The slices of one trial, sorted by scope, series and phase."""
+
+    groups: Mapping[str, Group]
+    stats: Mapping[str, list[Any]]
+
+    def __len__(self) -> int:
+        return len(self.stats["n"])
+
+
+NO_SLICES = Slices({name: Group([], array("i")) for name in _GROUPS}, {name: [] for name in _STATS})
+
+
+def slice_up(telemetry: TelemetrySummary, topology: Topology | None) -> Slices:
+    """One slice a scope, series and phase; a phase in several parts is one, from the first to the last."""
+    ends: dict[str, tuple[float, float]] = {}
+    for phase in telemetry.phases:
+        begin_s, end_s = ends.get(phase.name, (phase.begin_s, phase.end_s))
+        ends[phase.name] = min(begin_s, phase.begin_s), max(end_s, phase.end_s)
+    start = utc(telemetry.started)
+    times = {name: tuple(_after(start, at) for at in both) for name, both in ends.items()}
+    scopes, series, phases, stats = list[Any](), list[Any](), list[Any](), list[Any]()
+    for scope, found in sorted(telemetry.scopes.items()):
+        about = (_uuid(scope, topology), _number(_RANK, scope), None, None, scope)
+        for name, one in sorted(found.series.items()):
+            what = (name, one.family, one.kind, one.unit)
+            for phase_name, each in sorted(one.phases.items()):
+                scopes.append(about)
+                series.append(what)
+                phases.append((phase_name, *ends[phase_name], *times[phase_name], telemetry.interval_s))
+                stats.append([getattr(each, name) for name in _STATS])
+    return make_slices({"scope": scopes, "series": series, "phase": phases}, _transposed(stats))
+
+
+def make_slices(groups: Mapping[str, Sequence[tuple[Any, ...]]], stats: Mapping[str, list[Any]]) -> Slices:
+    """From the rows of each group, slice by slice."""
+    made = {}
+    for name, rows in groups.items():
+        known = {entry: at for at, entry in enumerate(dict.fromkeys(rows))}
+        made[name] = Group(list(known), array("i", [known[row] for row in rows]))
+    return Slices(made, stats)
+
+
+def slices_of(table: "pa.Table") -> dict[tuple[str, str], Slices]:
+    """What `join` wrote, by trial and manifest. The rows of a trial stand together."""
+    columns = table.to_pydict()
+    trials, manifests = columns["trial_id"], columns["artifact_manifest_digest"]
+    groups = {name: list(zip(*(columns[one] for one in names), strict=True)) for name, names in _GROUPS.items()}
+    found: dict[tuple[str, str], Slices] = {}
+    begin = 0
+    for at in range(1, len(trials) + 1):
+        if at == len(trials) or trials[at] != trials[begin]:
+            part = {name: rows[begin:at] for name, rows in groups.items()}
+            found[trials[begin], manifests[begin]] = make_slices(part, {one: columns[one][begin:at] for one in _STATS})
+            begin = at
+    return found
+
+
+def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
+    """The table of these trials, (row of trial_fact, its slices) each, sorted by trial."""
+    import pyarrow as pa
+
+    schema = TELEMETRY_SLICE_FACT.schema()
+    kinds = {field.name: field.type for field in schema}
+    made: dict[str, pa.Array] = {}
+    counts = [len(slices) for _, slices in parts]
+    for name, source in _OF_THE_TRIAL.items():
+        made[name] = spread([row[source] for row, _ in parts], counts, kinds[name])
+    for group, names in _GROUPS.items():
+        entries, places = _merged([slices.groups[group] for _, slices in parts])
+        for name, values in zip(names, zip(*entries, strict=True), strict=True):
+            made[name] = pick(values, places, kinds[name])
+    for name in _STATS:
+        made[name] = column(list(chain.from_iterable(one.stats[name] for _, one in parts)), kinds[name])
+    arrays = [made[field.name] for field in schema]
+    return pa.Table.from_arrays(arrays, names=schema.names).replace_schema_metadata(schema.metadata)
+
+
+def _merged(groups: Sequence[Group]) -> tuple[list[tuple[Any, ...]], "array[int]"]:
+    """The different entries of all of them, and which of them each slice has."""
+    known: dict[tuple[Any, ...], int] = {}
+    places = array("i")
+    for group in groups:
+        at = [known.setdefault(entry, len(known)) for entry in group.entries]
+        if at == list(range(len(at))):  # as in the first of them, which is usual
+            places.extend(group.places)
+        elif len(at) == 1:
+            places.extend(array("i", at) * len(group.places))
+        else:
+            places.extend(map(at.__getitem__, group.places))
+    return list(known), places
+
+
+def _transposed(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    if not rows:
+        return {name: [] for name in _STATS}
+    return dict(zip(_STATS, map(list, zip(*rows, strict=True)), strict=True))
+
+
+def _after(start: datetime, seconds: float) -> datetime:
+    time = start + timedelta(seconds=seconds)
+    return time.replace(microsecond=time.microsecond // 1000 * 1000)
+
+
+def _uuid(scope: str, topology: Topology | None) -> str | None:
+    at = _number(_GPU, scope)
+    gpus = topology.gpus if topology and topology.gpus else []
+    return gpus[at].uuid if at is not None and at < len(gpus) else None
+
+
+def _number(pattern: re.Pattern[str], scope: str) -> int | None:
+    match = pattern.fullmatch(scope)
+    return int(match[1]) if match else None

@@ -1,0 +1,118 @@
+"""What a curated table is: columns with a type and a line of meaning, a grain, and where its rows come from.
+
+A table of evidence is made from sealed trials, one Parquet file a run. A table with a `source` is read from JSON files
+of the workspace as they are: what people accepted, what was published, what an alarm said.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA_VERSION = 2
+Kind = Literal["text", "texts", "integer", "number", "truth", "time"]
+Row = dict[str, Any]
+
+_SQL_TYPES: dict[Kind, str] = {
+    "text": "VARCHAR",
+    "texts": "VARCHAR[]",
+    "integer": "BIGINT",
+    "number": "DOUBLE",
+    "truth": "BOOLEAN",
+    "time": "TIMESTAMP",
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column; a `time` is UTC with milliseconds and carries no zone."""
+
+    name: str
+    kind: Kind
+    description: str
+
+    @property
+    def sql_type(self) -> str:
+        return _SQL_TYPES[self.kind]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One curated table; `order` sorts its rows, so that equal evidence gives equal bytes.
+
+    `key` is for dimensions: every run brings its own copy of a row, and SQL sees one of each key, the first run's.
+    `source` is for tables that are not made of evidence: a pattern of files below the workspace, each with one JSON
+    object or one a line, whose keys are the columns; keys that are missing are null, further ones are not shown.
+    """
+
+    name: str
+    description: str
+    columns: tuple[Column, ...]
+    order: tuple[str, ...]
+    grain: str = ""
+    key: tuple[str, ...] = ()
+    source: str = ""
+
+    def empty_sql(self) -> str:
+        """A SELECT of no rows that has this table's columns and types."""
+        nulls = ", ".join(f"NULL::{column.sql_type} AS {quoted(column.name)}" for column in self.columns)
+        return f"SELECT {nulls} WHERE false"
+
+    def sql_over(self, files: str, *, older: bool = False) -> str:
+        """A SELECT of the rows in `files`, a list as SQL writes it; not empty. `older` files may lack columns."""
+        if self.source:
+            return self._sql_over_json(files)
+        some = f"SELECT * FROM read_parquet({files})"  # noqa: S608 - quoted by the caller
+        if older:
+            whole = f"SELECT * FROM read_parquet({files}, union_by_name = true)"  # noqa: S608 - as above
+            some = f"SELECT * FROM ({self.empty_sql()} UNION ALL BY NAME {whole})"  # noqa: S608 - as above
+        if not self.key:
+            return some
+        parts = ", ".join(map(quoted, self.key))
+        return f"{some} QUALIFY row_number() OVER (PARTITION BY {parts} ORDER BY run_id) = 1"
+
+    def _sql_over_json(self, files: str) -> str:
+        kinds = ", ".join(
+            f"{quoted(one.name)}: '{'VARCHAR' if one.kind == 'time' else one.sql_type}'" for one in self.columns
+        )
+        shown = ", ".join(
+            f"CAST({name} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {name}" if one.kind == "time" else name
+            for one in self.columns
+            for name in [quoted(one.name)]
+        )
+        return f"SELECT {shown} FROM read_json({files}, columns = {{{kinds}}}, format = 'auto')"  # noqa: S608 - ours
+
+    def schema(self) -> "pa.Schema":
+        """The pyarrow schema, with table name and schema_version in its metadata."""
+        return self._schema
+
+    @cached_property
+    def _schema(self) -> "pa.Schema":
+        return _arrow_schema(self)
+
+
+def quoted(name: str) -> str:
+    """A column name as SQL wants it when it is a word of the language, such as `window`."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _arrow_schema(table: Table) -> "pa.Schema":
+    import pyarrow as pa
+
+    types = {
+        "text": pa.string(),
+        "texts": pa.list_(pa.string()),
+        "integer": pa.int64(),
+        "number": pa.float64(),
+        "truth": pa.bool_(),
+        "time": pa.timestamp("ms"),
+    }
+    fields = [
+        pa.field(column.name, types[column.kind], metadata={"description": column.description})
+        for column in table.columns
+    ]
+    return pa.schema(
+        fields, metadata={"benchhouse.table": table.name, "benchhouse.schema_version": str(SCHEMA_VERSION)}
+    )

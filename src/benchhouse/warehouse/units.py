@@ -1,0 +1,49 @@
+"""A metric that was given in ms by one version of an experiment and in s by the next can't be averaged over both."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from benchhouse.schema.errors import BenchError
+
+Units = Mapping[str, Mapping[str, str]]
+"""Metrics with more than one unit: unit to a run that has it."""
+
+_AGGREGATE = re.compile(
+    r"\b(?:avg|mean|sum|fsum|kahan_sum|sumkahan|favg|median|mode|mad|min|max|arg_min|arg_max|quantile\w*|percentile\w*|"
+    r"approx_quantile|reservoir_quantile|stddev\w*|var_\w+|variance|list_\w+|list|array_agg|histogram|product|skewness|"
+    r"kurtosis\w*|sem|geomean|geometric_mean|first|last|any_value|corr|covar\w*|regr_\w+|lag|lead)\s*\(",
+    re.IGNORECASE,
+)
+_VALUE = re.compile(r"\bvalue\b", re.IGNORECASE)
+_UNIT = re.compile(r"\bunit\b", re.IGNORECASE)
+_TEXT = re.compile(r"'((?:[^']|'')*)'")
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def refuse_mixed_units(sql: str, parameters: Mapping[str, Any], units: Callable[[], Units]) -> None:
+    """Raise if the question puts values of measurement_fact together and takes no notice of their unit.
+
+    `units` is asked only where the question could. Whoever names the column `unit` knows what they do.
+    """
+    texts = {text.replace("''", "'") for text in _TEXT.findall(sql)} | {str(value) for value in parameters.values()}
+    bare = _TEXT.sub("''", _COMMENT.sub(" ", sql))
+    if "measurement_fact" not in bare.lower() or _UNIT.search(bare):
+        return
+    if not _VALUE.search(bare) or not _AGGREGATE.search(bare):
+        return
+    changed = units()
+    named = {metric: changed[metric] for metric in changed if metric in texts}
+    if not named and _names_metrics(bare):
+        return  # it asks for others
+    for metric, found in sorted((named or changed).items()):
+        told = ", ".join(f"{unit} (run {run})" for unit, run in found.items())
+        raise BenchError(
+            f"{metric} was measured in different units: {told}; put together they mean nothing",
+            hint="Name the column unit: WHERE unit = '...', or GROUP BY unit.",
+        )
+
+
+def _names_metrics(bare: str) -> bool:
+    """Whether the question picks metrics by name: `metric = ''`, `metric IN ('', ...)`, texts left out."""
+    return re.search(r"\bmetric\b\"?\s*(?:=|in\s*\()", bare, re.IGNORECASE) is not None

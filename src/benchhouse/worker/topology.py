@@ -1,0 +1,198 @@
+"""What this node is made of, read from sysfs, cgroups and NVML; once a process, not once a trial."""
+
+import contextlib
+import os
+import platform
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from benchhouse.schema.topology import Cpu, Gpu, Nic, NumaNode, Topology
+from benchhouse.worker.gpu_topology import NoGpus, read_gpus
+
+_CGROUP = Path("/sys/fs/cgroup")
+_UNLIMITED = 1 << 60  # v1 writes a number near 2^63 for "no limit"
+
+
+def topology(folder: str) -> Topology:
+    """The node, and the file system that `folder` is on."""
+    kind = _filesystem(folder)
+    if kind is None:
+        unknown = node_topology().unknown | {"storage_fabric": "/proc/self/mountinfo can't be read"}
+        return node_topology().model_copy(update={"unknown": unknown})
+    return node_topology().model_copy(update={"filesystem": kind})
+
+
+@cache
+def node_topology() -> Topology:
+    """The node alone; asked before trials are forked, so that they need not."""
+    unknown: dict[str, str] = {}
+    gpus, driver, cuda = _gpus(unknown)
+    return Topology(
+        machine=platform.machine(),
+        kernel=platform.release(),
+        cpu=_cpu(unknown),
+        numa=_numa(unknown),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        memory_limit_bytes=_memory_limit(),
+        gpus=gpus,
+        gpu_driver=driver,
+        cuda=cuda,
+        nics=_nics(unknown),
+        unknown=unknown,
+    )
+
+
+def _cpu(unknown: dict[str, str]) -> Cpu:
+    root = Path("/sys/devices/system/cpu")
+    sockets, cores = set(), set()
+    for path in root.glob("cpu[0-9]*/topology"):
+        socket, core = _read(path / "physical_package_id"), _read(path / "core_id")
+        if socket is not None and core is not None:
+            sockets.add(socket)
+            cores.add((socket, core))
+    if not cores:
+        unknown["cpu_sockets"] = unknown["cpu_cores"] = f"{root}/cpu*/topology can't be read"
+    governor = _read(root / "cpu0/cpufreq/scaling_governor")
+    if governor is None:
+        unknown["cpu_governor"] = "the kernel shows no cpufreq here (usual in virtual machines)"
+    model = _cpu_model()
+    if model is None:
+        unknown["cpu_model"] = "/proc/cpuinfo names none"
+    return Cpu(
+        model=model,
+        sockets=len(sockets) or None,
+        cores=len(cores) or None,
+        threads=os.cpu_count(),
+        usable=len(os.sched_getaffinity(0)),
+        quota=_cpu_quota(),
+        governor=governor,
+    )
+
+
+def _cpu_model() -> str | None:
+    """As /proc/cpuinfo says; on ARM that has a number only, and lscpu knows whose it is."""
+    info = {
+        key.strip(): value.strip()
+        for key, _, value in (line.partition(":") for line in (_read(Path("/proc/cpuinfo")) or "").splitlines())
+    }
+    if info.get("model name"):
+        return info["model name"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run(["lscpu"], capture_output=True, text=True, timeout=10, env={"LC_ALL": "C"} | os.environ)
+        for line in said.stdout.splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "Model name" and value.strip() not in ("", "-"):
+                return value.strip()
+    return info.get("CPU part") or None
+
+
+def _numa(unknown: dict[str, str]) -> list[NumaNode]:
+    nodes = []
+    for path in sorted(Path("/sys/devices/system/node").glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
+        words = (_read(path / "meminfo") or "").split()
+        kib = words[words.index("MemTotal:") + 1] if "MemTotal:" in words[:-1] else ""
+        nodes.append(
+            NumaNode(
+                node=int(path.name[4:]),
+                cpus=_read(path / "cpulist") or "",
+                memory_bytes=int(kib) * 1024 if kib.isdigit() else None,
+                distances=[int(word) for word in (_read(path / "distance") or "").split()],
+            )
+        )
+    if not nodes:
+        unknown["numa_nodes"] = unknown["numa_layout"] = "the kernel shows no NUMA nodes in sysfs"
+    return nodes
+
+
+def _gpus(unknown: dict[str, str]) -> tuple[list[Gpu] | None, str | None, str | None]:
+    """The GPUs, the driver's version, and CUDA's."""
+    try:
+        gpus, driver, cuda = read_gpus()
+    except NoGpus as reason:
+        gpus, driver, cuda = None, _read(Path("/sys/module/nvidia/version")), None
+        unknown["gpus"] = str(reason)
+    cuda = cuda or os.environ.get("CUDA_VERSION")
+    for name, value in (("gpu_driver", driver), ("cuda", cuda)):
+        if value is None:
+            unknown[name] = unknown.get("gpus", "NVML does not say")
+    return gpus, driver, cuda
+
+
+def _nics(unknown: dict[str, str]) -> list[Nic]:
+    found = []
+    for path in sorted(Path("/sys/class/net").glob("*")):
+        if path.name == "lo":
+            continue
+        speed = _read(path / "speed")  # an error where the link is down, -1 where the device does not know
+        known = speed is not None and speed.isdigit()
+        if not known:
+            unknown[f"nics.{path.name}.speed_mbps"] = "the device does not say its speed (down, or virtual)"
+        driver = path / "device" / "driver"
+        found.append(
+            Nic(
+                name=path.name,
+                driver=driver.resolve().name if driver.exists() else None,
+                speed_mbps=int(speed) if known and speed else None,
+                numa=_numa_of(path / "device" / "numa_node"),
+            )
+        )
+    return found
+
+
+def _numa_of(path: Path) -> int | None:
+    text = _read(path)
+    return int(text) if text is not None and text.isdigit() else None  # -1: the firmware does not say
+
+
+def _cpu_quota() -> float | None:
+    """The least that a cgroup from here upward allows."""
+    found = []
+    for folder in _cgroups("cpu"):
+        words = (_read(folder / "cpu.max") or "").split()
+        if not words and (quota := _read(folder / "cpu.cfs_quota_us")):
+            words = [quota, _read(folder / "cpu.cfs_period_us") or "100000"]
+        if len(words) == 2 and words[0].isdigit() and int(words[1]):
+            found.append(int(words[0]) / int(words[1]))
+    return min(found, default=None)
+
+
+def _memory_limit() -> int | None:
+    found = []
+    for folder in _cgroups("memory"):
+        text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes") or ""
+        if text.isdigit() and int(text) < _UNLIMITED:
+            found.append(int(text))
+    return min(found, default=None)
+
+
+def _cgroups(controller: str) -> list[Path]:
+    """The folders of this process's cgroup and all above it, of v2 and of the v1 controller."""
+    found: list[Path] = []
+    for line in (_read(Path("/proc/self/cgroup")) or "").splitlines():
+        _, names, place = line.split(":", 2)
+        if names and controller not in names.split(","):
+            continue
+        root = _CGROUP / (controller if names else "")
+        path = root / place.lstrip("/")
+        found += [folder for folder in (path, *path.parents) if folder.is_relative_to(root)]
+    return found
+
+
+def _filesystem(folder: str) -> str | None:
+    """Of the longest mount point that the folder is below; the last mounted of equal ones."""
+    best, kind = "", None
+    real = os.path.realpath(folder)
+    for line in (_read(Path("/proc/self/mountinfo")) or "").splitlines():
+        left, _, right = line.partition(" - ")
+        point = left.split()[4].replace("\\040", " ")
+        if len(point) >= len(best) and (real == point or real.startswith(point.rstrip("/") + "/")):
+            best, kind = point, right.split()[0]
+    return kind
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return None
