@@ -11,7 +11,7 @@ from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import Workspace
 
 if TYPE_CHECKING:
-    from securesystemslib.signer import SSlibKey
+    from securesystemslib.signer._key import Key  # the package exports it without saying so
 
     from benchhouse.report.claims.checking import Checked
     from benchhouse.report.claims.linting import Linted
@@ -85,7 +85,7 @@ def trace(workspace: Workspace, token: str) -> "Trace | None":
 
 
 def verify(workspace: Workspace, what: str, trust: Iterable[Path]) -> "Checked":
-    """A claim of this workspace, or a packet from anywhere. With `trust`, only a signature by one of these is enough."""
+    """A claim of this workspace, or a packet from anywhere. With `trust`, one of these must have signed it."""
     from benchhouse.report.claims.checking import Checked, trace_claim
 
     asked = list(trust)
@@ -144,7 +144,7 @@ def make_key(name: str) -> tuple[Path, Path, str]:
     return signing.make_key(keys_folder(), name)
 
 
-def trusted(workspace: Workspace, files: Iterable[Path]) -> "dict[str, SSlibKey] | None":
+def trusted(workspace: Workspace, files: Iterable[Path]) -> "dict[str, Key] | None":
     """The keys of `files`; without any, those of claims.yaml and one's own. None where the library is missing."""
     from benchhouse.report.claims import signing
 
@@ -166,7 +166,7 @@ def _envelope(workspace: Workspace, claim_id: str) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
 
 
-def _signature(workspace: Workspace, claim: Claim, keys: "dict[str, SSlibKey] | None") -> Any:
+def _signature(workspace: Workspace, claim: Claim, keys: "dict[str, Key] | None") -> Any:
     from benchhouse.report.claims import signing
 
     envelope = _envelope(workspace, claim.id)

@@ -26,7 +26,7 @@ class Policy(Model, strict=True):
         0.1,
         gt=0.0,
         le=10.0,
-        description="Half the interval of a mean, as a share of it; of both sides of a comparison.",
+        description="Half the interval of a mean, as a share of it; of each side compared.",
     )
     max_drift: float = Field(
         0.05, gt=0.0, le=10.0, description="Change from the first to the last trial along a trend, as a share."

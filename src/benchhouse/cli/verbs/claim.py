@@ -191,8 +191,8 @@ def lint(ctx: click.Context, files: tuple[Path, ...], strict: bool, untraced: bo
     for problem in problems:
         click.echo(problem.render())
     for one in found:
-        told = f"{show.count(one.cited, 'number')} cited, {one.ignored} ignored, {show.count(len(one.problems), 'problem')}"
-        show.note(f"{one.path}: {told}")
+        looked_at = f"{show.count(one.cited, 'number')} cited, {one.ignored} ignored"
+        show.note(f"{one.path}: {looked_at}, {show.count(len(one.problems), 'problem')}")
     if problems:
         show.note("claim a number:  bench claim make RUN:metric")
     return Exit.CLAIM_NOT_SAFE if problems else Exit.GOOD

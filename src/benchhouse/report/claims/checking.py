@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic import Field
+
 import benchhouse
 from benchhouse.report.claims.basis import Basis
 from benchhouse.report.claims.making import comparison_fields, value_fields
@@ -19,7 +21,7 @@ from benchhouse.warehouse.queries import POINTS, TRIALS
 from benchhouse.warehouse.query import Warehouse
 
 KNOWN_QUERIES = frozenset({POINTS})
-"""Texts that are run again. SQL that came with a stranger's file is not: add earlier texts here, never take one away."""
+"""Texts that are run again; a stranger's SQL is not. Earlier texts are added here, and never taken away."""
 
 
 class Checked(Model):
@@ -31,7 +33,7 @@ class Checked(Model):
     ok: bool
     trace: Trace
     signature: Signature
-    notes: list[str] = []
+    notes: list[str] = Field(default_factory=list)
 
 
 def trace_claim(workspace: Workspace, claim_id: str, token: str) -> Trace:
@@ -106,7 +108,9 @@ def _restate(warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[st
     runs = sorted({str(row["run_id"]) for row in rows})
     asked = claim.spec.model_copy(update={"sql": TRIALS, "parameters": {"runs": runs}, "name": "trials"})
     basis = Basis.of(rows, warehouse.query_again(asked).dicts())
-    fields = value_fields(rows[0], claim.policy) if len(rows) == 1 else comparison_fields(*rows, claim.policy)
+    fields = (
+        value_fields(rows[0], claim.policy) if len(rows) == 1 else comparison_fields(rows[0], rows[1], claim.policy)
+    )
     shared = {name: rows[-1][name] for name in ("scenario", "metric", "stat", "direction")}
     times = dict(zip(("measured_from", "measured_to"), basis.times(), strict=True))
     again = fields | shared | times | {"trials": basis.trials(), "changed": basis.changed()}

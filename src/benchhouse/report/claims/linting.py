@@ -25,15 +25,15 @@ _UNIT = r"%|‰|×|x\b|[A-Za-zµμ°][A-Za-zµμ°0-9]*(?:/[A-Za-zµμ]+)?|/[A-Z
 _MEASURED = re.compile(rf"(?<![\w.:/#-])(?P<number>{_NUMBER})(?P<gap>[{_SPACES}]?)(?P<unit>{_UNIT})?(?![\d])")
 _CITATION = re.compile(rf"[{_SPACES}]?\[claim:(?P<id>[^\]\s]{{0,80}})\]")
 _REMARK = re.compile(r"<!--\s*no claim: *\S")
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_NUMBERED = "version|python|chapter|section|table|figure|step|issue|RFC|ISO"
 _LEFT_ALONE = (
     re.compile(r"<!--.*?-->", re.DOTALL),
     re.compile(r"(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)", re.DOTALL),
     re.compile(r"\]\([^)\s]*\)|<https?://[^>]*>|https?://\S+|\[\^[^\]]*\]"),
     re.compile(r"\b\d{4}-\d{2}(?:-\d{2})?(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?Z?)?\b|\b\d{1,2}:\d{2}(?::\d{2})?\b"),
-    re.compile(r"\b(?:\d{1,2} )?(?:January|February|March|April|May|June|July|August|September|October|November|December)"
-               r"(?: \d{1,2},?)?(?: \d{4})?\b"),
-    re.compile(r"\bv\d+(?:\.\d+)*\S*|\b\d+\.\d+\.\d+\S*|\b(?:[Vv]ersion|[Pp]ython|Chapter|[Ss]ection|[Tt]able|[Ff]igure|[Ss]tep|"
-               r"[Ii]ssue|RFC|ISO) #?\d+(?:\.\d+)*"),
+    re.compile(rf"\b(?:\d{{1,2}} )?(?:{_MONTHS})(?: \d{{1,2}},?)?(?: \d{{4}})?\b"),
+    re.compile(rf"\bv\d+(?:\.\d+)*\S*|\b\d+\.\d+\.\d+\S*|\b(?:{_NUMBERED}) #?\d+(?:\.\d+)*", re.IGNORECASE),
 )  # fmt: skip
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
 _LINES_ALONE = re.compile(

@@ -57,15 +57,16 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
             reasons.append(Reason(code="broken_lineage", message=told))
     if reasons and (not realism or not all(one.may_be_labelled for one in reasons)):
         raise NotSafe(number, reasons, realism=realism)
-    shared = {
+    fields: dict[str, Any] = {
         "label": "REALISM-GRADE" if reasons else "PUBLICATION-GRADE", "reasons": reasons, "policy": policy,
-        "cells": cells, "queries": {result.spec.digest(): result.spec}, "trials": basis.trials(), "changed": basis.changed(),
+        "cells": cells, "queries": {result.spec.digest(): result.spec}, "trials": basis.trials(),
+        "changed": basis.changed(),
         "measured_from": basis.times()[0], "measured_to": basis.times()[1], "benchhouse": benchhouse.__version__,
         "scenario": rows[-1]["scenario"], "metric": rows[-1]["metric"], "stat": rows[-1]["stat"],
         "direction": rows[-1]["direction"],
     }  # fmt: skip
-    told = value_fields(rows[0], policy) if len(rows) == 1 else comparison_fields(rows[0], rows[1], policy)
-    return Claim(**shared, **told)
+    fields |= value_fields(rows[0], policy) if len(rows) == 1 else comparison_fields(rows[0], rows[1], policy)
+    return Claim(**fields)
 
 
 def value_fields(row: Row, policy: Policy) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import re
 import tarfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Literal
+from typing import IO, Literal, cast
 
 from pydantic import Field, ValidationError
 
@@ -194,7 +194,7 @@ def _compare(packet: Packet, held: Mapping[str, Path]) -> None:
 
 def _digest_again(packet: Packet, held: Mapping[str, Path]) -> str:
     sink = _Hashing()
-    write_tar(sink, packet, held)
+    write_tar(cast("IO[bytes]", sink), packet, held)
     return sink.hash.hexdigest()
 
 

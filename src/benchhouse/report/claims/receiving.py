@@ -16,12 +16,12 @@ from benchhouse.warehouse.tables import TABLES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from securesystemslib.signer import SSlibKey
+    from securesystemslib.signer._key import Key  # the package exports it without saying so
 
 _MOST_UNPACKED = 8 << 30  # of Parquet, which is compressed
 
 
-def check_packet(path: Path, keys: "Mapping[str, SSlibKey] | None") -> Checked:
+def check_packet(path: Path, keys: "Mapping[str, Key] | None") -> Checked:
     """Raises BenchError (claim not safe) for what is no packet, or one that was changed."""
     with tempfile.TemporaryDirectory(prefix="bench-packet-") as folder:
         workspace = Workspace(Path(folder))

@@ -14,7 +14,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 
 if TYPE_CHECKING:
-    from securesystemslib.signer import SSlibKey
+    from securesystemslib.signer._key import Key  # the package exports it without saying so
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -100,7 +100,7 @@ def _statement(claim: Claim) -> dict[str, Any]:
     }
 
 
-def read_keys(files: Iterable[Path]) -> "dict[str, SSlibKey]":
+def read_keys(files: Iterable[Path]) -> "dict[str, Key]":
     """Public keys by their ids; the id is computed from the key, not believed."""
     keys = {}
     for path in files:
@@ -117,7 +117,7 @@ def read_keys(files: Iterable[Path]) -> "dict[str, SSlibKey]":
     return keys
 
 
-def check(claim: Claim, envelope: bytes | None, keys: "Mapping[str, SSlibKey] | None") -> Signature:
+def check(claim: Claim, envelope: bytes | None, keys: "Mapping[str, Key] | None") -> Signature:
     """Whether a key that is trusted here vouches for exactly this claim. `keys` None: the library is missing."""
     if envelope is None:
         return Signature(state="unsigned", says="unsigned")
@@ -179,5 +179,5 @@ def _library() -> Any:
     return signer
 
 
-def _as_dict(key: "SSlibKey") -> dict[str, Any]:
+def _as_dict(key: "Key") -> dict[str, Any]:
     return {"keyid": key.keyid, **key.to_dict()}
