@@ -1,6 +1,7 @@
 """What one key of a contract asks of another, and which class a contract really is: never a silent downgrade."""
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -18,6 +19,9 @@ from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.model import Model
 from benchhouse.schema.problems import Problem
 
+UNKNOWN = "unknown"
+PLACEHOLDERS = ("COMMIT", "SHA256")
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}\b")
 _GUARANTEES = {
     "dedicatedNodes": "dedicated nodes", "stableBackgroundLoad": "a stable background load",
     "fixedTopology": "a fixed topology", "exclusiveScheduling": "exclusive scheduling",
@@ -57,6 +61,7 @@ def settle(contract: BenchmarkRun) -> Settled:
     signing = contract.provenance.signing
     if signing is None or not signing.enabled:
         missing.append("provenance.signing (claims are signed)")
+    missing += _unpinned(contract)
     if not missing:
         return Settled(asked=asked, effective=asked, verdict="accepted", missing=[])
     if policy.on_missing_guarantee == "downgrade" and policy.cluster_context_captured:
@@ -66,16 +71,46 @@ def settle(contract: BenchmarkRun) -> Settled:
     return Settled(asked=asked, effective=None, verdict="rejected", missing=missing)
 
 
+def _unpinned(contract: BenchmarkRun) -> list[str]:
+    """What publication grade names by digest, and this contract does not."""
+    workload, comparison, provenance = contract.workload, contract.comparison, contract.provenance
+    by_digest = {
+        "workload.datasetRef": workload.dataset_ref,
+        "comparison.baseline": comparison.baseline.artifact_ref,
+        "comparison.candidate": comparison.candidate.artifact_ref,
+    } | {f"provenance.imageDigests[{at}]": one for at, one in enumerate(provenance.image_digests)}
+    missing = [f"{key} (a sha256)" for key, ref in by_digest.items() if not _SHA256.search(ref)]
+    told = {f"workload.{key}": value for key, value in workload.model_dump(by_alias=True).items()}
+    missing += [f"{key} (it is unknown)" for key, value in told.items() if value == UNKNOWN]
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", provenance.git_commit):
+        missing.append("provenance.gitCommit (a whole commit, of a clean tree)")
+    if not re.fullmatch(r"(?:sha256:)?[0-9a-f]{64}", provenance.package_lock_digest):
+        missing.append("provenance.packageLockDigest (a sha256)")
+    return missing
+
+
 def check_rules(contract: BenchmarkRun, document: Document) -> list[Problem]:
     """All that is wrong between keys, each at its place in the file."""
     return [
         document.problem(loc, message, expected)
-        for part in (_layers, _workload, _metrics, _observability, _sinks, _policy)
+        for part in (_placeholders, _layers, _workload, _metrics, _observability, _sinks, _policy)
         for loc, message, expected in part(contract)
     ]
 
 
 Found = Iterator[tuple[Loc, str, str]]
+
+
+def _placeholders(contract: BenchmarkRun) -> Found:
+    waiting: list[tuple[Loc, object]] = [((), contract.model_dump(mode="json", by_alias=True))]
+    while waiting:
+        loc, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [((*loc, key), item) for key, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*loc, at), item) for at, item in enumerate(value)]
+        elif isinstance(value, str) and (value.endswith("...") or value in PLACEHOLDERS):
+            yield loc, f"'{value}' is still the placeholder", "the real one"
 
 
 def _layers(contract: BenchmarkRun) -> Found:
