@@ -49,7 +49,8 @@ def put(workspace: Workspace, claim: Claim) -> Path:
         raise unwritable(workspace.claims, error) from error
     with Warehouse.open(workspace) as warehouse:
         place = path.relative_to(workspace.root).as_posix()
-        warehouse.catalog.publish(place, [claim.id], {one.file for one in claim.spec.inputs})
+        new = [cell.ref for cell in claim.cells if warehouse.catalog.report_of(cell.ref) is None]
+        warehouse.catalog.publish(place, new, {one.file for one in claim.spec.inputs})
     return path
 
 
