@@ -1,4 +1,4 @@
-"""Whether the catalog says the truth: every row of it is held against the tables, and every table against its digest."""
+"""Whether the catalog says the truth: each row is held against the tables, and each table against its digest."""
 
 import json
 import sqlite3

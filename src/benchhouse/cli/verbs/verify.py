@@ -7,7 +7,6 @@ import click
 from benchhouse.cli import options, show
 from benchhouse.schema.errors import BenchError, Exit
 
-
 _EXAMPLES = """\b
 Examples:
   bench verify @last         every file of every trial of a run
