@@ -21,10 +21,10 @@ from benchhouse.schema.problems import Problem
 _LARGEST = 16 << 20
 _SPACES = f" \u00a0\u202f{THIN}"
 _NUMBER = rf"[-+{MINUS}]?(?:\d{{1,3}}(?:[,\u00a0\u202f{THIN}]\d{{3}})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
-_UNIT = r"%|‰|×|x\b|[A-Za-zµμ°][A-Za-zµμ°0-9]*(?:/[A-Za-zµμ]+)?|/[A-Za-zµμ]+"
+_UNIT = r"1/[A-Za-zµμ]+|%|‰|×|x\b|[A-Za-zµμ°][A-Za-zµμ°0-9]*(?:/[A-Za-zµμ]+)?|/[A-Za-zµμ]+"
 _MEASURED = re.compile(rf"(?<![\w.:/#-])(?P<number>{_NUMBER})(?P<gap>[{_SPACES}]?)(?P<unit>{_UNIT})?(?![\d])")
 _CITATION = re.compile(rf"[{_SPACES}]?\[claim:(?P<id>[^\]\s]{{0,80}})\]")
-_REMARK = re.compile(r"<!--\s*no claim: *\S")
+_REMARK = re.compile(r"<!--\s*no claim: *(?!-->)\S")
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
 _NUMBERED = "version|python|chapter|section|table|figure|step|issue|RFC|ISO"
 _LEFT_ALONE = (
@@ -86,7 +86,7 @@ def lint_file(workspace: Workspace, path: Path, holds: Callable[[str], list[str]
     for match in _MEASURED.finditer(plain):
         citation = _CITATION.match(text, match.end())
         if citation:
-            seen.add(citation.start())
+            seen.add(citation.start("id"))
             found.cited += 1
             found.problems += _check(workspace, document, match, citation, claims, holds)
         elif _needs_none(text, match, strict=strict):
@@ -96,7 +96,7 @@ def lint_file(workspace: Workspace, path: Path, holds: Callable[[str], list[str]
             expected = f"{match[0].strip()} [claim:ID], or on its line <!-- no claim: why -->"
             found.problems.append(document.problem_at(match.start(), match.end(), message, expected))
     for citation in _CITATION.finditer(plain):
-        if citation.start() not in seen:
+        if citation.start("id") not in seen:
             message = "a citation without a number before it"
             found.problems.append(document.problem_at(citation.start(), citation.end(), message, "12.3 ms [claim:ID]"))
     ordered = sorted(found.problems, key=lambda one: (one.line or 0, one.column or 0))
