@@ -93,7 +93,7 @@ def test_without_the_clusters_context_there_is_nothing_to_downgrade_to(bench, co
         (("onMissingGuarantee: downgrade", "onMissingGuarantee: continue"), "continue"),
         (("  end_to_end:\n    enabled: true", "  end_to_end:\n    enabled: false"), "no layer is enabled"),
         (("    suites:\n    - serving.load", "    suites: []"), "has no suites"),
-        (("- ttft_ms\n", ""), "inference lacks ttft_ms"),
+        (("  - ttft_ms\n", ""), "inference lacks ttft_ms"),
         (("  - cost_per_million_tokens\n", ""), "without a cost"),
         (("weight: 1.0", "weight: 0.7"), "add up to 0.7"),
         (("  - trace_id\n  lineage", "  lineage"), "no trace_id among the join keys"),
