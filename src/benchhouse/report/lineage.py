@@ -383,7 +383,7 @@ def _check_trials(
         rows = [row | {"folder": packed.get(row["trial_id"], "not packed")} for row in rows]
     part = packed is not None
     proofs = [prove(warehouse.workspace, row, measured.get(row["trial_id"], []), part=part) for row in rows]
-    return _identity_step(rows, missing), _evidence_step(proofs, missing)
+    return _identity_step(rows, missing), _evidence_step(proofs, missing, part=part)
 
 
 def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> Step:
@@ -406,11 +406,12 @@ def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) ->
     return Step(name="identity", ok=ok, says=says, details=[{name: row[name] for name in shown} for row in rows])
 
 
-def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str]) -> Step:
+def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str], *, part: bool) -> Step:
     problems = [problem for proof in proofs for problem in proof["problems"]]
     says = list(problems)
     sound = sum(not proof["problems"] for proof in proofs)
-    says.append(f"{sound} of {len(proofs) + len(missing)} trial folders re-hashed: every file as sealed")
+    every = "every file that was packed" if part else "every file"
+    says.append(f"{sound} of {len(proofs) + len(missing)} trial folders re-hashed: {every} as sealed")
     for proof in proofs[:_SHOWN]:
         says += [f"{line['file']}:{line['line']}: {line['text']}" for line in proof["lines"][:_SHOWN]]
         says += [
