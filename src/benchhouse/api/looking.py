@@ -14,7 +14,7 @@ from benchhouse.report.lineage import make_cells
 from benchhouse.report.numbers import number, quantity, spread_text, titled
 from benchhouse.report.order import declared_order
 from benchhouse.runs.ledger import Ledger
-from benchhouse.schema.errors import unwritable
+from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Result, Warehouse
@@ -96,6 +96,23 @@ def _unrecorded(workspace: Workspace, scenario: str, run_id: str, recorded: Coll
                 if read_spec(folder).run_id == run_id:
                     found.append(folder)
     return found
+
+
+def verify_all(workspace: Workspace) -> tuple[int, list[Damage]]:
+    """Every trial of the tables, the tables, their catalog, and the claims."""
+    from benchhouse.report.claims import shelf
+    from benchhouse.warehouse.auditing import audit_evidence, audit_tables
+
+    lines = audit_tables(workspace)
+    checked, damage = (0, list[Damage]()) if lines else audit_evidence(workspace)
+    damage += [Damage(trial="warehouse", file=".", kind="changed", detail=line) for line in lines]
+    for claim_id in shelf.list_ids(workspace):
+        try:
+            shelf.read(workspace, claim_id)
+        except BenchError as error:
+            file = f"{claim_id}.json"
+            damage.append(Damage(trial="claims", file=file, kind="changed", detail=error.message))
+    return checked, damage
 
 
 def verify_folder(path: Path) -> list[Damage]:
@@ -181,9 +198,11 @@ def comparison_markdown(compared: "ComparisonTable") -> str:
 
 
 def trace(workspace: Workspace, token: str) -> "Trace":
+    """The four steps of a claim, a number of a report, a metric of a run, or a trial."""
+    from benchhouse.api import claims
     from benchhouse.report.lineage import trace as walk
 
-    return walk(workspace, token)
+    return claims.trace(workspace, token) or walk(workspace, token)
 
 
 def rebuild(workspace: Workspace, progress: Callable[[int, int, str], None]) -> "Rebuilt":

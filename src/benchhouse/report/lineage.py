@@ -56,7 +56,7 @@ class Trace(Model):
 
     schema_version: Literal[1] = 1
     token: str
-    kind: Literal["cell", "point", "trial"]
+    kind: Literal["cell", "point", "trial", "claim"]
     ok: bool
     steps: list[Step]
 
@@ -160,11 +160,11 @@ def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
         ok = False
         says.append(f"{place}: the row's key was changed: it does not give the ref {ref}")
     shown = Step(name="report", ok=ok, says=says, details=[{"report": place} | cell.model_dump()])
-    query, source = _check_query(warehouse, [_Number(cell, spec)])
-    return _trace(token, "cell", [shown, query, *_check_trials(warehouse, source, [cell])])
+    return _trace(token, "cell", [shown, *check_cells(warehouse, [cell], spec)])
 
 
-def _trace_points(warehouse: Warehouse, token: str) -> Trace:
+def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]:
+    """The numbers that `RUN[:key=value,...]:metric[.stat]` stands for, one a point, and the query that gave them."""
     selected, _, wanted = token.rpartition(":")
     selector = parse_selector(selected)
     run_id = warehouse.resolve_run(selector.run)
@@ -176,13 +176,28 @@ def _trace_points(warehouse: Warehouse, token: str) -> Trace:
         for cell in make_cells(result)
         if (cell.key["metric"], cell.key["stat"]) == (metric, stat) and cell.key["instance_digest"] in chosen
     ]
+    return cells, result.spec
+
+
+def check_cells(
+    warehouse: Warehouse, cells: Sequence[Cell], spec: QuerySpec, packed: Mapping[str, str] | None = None
+) -> list[Step]:
+    """Steps two to four for numbers of one pinned query: it is run again, and each trial's bytes are hashed.
+
+    `packed` is for what was packed up: where each trial's folder is now, by id, and maybe not all of its files.
+    """
+    query, source = _check_query(warehouse, [_Number(cell, spec) for cell in cells], alone=packed is not None)
+    return [query, *_check_trials(warehouse, source, cells, packed=packed)]
+
+
+def _trace_points(warehouse: Warehouse, token: str) -> Trace:
+    cells, spec = pick_cells(warehouse, token)
     says = ["not taken from a report: computed now"]
     says += [f"{cell.value!r} {cell.unit}, mean of n={cell.n}: {_words(cell.key)}" for cell in cells[:_SHOWN]]
     if len(cells) > _SHOWN:
         says.append(f"and {len(cells) - _SHOWN} more points")
     shown = Step(name="report", ok=True, says=says, details=[cell.model_dump() for cell in cells])
-    query, source = _check_query(warehouse, [_Number(cell, result.spec) for cell in cells])
-    return _trace(token, "point", [shown, query, *_check_trials(warehouse, source, cells)])
+    return _trace(token, "point", [shown, *check_cells(warehouse, cells, spec)])
 
 
 def _select_valid(warehouse: Warehouse, result: Result, run_id: str, selector: Selector) -> list[Mapping[str, Any]]:
@@ -239,12 +254,18 @@ def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
 # -- step 2: the query
 
 
-def _check_query(warehouse: Warehouse, numbers: Sequence[_Number]) -> tuple[Step, QuerySpec]:
-    """Run the pinned query again over the same bytes; returns the step and the query whose inputs hold the trials."""
+def _check_query(warehouse: Warehouse, numbers: Sequence[_Number], *, alone: bool = False) -> tuple[Step, QuerySpec]:
+    """Run the pinned query again over the same bytes; returns the step and the query whose inputs hold the trials.
+
+    `alone`: there are no other tables than those that it read.
+    """
     spec = numbers[0].spec
     changed, gone = _check_inputs(warehouse.workspace, spec)
-    says = [_engine(spec)]
+    says = [_engine(spec), *pinned_words(spec)]
     details: list[dict[str, Any]] = [spec.model_dump()]
+    if alone and (changed or gone):
+        says += [f"{name} is not there with the bytes that the number was computed from" for name in [*changed, *gone]]
+        return Step(name="query", ok=False, says=says, details=details), spec.model_copy(update={"inputs": []})
     if changed:
         says += [f"{name} is not what the number was computed from: its sha256 differs" for name in changed]
         present = _query_present(warehouse, spec)
@@ -254,7 +275,7 @@ def _check_query(warehouse: Warehouse, numbers: Sequence[_Number]) -> tuple[Step
         again = warehouse.query_again(spec)
         ok, words = _compare(again, numbers)
         says += [f"all {len(spec.inputs)} input files have the pinned sha256", *words]
-        if _present_files(warehouse, spec) != {one.file for one in spec.inputs}:
+        if not alone and _present_files(warehouse, spec) != {one.file for one in spec.inputs}:
             says += _values_now(_query_present(warehouse, spec), numbers)
         says += warehouse.notes
         return Step(name="query", ok=ok, says=says, details=details), spec
@@ -339,7 +360,11 @@ def _find(result: Result, cell: Cell) -> dict[str, Any] | None:
 
 
 def _check_trials(
-    warehouse: Warehouse, source: QuerySpec, cells: Sequence[Cell], trials: Sequence[str] = ()
+    warehouse: Warehouse,
+    source: QuerySpec,
+    cells: Sequence[Cell],
+    trials: Sequence[str] = (),
+    packed: Mapping[str, str] | None = None,
 ) -> tuple[Step, Step]:
     """Who stands behind the numbers, and whether their bytes are as sealed. No cells: all numbers of `trials`."""
     wanted = list(dict.fromkeys([*trials, *(trial for cell in cells for trial in cell.trials)]))
@@ -354,8 +379,11 @@ def _check_trials(
             measured.setdefault(row["trial_id"], []).append(row)
     rows = [found[trial] for trial in wanted if trial in found]
     missing = [trial for trial in wanted if trial not in found]
-    proofs = [prove(warehouse.workspace, row, measured.get(row["trial_id"], [])) for row in rows]
-    return _identity_step(rows, missing), _evidence_step(proofs, missing)
+    if packed is not None:
+        rows = [row | {"folder": packed.get(row["trial_id"], "not packed")} for row in rows]
+    part = packed is not None
+    proofs = [prove(warehouse.workspace, row, measured.get(row["trial_id"], []), part=part) for row in rows]
+    return _identity_step(rows, missing), _evidence_step(proofs, missing, part=part)
 
 
 def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> Step:
@@ -378,11 +406,12 @@ def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) ->
     return Step(name="identity", ok=ok, says=says, details=[{name: row[name] for name in shown} for row in rows])
 
 
-def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str]) -> Step:
+def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str], *, part: bool) -> Step:
     problems = [problem for proof in proofs for problem in proof["problems"]]
     says = list(problems)
     sound = sum(not proof["problems"] for proof in proofs)
-    says.append(f"{sound} of {len(proofs) + len(missing)} trial folders re-hashed: every file as sealed")
+    every = "every file that was packed" if part else "every file"
+    says.append(f"{sound} of {len(proofs) + len(missing)} trial folders re-hashed: {every} as sealed")
     for proof in proofs[:_SHOWN]:
         says += [f"{line['file']}:{line['line']}: {line['text']}" for line in proof["lines"][:_SHOWN]]
         says += [
@@ -399,6 +428,14 @@ def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str]) -> 
     if len(proofs) > _SHOWN:
         says.append(f"and {len(proofs) - _SHOWN} more trials (--json names every file and line)")
     return Step(name="evidence", ok=bool(proofs) and not problems and not missing, says=says, details=list(proofs))
+
+
+def pinned_words(spec: QuerySpec) -> list[str]:
+    """What a query was asked with and read, for people; its text is in `details` and `bench trace --sql`."""
+    asked = json.dumps(spec.parameters, ensure_ascii=False)
+    words = [f"parameters {asked}, quantiles {spec.quantile_definition}"]
+    words += [f"input {one.file}: sha256 {one.sha256}" for one in spec.inputs[:_SHOWN]]
+    return words + ([f"and {len(spec.inputs) - _SHOWN} more inputs"] if len(spec.inputs) > _SHOWN else [])
 
 
 def _engine(spec: QuerySpec) -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,13 +18,18 @@ def same_bits(one: Any, other: Any) -> bool:
     return one is not None and struct.pack("<d", one) == struct.pack("<d", other)
 
 
-def prove(workspace: Workspace, row: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Re-hash one trial folder and find the lines of its metrics.csv that hold the measured values."""
+def prove(
+    workspace: Workspace, row: Mapping[str, Any], measured: Sequence[Mapping[str, Any]], *, part: bool = False
+) -> dict[str, Any]:
+    """Re-hash one trial folder and find the lines of its metrics.csv that hold the measured values.
+
+    `part`: files may be missing; those that hold the values may not.
+    """
     place = row["folder"]
     folder = TrialFolder(workspace.root / place)
     problems = [
         f"{place}/{one.file}: {one.kind}{': ' + one.detail if one.detail else ''}"
-        for one in verify(folder, row["artifact_manifest_digest"])
+        for one in verify(folder, row["artifact_manifest_digest"], part=part)
     ]
     lines: list[dict[str, Any]] = []
     samples: list[dict[str, Any]] = []
@@ -156,3 +162,10 @@ def _again(
 
 def _name(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
     return row["metric"], row["stat"], row["scope"], row["window"]
+
+
+def close(one: float | None, other: float | None) -> bool:
+    """Equal but for the last bits, which another build of a library may round otherwise."""
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)

@@ -159,6 +159,15 @@ class Workspace:
         return self.root / "reports"
 
     @property
+    def claims(self) -> Path:
+        """Published numbers, one file each; what they rest on is never pruned."""
+        return self.root / "claims"
+
+    @property
+    def claim_policy(self) -> Path:
+        return self.root / "claims.yaml"
+
+    @property
     def benchmarks(self) -> Path:
         return self.root / "benchmarks"
 

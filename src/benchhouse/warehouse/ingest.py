@@ -238,7 +238,8 @@ def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
     workspace = catalog.workspace
     replaced = sorted(workspace.reports.glob("*/report.json"))
     kept = sorted(workspace.reports.glob("*/published/*.json"))
-    for path in [*replaced, *kept]:
+    claims = sorted(workspace.claims.glob("*.json"))  # a claim has its cells and queries as a report does
+    for path in [*claims, *replaced, *kept]:
         try:
             report: dict[str, Any] = json.loads(path.read_bytes())
             refs = [str(cell["ref"]) for cell in report["cells"]]

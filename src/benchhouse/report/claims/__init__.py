@@ -1,0 +1,1 @@
+"""Claims: a number is judged, written down, signed, packed and checked again; runs and trials go in, files come out."""

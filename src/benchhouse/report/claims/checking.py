@@ -1,0 +1,158 @@
+"""A claim is checked: its bytes, its query run again, its statistics and its label computed again, its signature."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import Field
+
+import benchhouse
+from benchhouse.report.claims.basis import Basis
+from benchhouse.report.claims.making import comparison_fields, value_fields
+from benchhouse.report.claims.shelf import claim_path, parse
+from benchhouse.report.claims.signing import Signature
+from benchhouse.report.lineage import Step, Trace, check_cells
+from benchhouse.report.proof import close, same_bits
+from benchhouse.schema.claim import Claim
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.model import Model
+from benchhouse.schema.query import cell_ref
+from benchhouse.warehouse.queries import POINTS, TRIALS
+from benchhouse.warehouse.query import Warehouse
+
+KNOWN_QUERIES = frozenset({POINTS})
+"""Texts that are run again; a stranger's SQL is not. Earlier texts are added here, and never taken away."""
+
+
+class Checked(Model):
+    """What `bench claim verify` tells."""
+
+    claim_id: str
+    label: str
+    statement: str
+    ok: bool
+    trace: Trace
+    signature: Signature
+    notes: list[str] = Field(default_factory=list)
+
+
+def trace_claim(workspace: Workspace, claim_id: str, token: str) -> Trace:
+    """The four steps of a claim of this workspace; the first is its file."""
+    path = claim_path(workspace, claim_id)
+    place = path.relative_to(workspace.root).as_posix()
+    try:
+        claim = parse(path.read_bytes(), claim_id, place)
+    except (BenchError, OSError) as error:
+        return _broken(token, str(getattr(error, "message", error)))
+    with Warehouse.open(workspace) as warehouse:
+        return walk(warehouse, claim, place, token, lambda row: TrialFolder(workspace.root / row["folder"]))
+
+
+def walk(
+    warehouse: Warehouse,
+    claim: Claim,
+    place: str,
+    token: str,
+    folder_of: Callable[[Mapping[str, Any]], TrialFolder],
+    packed: Mapping[str, str] | None = None,
+) -> Trace:
+    """From the claim to the bytes. Nothing that it says is believed: all of it comes out of its trials again."""
+    says = [f"{place}: {claim.statement}", claim.label]
+    says += [f"lacks {one.code}: {one.message}" for one in claim.reasons]
+    problems = _own_problems(claim)
+    if problems:
+        first = Step(name="report", ok=False, says=[*says, *problems], details=[claim.summary()])
+        return _trace(token, [first, *(_not_reached(name) for name in ("query", "identity", "evidence"))])
+    steps = [_not_reached(name) for name in ("query", "identity", "evidence")]
+    try:
+        steps = check_cells(warehouse, claim.cells, claim.spec, packed)
+        if steps[0].ok:
+            problems = _restate(warehouse, claim, folder_of)
+    except (BenchError, ValueError, KeyError, TypeError) as error:  # of tables that only look like ours
+        problems = [f"it can't be computed again: {getattr(error, 'message', repr(error))}"]
+    if steps[0].ok and not problems:
+        says.append("value, interval, n, verdict, trials and label computed again: the same")
+    told = [*says, *problems]
+    return _trace(token, [Step(name="report", ok=not problems, says=told, details=[claim.summary()]), *steps])
+
+
+def _own_problems(claim: Claim) -> list[str]:
+    """What can be seen of a claim by itself."""
+    problems = []
+    if claim.spec.sql not in KNOWN_QUERIES:
+        problems.append(f"its query is none that benchhouse {benchhouse.__version__} knows, and is not run")
+    if claim.spec.engine != "duckdb":
+        problems.append(f"its query is for the engine {claim.spec.engine}, which can't be asked here")
+    wanted = 1 if claim.kind == "value" else 2
+    if len(claim.cells) != wanted:
+        problems.append(f"it has {len(claim.cells)} rows, a {claim.kind} has {wanted}")
+    for cell in claim.cells:
+        if cell.query != claim.spec.digest() or cell.column != "mean":
+            problems.append(f"the row {cell.ref} is not of its query")
+        if cell_ref(cell.query, cell.key, cell.column) != cell.ref:
+            problems.append(f"the row's key does not give the ref {cell.ref}")
+    if (claim.label == "PUBLICATION-GRADE") != (not claim.reasons):
+        problems.append(f"it is labelled {claim.label} with {len(claim.reasons)} reasons against it")
+    return problems
+
+
+def _restate(warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[str, Any]], TrialFolder]) -> list[str]:
+    """Make the claim again from the rows that its query gives, and say what is not the same."""
+    result = warehouse.query_again(claim.spec)
+    rows = []
+    for cell in claim.cells:
+        found = [row for row in result.dicts() if all(row.get(name) == value for name, value in cell.key.items())]
+        if len(found) != 1:
+            return [f"its query gives {len(found)} rows for {cell.ref}"]
+        rows += found
+    runs = sorted({str(row["run_id"]) for row in rows})
+    asked = claim.spec.model_copy(update={"sql": TRIALS, "parameters": {"runs": runs}, "name": "trials"})
+    basis = Basis.of(rows, warehouse.query_again(asked).dicts())
+    fields = (
+        value_fields(rows[0], claim.policy) if len(rows) == 1 else comparison_fields(rows[0], rows[1], claim.policy)
+    )
+    shared = {name: rows[-1][name] for name in ("scenario", "metric", "stat", "direction")}
+    times = dict(zip(("measured_from", "measured_to"), basis.times(), strict=True))
+    again = fields | shared | times | {"trials": basis.trials(), "changed": basis.changed()}
+    problems = [
+        f"{name} is {_short(getattr(claim, name))}, computed again {_short(value)}"
+        for name, value in again.items()
+        if not _same(name, getattr(claim, name), value) and not (name == "statement" and _other_version(claim))
+    ]
+    lacking = {one.code for one in basis.judge(claim.policy, folder_of)}
+    told = {one.code for one in claim.reasons}
+    if lacking != told:
+        words = ", ".join(sorted(lacking ^ told))
+        problems.append(f"its label does not hold: judged again by its own policy, it differs in {words}")
+    return problems
+
+
+def _same(name: str, one: Any, other: Any) -> bool:
+    if name == "value":
+        return same_bits(one, other) or close(one, other)
+    if name == "interval":
+        pairs = zip(one or (None, None), other or (None, None), strict=True)
+        return all(close(x, y) for x, y in pairs)
+    return bool(one == other)
+
+
+def _other_version(claim: Claim) -> bool:
+    return claim.benchhouse != benchhouse.__version__  # another version may word it otherwise; the numbers count
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _broken(token: str, why: str) -> Trace:
+    lost = Step(name="report", ok=False, says=[why])
+    return _trace(token, [lost, *(_not_reached(name) for name in ("query", "identity", "evidence"))])
+
+
+def _not_reached(name: Any) -> Step:
+    return Step(name=name, ok=False, says=["not reached"])
+
+
+def _trace(token: str, steps: list[Step]) -> Trace:
+    return Trace(token=token, kind="claim", ok=all(step.ok for step in steps), steps=steps)

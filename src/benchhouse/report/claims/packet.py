@@ -1,0 +1,217 @@
+"""A packet: one plain tar that holds a claim and all that proves it. Equal claims give equal bytes.
+
+The tar is not compressed: what comes out of it can't be more than what went in. It is written in one fixed way, so
+that whoever reads it can write it again and compare: a change anywhere, padding included, is found.
+"""
+
+import hashlib
+import io
+import os
+import re
+import tarfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import IO, Literal, cast
+
+from pydantic import Field, ValidationError
+
+from benchhouse.evidence.manifest import FileEntry
+from benchhouse.schema.claim import CLAIM_ID, Claim
+from benchhouse.schema.digests import digest, file_digest
+from benchhouse.schema.errors import BenchError, Exit, unwritable
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.model import Model
+
+INDEX, CLAIM, SIGNATURE = "packet.json", "claim.json", "claim.dsse"
+TABLES, EVIDENCE = "tables", "evidence"
+_MEMBERS = 200_000
+_NAME_LENGTH = 1_000
+_BLOCK = 1 << 20
+_TRIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_TABLE_FILE = re.compile(r"[a-z][a-z0-9_]*/[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.parquet")
+
+
+class Packet(Model):
+    """packet.json: what the packet holds; the last to be believed and the first to be read."""
+
+    schema_version: Literal[1] = 1
+    claim_id: str
+    with_raw: bool = Field(description="All files of the evidence, or those that the number is computed from.")
+    files: dict[str, FileEntry] = Field(description="All files but this one.")
+    self_digest: str = Field("", description="Digest of the fields above.")
+
+    def content_digest(self) -> str:
+        return digest(self.model_dump(exclude={"self_digest"}))
+
+    def signed_off(self) -> "Packet":
+        return self.model_copy(update={"self_digest": self.content_digest()})
+
+    def text(self) -> bytes:
+        return self.model_dump_json(indent=1).encode() + b"\n"
+
+
+def export(workspace: Workspace, claim: Claim, envelope: bytes | None, target: Path, *, with_raw: bool) -> Packet:
+    """Write the packet of a claim whose lineage was found whole."""
+    held: dict[str, bytes | Path] = {CLAIM: claim.text()}
+    if envelope is not None:
+        held[SIGNATURE] = envelope
+    held |= {f"{TABLES}/{one.file}": workspace.warehouse / one.file for one in claim.spec.inputs}
+    for trial in claim.trials:
+        folder = TrialFolder(workspace.root / trial.folder)
+        for path in _evidence(folder, with_raw=with_raw):
+            held[f"{EVIDENCE}/{trial.trial_id}/{path.relative_to(folder.path).as_posix()}"] = path
+    try:
+        files = {name: _describe(content) for name, content in sorted(held.items())}
+        packet = Packet(claim_id=claim.id, with_raw=with_raw, files=files).signed_off()
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
+            write_tar(file, packet, held)
+        temporary.replace(target)
+    except OSError as error:
+        raise unwritable(target, error) from error
+    return packet
+
+
+def _evidence(folder: TrialFolder, *, with_raw: bool) -> Iterable[Path]:
+    if with_raw:
+        return sorted(path for path in folder.path.rglob("*") if path.is_file() and not path.is_symlink())
+    needed = (folder.manifest, folder.spec, folder.meta, folder.metrics, folder.metrics_csv,
+              folder.samples, folder.histograms)  # fmt: skip
+    return [path for path in needed if path.is_file()]
+
+
+def _describe(content: bytes | Path) -> FileEntry:
+    if isinstance(content, Path):
+        return FileEntry(sha256=file_digest(content), bytes=content.stat().st_size)
+    return FileEntry(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
+
+
+def write_tar(file: IO[bytes], packet: Packet, held: Mapping[str, bytes | Path]) -> None:
+    """The one way in which a packet is written."""
+    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content in [(INDEX, packet.text()), *sorted(held.items())]:
+            member = tarfile.TarInfo(name)
+            member.mode = 0o644
+            if isinstance(content, Path):
+                member.size = content.stat().st_size
+                with content.open("rb") as source:
+                    tar.addfile(member, source)
+            else:
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+
+
+def unpack(path: Path, folder: Path) -> tuple[Packet, bytes, bytes | None]:
+    """Lay a packet out in an empty folder: index, claim and signature. Anything that a packet is not is refused.
+
+    Tables come to `.bench/warehouse/`, evidence to `evidence/TRIAL/`. Raises BenchError (claim not safe).
+    """
+    try:
+        with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
+            held = _extract(tar, folder, path.stat().st_size)
+        content = (folder / INDEX).read_bytes()
+        packet = Packet.model_validate_json(content)
+        if packet.text() != content or packet.self_digest != packet.content_digest():
+            raise _Refused("packet.json does not have its own digest: it was changed")
+        if not CLAIM_ID.fullmatch(packet.claim_id):
+            raise _Refused("packet.json names no claim")
+        _compare(packet, held)
+        if _digest_again(packet, held) != file_digest(path):
+            raise _Refused("its bytes are not those that a packet with these files has")
+        claim = held[CLAIM].read_bytes()
+        return packet, claim, held[SIGNATURE].read_bytes() if SIGNATURE in held else None
+    except FileNotFoundError as error:
+        if not path.exists():
+            raise BenchError(f"no such file: {path}", "make one: bench claim export ID") from error
+        raise refused(path, "it holds no packet.json or no claim.json") from error
+    except (tarfile.TarError, EOFError) as error:
+        raise refused(path, f"it is no plain tar: {error}") from error
+    except ValidationError as error:
+        raise refused(path, f"packet.json can't be read: {str(error).partition(chr(10))[0]}") from error
+    except (_Refused, ValueError, KeyError, OSError, RecursionError) as error:
+        raise refused(path, str(error)) from error
+
+
+class _Refused(Exception):  # noqa: N818 - told to the user as it is
+    pass
+
+
+def refused(path: Path, why: str) -> BenchError:
+    return BenchError(f"{path} is refused: {why}", "Ask for it again where it came from.", Exit.CLAIM_NOT_SAFE)
+
+
+def _extract(tar: tarfile.TarFile, folder: Path, room: int) -> dict[str, Path]:
+    held: dict[str, Path] = {}
+    total = 0
+    for count, member in enumerate(tar):
+        name = _shown(member.name)
+        if count >= _MEMBERS:
+            raise _Refused(f"it has more than {_MEMBERS} files")
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+            raise _Refused(f"{name} is not a plain file")
+        total += member.size
+        if member.size < 0 or total > room:
+            raise _Refused(f"{name} says that it is larger than the packet")
+        place = _place(member.name)
+        if member.name in held:
+            raise _Refused(f"{name} is in it twice")
+        target = folder / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source = tar.extractfile(member)
+        with target.open("xb") as file:
+            while source and (block := source.read(_BLOCK)):
+                file.write(block)
+        held[member.name] = target
+    del held[INDEX]
+    return held
+
+
+def _place(name: str) -> str:
+    """Where a member goes below the folder; only what a packet holds has a place."""
+    parts = PurePosixPath(name).parts
+    plain = "/".join(parts) == name and len(name) <= _NAME_LENGTH and "\0" not in name and "\\" not in name
+    if plain and ".." not in parts and not name.startswith("/"):
+        if name in (INDEX, CLAIM, SIGNATURE):
+            return name
+        if parts[0] == TABLES and _TABLE_FILE.fullmatch("/".join(parts[1:])):
+            return f".bench/warehouse/{'/'.join(parts[1:])}"
+        if parts[0] == EVIDENCE and len(parts) > 2 and _TRIAL.fullmatch(parts[1]):
+            return name
+    raise _Refused(f"{_shown(name)} has no place in a packet")
+
+
+def _shown(name: str) -> str:
+    return ascii(name[:80])
+
+
+def _compare(packet: Packet, held: Mapping[str, Path]) -> None:
+    if different := sorted(packet.files.keys() ^ held.keys()):
+        raise _Refused(f"{_shown(different[0])} is in packet.json or in the packet, not in both")
+    for name, path in held.items():
+        if _describe(path) != packet.files[name]:
+            raise _Refused(f"{_shown(name)} was changed: its sha256 differs")
+
+
+def _digest_again(packet: Packet, held: Mapping[str, Path]) -> str:
+    sink = _Hashing()
+    write_tar(cast("IO[bytes]", sink), packet, held)
+    return sink.hash.hexdigest()
+
+
+class _Hashing(io.RawIOBase):
+    """A file that only counts and hashes what is written to it."""
+
+    def __init__(self) -> None:
+        self.hash = hashlib.sha256()
+        self.written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.written
+
+    def write(self, content: "bytes | bytearray | memoryview") -> int:  # type: ignore[override]
+        self.hash.update(content)
+        self.written += len(content)
+        return len(content)

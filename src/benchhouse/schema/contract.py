@@ -1,0 +1,188 @@
+"""The BenchmarkRun contract: what a benchmark promises before it runs, so that a missing promise is never silent.
+
+Keys are camelCase, as contracts of the kind are published. `contract_rules` holds what one key asks of another.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+from pydantic.alias_generators import to_camel
+
+from benchhouse.schema.model import Model
+
+BenchmarkClass = Literal["publication_grade", "realism_grade"]
+WorkloadType = Literal["training", "inference", "mixed"]
+Text = Annotated[str, Field(min_length=1, max_length=500)]
+Variable = Literal[
+    "hardware_generation", "runtime_version", "scheduler_path", "control_plane_path", "driver_stack",
+    "network_topology", "storage_stack",
+]  # fmt: skip
+
+TRAINING_METRICS = ("time_to_train_hours", "mfu_pct", "scaling_efficiency_pct", "training_reliability_pct")
+INFERENCE_METRICS = ("ttft_ms", "tokens_per_second", "p99_latency_ms", "jitter_ms")
+COST_METRICS = ("cost_per_token", "cost_per_million_tokens", "cost_per_request")
+PLAYBOOKS = ("tail_latency_regression", "low_gpu_utilization", "distributed_straggler", "scheduler_backpressure")
+
+
+def _text(value: object) -> object:
+    """`1.0` of YAML is a number; a version or a name is a text."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Word = Annotated[Text, BeforeValidator(_text)]
+
+
+class _Part(Model, strict=True):
+    model_config = Model.model_config | {"alias_generator": to_camel}
+
+
+class Intent(_Part):
+    benchmark_class: BenchmarkClass = Field(description="publication_grade or realism_grade.")
+    workload_type: WorkloadType = Field(description="training, inference or mixed.")
+    scheduler_path: Word = Field(description="How jobs reach the machines: local, slurm, kubernetes, ray, ...")
+    cadence: Word = Field(description="How often: once, per_commit, nightly, ...")
+
+
+class Layer(_Part):
+    enabled: bool = Field(description="Whether this layer is measured.")
+    suites: list[Word] = Field(default=[], description="What is run on it; an enabled layer has some.")
+
+
+class Layers(_Part):
+    micro: Layer = Field(description="Kernels, links, single operations.")
+    component: Layer = Field(description="One part by itself: an index, a disk, a collective.")
+    end_to_end: Layer = Field(alias="end_to_end", description="What a user waits for.")
+
+
+class SequenceLength(_Part):
+    input_tokens: int = Field(ge=0, description="Tokens in.")
+    output_tokens: int = Field(ge=0, description="Tokens out.")
+    weight: float = Field(gt=0, description="Share of it; all weights add up to 1.")
+
+
+class ContractWorkload(_Part):
+    model: Word = Field(description="What is served, trained or searched.")
+    precision: Word = Field(description="fp32, bf16, int8, ...")
+    batching_policy: Word = Field(description="none, static, continuous, ...")
+    concurrency_model: Word = Field(description="closed_loop, open_loop, ...")
+    sequence_length_mix: list[SequenceLength] = Field(default=[], description="Lengths; for inference there are some.")
+    dataset_ref: Word = Field(description="The data, by name and digest.")
+    fixed_across_trials: Literal[True] = Field(description="The workload does not change between trials.")
+
+
+class Artifact(_Part):
+    artifact_ref: Word = Field(description="What is measured, by digest where it has one.")
+
+
+class ContractComparison(_Part):
+    variable_under_test: Variable = Field(description="The one thing that differs.")
+    baseline: Artifact
+    candidate: Artifact
+    compare_one_variable_at_a_time: Literal[True] = Field(description="Everything else stays the same.")
+
+
+class ContractMetrics(_Part):
+    training: list[Word] = Field(default=[], description=f"At least {', '.join(TRAINING_METRICS)}.")
+    inference: list[Word] = Field(default=[], description=f"At least {', '.join(INFERENCE_METRICS)} and a cost.")
+
+
+class OutlierPolicy(_Part):
+    method: Word = Field(description="How outliers are found: none, iqr, mad, ...")
+    action: Literal["report", "flag", "exclude_and_report"] = Field(description="What is done; never in silence.")
+
+
+class ContractTrials(_Part):
+    min_replicates: int = Field(ge=3, description="At least 3.")
+    confidence_level: float = Field(ge=0.8, lt=1.0, description="Of the intervals.")
+    outlier_policy: OutlierPolicy
+    report_distributions: Literal[True] = Field(description="Not means alone.")
+    report_confidence_intervals: Literal[True] = Field(description="Every number with its interval.")
+
+
+class Probe(_Part):
+    probe: Word = Field(description="What tells whether this is what holds it up.")
+
+
+class BottleneckAnalysis(_Part):
+    compute: Probe
+    comm: Probe
+    input: Probe
+    control_plane: Probe = Field(alias="control_plane")
+
+
+class ContractLineage(_Part):
+    raw_artifacts: bool = Field(description="Numbers walk back to raw bytes.")
+    query_specs: bool = Field(description="Queries are pinned.")
+    manifest_digests: bool = Field(description="Manifests are hashed.")
+
+
+class Observability(_Part):
+    join_keys: list[Word] = Field(description="rank_id for training; request_id and trace_id for inference.")
+    lineage: ContractLineage
+    playbooks: list[Literal[
+        "tail_latency_regression", "low_gpu_utilization", "distributed_straggler", "scheduler_backpressure"
+    ]] = Field(description="Diagnoses that are at hand: all four.")  # fmt: skip
+
+
+class Signing(_Part):
+    enabled: bool = Field(description="Whether claims are signed; publication grade needs it.")
+    method: Word = Field(description="dsse-ed25519, ...")
+
+
+class Provenance(_Part):
+    git_commit: Word = Field(description="Commit of what is run.")
+    image_digests: list[Word] = Field(default=[], description="Containers, name@sha256:...")
+    package_lock_digest: Word = Field(description="Digest of the installed packages.")
+    signing: Signing | None = Field(default=None, description="Who vouches for it.")
+
+
+class ExecutionPolicy(_Part):
+    dedicated_nodes: bool = Field(description="Nobody else on the nodes.")
+    stable_background_load: bool = Field(description="Nothing else that comes and goes.")
+    fixed_topology: bool = Field(description="The same nodes and links in all trials.")
+    exclusive_scheduling: bool = Field(description="The scheduler gives them to one job.")
+    multi_tenant: bool = Field(default=False, description="Realism: others are there, as in production.")
+    cluster_context_captured: bool = Field(default=False, description="Realism: what else went on is recorded.")
+    on_missing_guarantee: Literal["downgrade", "reject"] = Field(
+        description="What happens where publication grade lacks a guarantee; there is no third way."
+    )
+
+
+class RawSink(_Part):
+    uri: Word = Field(description="Where raw artifacts go.")
+
+
+class HotSink(_Part):
+    series_budget: int = Field(ge=1, description="Most series at a time.")
+    dropped_labels: list[Word] = Field(description="At least request_id and trace_id.")
+
+
+class WarehouseSink(_Part):
+    hot_days: int = Field(ge=0, description="At most warmDays.")
+    warm_days: int = Field(ge=0, description="At most coldDays.")
+    cold_days: int = Field(ge=0, description="How long rows are kept.")
+
+
+class Sinks(_Part):
+    raw_artifacts: RawSink
+    hot_metrics: HotSink
+    curated_warehouse: WarehouseSink
+
+
+class BenchmarkRun(_Part):
+    """One contract file."""
+
+    kind: Literal["BenchmarkRun"] = Field(description="BenchmarkRun.")
+    schema_version: Literal[1] = Field(default=1, description="Version of this file format.")
+    name: Word = Field(description="Name of the contract.")
+    intent: Intent = Field(description="What for.")
+    layers: Layers = Field(description="What is measured: all three are named, at least one is enabled.")
+    workload: ContractWorkload = Field(description="The frozen problem.")
+    comparison: ContractComparison = Field(description="What is compared with what.")
+    metrics: ContractMetrics = Field(description="What is reported.")
+    trials: ContractTrials = Field(description="How often, and how sure.")
+    bottleneck_analysis: BottleneckAnalysis = Field(description="A probe for each place that may hold it up.")
+    observability: Observability = Field(description="What joins numbers with their evidence.")
+    provenance: Provenance = Field(description="What exactly was run.")
+    execution_policy: ExecutionPolicy = Field(description="What the machines guarantee.")
+    sinks: Sinks = Field(description="Where everything goes.")

@@ -1,0 +1,82 @@
+"""A catalog that says something else than the tables is found out."""
+
+import sqlite3
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchhouse.schema.layout import Workspace
+from benchhouse.warehouse.auditing import audit_evidence, audit_tables
+from benchhouse.warehouse.ingest import collect
+
+sys.path.insert(0, str(Path(__file__).parent))
+from trial_maker import flip_byte, make_run
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory) -> Workspace:
+    workspace = Workspace(tmp_path_factory.mktemp("audit") / "ws")
+    collect(workspace, "run-a", make_run(workspace, repetitions=1))
+    return workspace
+
+
+@pytest.fixture
+def catalog(workspace):
+    path = workspace.warehouse / "catalog.sqlite"
+    content = path.read_bytes()
+    yield path
+    for journal in path.parent.glob("catalog.sqlite-*"):
+        journal.unlink()
+    path.write_bytes(content)
+
+
+def test_what_was_collected_is_in_order(workspace):
+    assert audit_tables(workspace) == []
+    assert audit_evidence(workspace) == (5, [])
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("UPDATE files SET sha256 = 'x' || substr(sha256, 2)", "is no file of table"),
+        ("UPDATE files SET sha256 = substr(sha256, 1, 63) || 'x'", "sha256 is not the one"),
+        ("UPDATE files SET rows = rows + 1", "has other than"),
+        ("UPDATE files SET trials = 4", "other trials or times"),
+        ("UPDATE files SET started_min = '2020'", "other trials or times"),
+        ("UPDATE files SET run_id = 'run-b'", "is no file of table"),
+        ("DELETE FROM files WHERE table_name = 'trial_fact'", "lacks a table"),
+        ("DELETE FROM files", "has no tables"),
+        ("UPDATE runs SET scenario = 'other'", "is not what the tables say"),
+        ("UPDATE runs SET failed = 9", "is not what the tables say"),
+        ("DELETE FROM trials WHERE trial_id = (SELECT min(trial_id) FROM trials)", "are not those of the tables"),
+        ("UPDATE trials SET folder = 'elsewhere'", "are not those of the tables"),
+        ("INSERT INTO published VALUES ('abcd', 'reports/x/report.json')", "can't be read as a document"),
+        ("INSERT INTO pinned VALUES ('trial_fact/x.parquet')", "its pins are not"),
+        ("DROP INDEX runs_by_start", "its tables are not those"),
+        ("PRAGMA user_version = 0", "the warehouse catalog is empty"),
+    ],
+)
+def test_a_catalog_that_lies_is_found(workspace, catalog, sql, message):
+    with sqlite3.connect(catalog) as db:
+        db.execute(sql)
+    db.close()
+    assert any(message in line for line in audit_tables(workspace)), audit_tables(workspace)
+
+
+def test_a_catalog_that_is_no_database_is_one_problem(workspace, catalog):
+    catalog.write_bytes(b"not a database" * 500)
+    assert len(audit_tables(workspace)) == 1
+
+
+def test_a_flipped_byte_of_a_table_or_of_evidence_is_found(workspace):
+    for file in sorted(workspace.warehouse.glob("*/*.parquet")):
+        content = file.read_bytes()
+        flip_byte(file, at=len(content) // 2)
+        assert any(file.name in line for line in audit_tables(workspace))
+        file.write_bytes(content)
+    path = next(workspace.results.glob("*/*/meta.json"))
+    content = path.read_bytes()
+    flip_byte(path)
+    assert [one.file for one in audit_evidence(workspace)[1]] == ["meta.json"]
+    path.write_bytes(content)
