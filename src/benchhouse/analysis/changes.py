@@ -60,8 +60,12 @@ class Noise:
 
     memory: float
     """Correlation of a run's noise with that of the run before; 0 where there is no evidence of any."""
+    raw_memory: float
+    """The same as it was estimated, evidence or not."""
     spread: float
     """Standard deviation, relative to the level where all values are positive."""
+    full_spread: float
+    """The same with outliers counted in full."""
     error: float
     """Standard deviation that independent runs would need for means as uncertain as these are: memory counted."""
 
@@ -94,9 +98,10 @@ def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
     residuals = white - np.repeat(means(white, cuts), np.diff([0, *cuts, len(white)]))
     sd = max(math.sqrt(float(residuals @ residuals) / max(1, len(x) - len(cuts) - 1)), least)
     cuts = _prune(white, cuts, sd, memory, math.log1p(floor) if logs else floor)
-    spread = float(np.std(calm - np.repeat(means(calm, cuts), np.diff([0, *cuts, len(x)]))))
+    levels = np.repeat(means(calm, cuts), np.diff([0, *cuts, len(x)]))
+    spreads = float(np.std(calm - levels)), float(np.std(x - levels))
     found = [_change(calm, at, cuts, sd, unit, logs=logs) for at in range(len(cuts))]
-    return History(len(raw), tuple(found), Noise(memory, spread, sd))
+    return History(len(raw), tuple(found), Noise(memory, _residual_memory(calm, cuts), *spreads, sd))
 
 
 def _settle(x: Vector, least: float) -> tuple[Vector, float]:
