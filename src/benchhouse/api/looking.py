@@ -11,7 +11,7 @@ from benchhouse.api import following
 from benchhouse.evidence.folder import read_spec
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.report.lineage import make_cells
-from benchhouse.report.numbers import number, quantity, spread_text, titled
+from benchhouse.report.numbers import number, percent, quantity, spread_text, titled
 from benchhouse.report.order import declared_order
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import unwritable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchhouse.warehouse.ingest import Rebuilt
 
 
-__all__ = ["number", "quantity", "spread_text", "titled"]  # how numbers are written, for the command line
+__all__ = ["number", "percent", "quantity", "spread_text", "titled"]  # how numbers are written, for the command line
 
 
 def points(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
