@@ -82,7 +82,7 @@ def accept(
     learned = learn(found.values)
     if learned is None:
         raise BenchError(
-            f"{found.case.label} has {len(found.runs)} runs of {found.name}; noise can be learned from {NEEDED} or more",
+            f"{found.case.label} has {len(found.runs)} runs of {found.name}; noise is learned from {NEEDED} or more",
             hint="Run it more often; until then: bench gate BASE..NEW compares two runs by their repetitions.",
         )
     level = math.exp(learned.level) if learned.logs else learned.level
@@ -139,7 +139,9 @@ def clear(workspace: Workspace, case: str, metric: str | None, stat: str | None,
         found = gather(warehouse, find_case(warehouse, case), metric, stat)
     record = _current(workspace, found)
     if record is None:
-        raise BenchError(f"{found.case.label} has no accepted baseline of {found.name}", hint="See: bench baseline list")
+        raise BenchError(
+            f"{found.case.label} has no accepted baseline of {found.name}", hint="See: bench baseline list"
+        )
     cleared = record.model_copy(update={"time": now(), "action": "clear", "why": why, "by": "person", "rule": ""})
     journals.append(journals.baselines(workspace), cleared, f"bench baseline clear {case}")
     return cleared

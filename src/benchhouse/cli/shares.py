@@ -3,7 +3,7 @@
 import click
 
 
-class Share(click.ParamType):
+class Share(click.ParamType):  # type: ignore[type-arg]
     """A share above 0 and below 1, written 3% or 0.03."""
 
     name = "share"

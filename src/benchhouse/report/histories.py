@@ -152,9 +152,7 @@ def gather(
         interval = (change.low, change.high) if change.low is not None and change.high is not None else None
         verdict = _verdict(change.after - change.before, mine[0]["direction"])
         differs = _differs(warehouse, case, *around)
-        changes.append(
-            Found(*around, change.before, change.after, change.change, interval, change.z, verdict, differs)
-        )
+        changes.append(Found(*around, change.before, change.after, change.change, interval, change.z, verdict, differs))
     notes = []
     if found.noise is None:
         notes.append(f"{len(runs)} runs are too few to tell a change from noise: 10 or more are needed.")
@@ -195,7 +193,9 @@ def _refuse_mixed(rows: Sequence[Row], metric: str, stat: str) -> None:
                 hint="Give the metric a new name when its meaning changes; compare the runs of each kind by themselves.",
             )
     if len({row["run_id"] for row in rows}) < len(rows):
-        raise BenchError(f"{name_of(metric, stat)} has two values in one run", hint="See: bench query, measurement_fact")
+        raise BenchError(
+            f"{name_of(metric, stat)} has two values in one run", hint="See: bench query, measurement_fact"
+        )
 
 
 def _verdict(difference: float, direction: str | None) -> str:

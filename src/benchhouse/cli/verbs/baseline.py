@@ -70,10 +70,11 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
         click.echo(f"no baseline of {watched.history.name} is accepted for {watched.history.case.label}")
         show.note(f"accept it:  bench baseline accept {case}")
         return
+    said = record.why or record.rule
     rows = [
         ("level", quantity(record.level, record.unit)),
         ("runs", f"{record.n}, up to {record.run_id}"),
-        ("accepted", f"{record.time} by a {record.by}" + (f": {record.why or record.rule}" if record.why or record.rule else "")),
+        ("accepted", f"{record.time} by a {record.by}" + (f": {said}" if said else "")),
         ("later runs", str(len(watched.later))),
         ("alarm", "none" if watched.alarm is None else f"at {watched.later[watched.alarm.at].run_id}"),
     ]  # fmt: skip

@@ -28,9 +28,7 @@ _WIDEST = 100
 @click.option("--floor", type=SHARE, default="1%", show_default=True, help="Smaller changes are not reported.")
 @options.json_option
 @click.pass_context
-def command(
-    ctx: click.Context, case: str, metric: str | None, stat: str | None, floor: float, as_json: bool
-) -> int:
+def command(ctx: click.Context, case: str, metric: str | None, stat: str | None, floor: float, as_json: bool) -> int:
     from benchhouse.api import history
 
     watched = history.history(options.workspace(ctx), case, metric, stat, floor)
@@ -71,7 +69,9 @@ def _show(watched: "Watched") -> None:
     _show_baseline(watched)
     show.note(watched.selftest)
     if watched.baseline is None:
-        show.note(f"accept this level as the baseline: bench baseline accept {found.case.label} --metric {found.metric}")
+        show.note(
+            f"accept this level as the baseline: bench baseline accept {found.case.label} --metric {found.metric}"
+        )
     elif found.changes:
         show.note(f"look closer:  bench compare {found.changes[-1].run_before} {found.changes[-1].run_after}")
 
