@@ -238,7 +238,7 @@ def _comparison(a: _Sample, b: _Sample, bounds: _Bounds, direction: Direction, c
         p_value=_p_value(a, b),
         p_method=P_METHOD,
         direction=direction,
-        verdict=_verdict(a.mean, b.mean, bounds.log_ratio or bounds.difference, direction),
+        verdict=verdict_of(a.mean, b.mean, bounds.log_ratio or bounds.difference, direction),
     )
 
 
@@ -268,7 +268,8 @@ def _change_interval(change: float | None, log_ratio: Interval | None) -> Interv
     return Interval(math.expm1(log_ratio.lo), math.expm1(min(log_ratio.hi, _LARGEST_LOG)))
 
 
-def _verdict(mean_a: float, mean_b: float, interval: Interval | None, direction: Direction) -> Verdict:
+def verdict_of(mean_a: float, mean_b: float, interval: Interval | None, direction: Direction) -> Verdict:
+    """In words, by the interval of the difference (or of the log of the ratio) alone."""
     if interval is None:
         return "too few repetitions"
     # Means that differ in rounding only come from the same numbers added up in another order.

@@ -12,7 +12,7 @@ def two_sided_p(t: float, df: float) -> float:
     """P(|T| >= |t|) for Student's t with `df` degrees of freedom (need not be whole)."""
     if math.isinf(t):
         return 0.0
-    return _incomplete_beta(df / 2.0, 0.5, df / (df + t * t))
+    return incomplete_beta(df / 2.0, 0.5, df / (df + t * t))
 
 
 @lru_cache(maxsize=4096)
@@ -49,7 +49,7 @@ def welch_df(var_a: float, var_b: float, n_a: int, n_b: int) -> float:
     return 1.0 / (share**2 / (n_a - 1) + (1.0 - share) ** 2 / (n_b - 1))
 
 
-def _incomplete_beta(a: float, b: float, x: float) -> float:
+def incomplete_beta(a: float, b: float, x: float) -> float:
     """The regularised incomplete beta function, by Lentz's continued fraction on its fast side."""
     if x <= 0.0 or x >= 1.0:
         return min(max(x, 0.0), 1.0)

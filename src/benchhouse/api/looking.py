@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from benchhouse.api import following
 from benchhouse.evidence.folder import read_spec
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.report.lineage import make_cells
-from benchhouse.report.numbers import number, quantity, spread_text, titled
+from benchhouse.report.numbers import number, percent, quantity, spread_text, titled
 from benchhouse.report.order import declared_order
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, unwritable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from benchhouse.warehouse.ingest import Rebuilt
 
 
-__all__ = ["number", "quantity", "spread_text", "titled"]  # how numbers are written, for the command line
+__all__ = ["number", "percent", "quantity", "spread_text", "titled"]  # how numbers are written, for the command line
 
 
 def points(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
@@ -140,13 +141,55 @@ def _rerun(workspace: Workspace, run_id: str, trial: str) -> str:
 
 
 def compare(
-    workspace: Workspace, a: str, b: str, metrics: list[str], confidence: float, *, every: bool = False
+    workspace: Workspace,
+    a: str,
+    b: str,
+    metrics: list[str],
+    confidence: float,
+    *,
+    every: bool = False,
+    outliers: str = "keep",
+    paired: bool = False,
 ) -> "ComparisonTable":
     """B against A; each is a run, or points of a run: `RUN:key=value,...`. `every` statistic, or the headline ones."""
+    from benchhouse.analysis.stopping import widened
     from benchhouse.report.comparison import compare_selected
 
     with Warehouse.open(workspace) as warehouse:
-        return compare_selected(warehouse, a, b, metrics=metrics or None, every=every, confidence=confidence)
+        early = any(_stopped_early(workspace, warehouse.resolve_run(side.partition(":")[0])) for side in (a, b))
+        made = widened(confidence) if early else confidence
+        table = compare_selected(
+            warehouse, a, b, metrics=metrics or None, every=every, confidence=made,
+            outliers="mad" if outliers == "mad" else "keep", paired=paired,
+        )  # fmt: skip
+    if not early:
+        return table
+    told = f"Repetitions ended by a rule: intervals are made at {made:.4g}, so that they cover {confidence:.4g}."
+    return replace(table, notes=[*table.notes, told])
+
+
+def _stopped_early(workspace: Workspace, run_id: str) -> bool:
+    """Whether a rule ended the repetitions of a run; as its ledger says, where that is still here."""
+    try:
+        text = workspace.run(run_id).scenario.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    if "until" not in text:
+        return False
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    return isinstance(document, dict) and isinstance(document.get("repetitions"), dict)
+
+
+def scenario_of(workspace: Workspace, selector: str) -> str:
+    """The name of the scenario that a run, or points of a run, are of."""
+    with Warehouse.open(workspace) as warehouse:
+        run_id = warehouse.resolve_run(selector.partition(":")[0])
+        return next((run.scenario for run in warehouse.runs() if run.run_id == run_id), "")
 
 
 def compare_at(

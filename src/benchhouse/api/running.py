@@ -177,6 +177,8 @@ def orchestrator(
     export: Export | None = None,
 ) -> Iterator[Orchestrator]:
     """Own a run for a while, with everything made that its trials need."""
+    from benchhouse.api import stopping
+
     plan = prepared.plan
     scenario = plan.scenario
     ledger.own()
@@ -208,6 +210,7 @@ def orchestrator(
             workspace, plan, ledger, executor, python, frame,
             export.following(show) if export else show,
             rerun_failed, attached, export.sealed if export else None,
+            stopping.rule(workspace, plan, ledger.folder.run_id) if scenario.until else None,
         )  # fmt: skip
         yield made
     finally:
@@ -229,7 +232,8 @@ def execute(
     with orchestrator(workspace, prepared, ledger, show, **settings) as owner:
         ledger.tell("resumed" if any(ledger.events()) else "started")
         outcomes = owner.run()
-    complete = sum(outcomes.values()) - outcomes.get("lost", 0) == prepared.plan.trial_count
+    counted = sum(outcomes.values()) - outcomes.get("lost", 0) + owner.skipped
+    complete = counted == prepared.plan.trial_count
     return RunSummary(
         ledger.folder.run_id,
         prepared.plan.scenario.scenario,

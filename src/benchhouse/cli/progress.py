@@ -22,7 +22,9 @@ class RunProgress:
     def __enter__(self) -> "RunProgress":
         plan, total = self.plan, self.plan.trial_count
         experiment = f"{plan.experiment.name} {plan.experiment.version}"
-        amount = f"{show.count(plan.points, 'point')}, {show.count(total, 'trial')}"
+        amount = (
+            f"{show.count(plan.points, 'point')}, {'up to ' if plan.scenario.until else ''}{show.count(total, 'trial')}"
+        )
         show.note(f"run {self.run_id}: {amount} of {experiment} on {plan.scenario.executor}")
         if self.live:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -134,20 +134,20 @@ class Plan:
             for bound in self._bound():
                 for number in range(scenario.warmup):
                     yield self._trial(bound, number, warmup=True)
-                for number in range(scenario.repetitions):
+                for number in range(scenario.most_repetitions):
                     yield self._trial(bound, number)
             return
         for number in range(scenario.warmup):
             for bound in self._bound():
                 yield self._trial(bound, number, warmup=True)
         if scenario.order == "interleaved":
-            for number in range(scenario.repetitions):
+            for number in range(scenario.most_repetitions):
                 for bound in self._bound():
                     yield self._trial(bound, number)
             return
         size = self.space.raw_size
-        shuffle = Shuffle(size * scenario.repetitions, scenario.seed)
-        for position in range(size * scenario.repetitions):
+        shuffle = Shuffle(size * scenario.most_repetitions, scenario.seed)
+        for position in range(size * scenario.most_repetitions):
             number, index = divmod(shuffle[position], size)
             point = self.space.point(index)
             if point is not None:
@@ -165,7 +165,7 @@ class Plan:
         frame = {
             "experiment": [self.experiment.name, self.experiment.version],
             "order": scenario.order,
-            "repetitions": scenario.repetitions,
+            "repetitions": scenario.until.model_dump() if scenario.until else scenario.most_repetitions,
             "warmup": scenario.warmup,
             "seed": scenario.seed,
             "limits": self.limits.model_dump(),
@@ -199,7 +199,8 @@ class Plan:
 
     @property
     def trial_count(self) -> int:
-        return self.points * (self.scenario.repetitions + self.scenario.warmup)
+        """All trials; at most so many where a rule ends the repetitions."""
+        return self.points * (self.scenario.most_repetitions + self.scenario.warmup)
 
     @property
     def axes(self) -> list[str]:

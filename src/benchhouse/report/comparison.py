@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
+from benchhouse.analysis.outliers import Policy
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.report.matching import (
@@ -22,6 +23,7 @@ from benchhouse.report.matching import (
 from benchhouse.report.numbers import MINUS, NONE, change_texts, headline_stats, name_of, plural, stat_place
 from benchhouse.report.order import declared_order
 from benchhouse.report.refusals import invalid_rows, reasons
+from benchhouse.report.rounds import Rounds, pair_rounds, rounds_of, without_outliers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.warehouse import queries
@@ -183,11 +185,14 @@ def compare_runs(
     order: Mapping[str, int] | None = None,
     confidence: float = 0.95,
     seed: int = SEED,
+    outliers: Policy = "keep",
+    rounds: Rounds | None = None,
 ) -> ComparisonTable:
     """Compare rows of the points query; B is told against A: the headline statistics of each metric, or `every` one.
 
     `selected` are the keys that the selectors fixed, which therefore don't tell points apart; `facts_*` are
     circumstances by name (experiment version, git commit, host, package lock digest); `order` is that of the metrics.
+    With `rounds` (of trials that took turns) repetition is compared with repetition.
     """
     points_a, points_b = points_of(a), points_of(b)
     if not points_a or not points_b:
@@ -210,7 +215,11 @@ def compare_runs(
                 for side, name in enumerate((name_a, name_b))
             ),
         )
-    compared = compare_many([_pair(x, y) for _, x, y in asked], confidence=confidence, seed=seed)
+    asked, told = without_outliers(asked, outliers)
+    if rounds:
+        compared = [pair_rounds(x, y, rounds, confidence) for _, x, y in asked]
+    else:
+        compared = compare_many([_pair(x, y) for _, x, y in asked], confidence=confidence, seed=seed)
     p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
     adjusted = holm(p_values)
     rows = [
@@ -229,7 +238,7 @@ def compare_runs(
         exploratory=len(differences) > 1,
         confidence=confidence,
         seed=seed,
-        notes=_notes(rows, differences, confidence),
+        notes=[*told, *_notes(rows, differences, confidence)],
     )
 
 
@@ -405,11 +414,14 @@ def compare_selected(
     metrics: Collection[str] | None = None,
     every: bool = False,
     confidence: float = 0.95,
+    outliers: Policy = "keep",
+    paired: bool = False,
 ) -> ComparisonTable:
     """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
     sides = []
     notes: list[str] = []
     folders: list[TrialFolder] = []
+    tested: list[list[dict[str, Any]]] = []
     for text in (a, b):
         picked = parse_selector(text)
         selector = Selector(warehouse.resolve_run(picked.run), picked.filters)
@@ -428,7 +440,14 @@ def compare_selected(
         witness = next((row for row in trials if row["outcome"] == "succeeded"), None)
         folders += [TrialFolder(warehouse.workspace.root / witness["folder"])] if witness else []
         sides.append((selector, rows, circumstances(trials)))
+        tested.append(trials)
     (one, rows_a, facts_a), (two, rows_b, facts_b) = sides
+    rounds = rounds_of(*tested)
+    if paired and rounds is None:
+        raise BenchError(
+            f"{one} and {two} did not take turns: there are no rounds to pair",
+            hint="Pairs need points of one run with `order: interleaved`, 3 repetitions or more; else leave out --paired.",
+        )
     table = compare_runs(
         rows_a,
         rows_b,
@@ -441,7 +460,11 @@ def compare_selected(
         every=every,
         order=declared_order(folders),
         confidence=confidence,
+        outliers=outliers,
+        rounds=rounds if paired else None,
     )
+    if rounds and not paired:
+        notes.append("These trials took turns: --paired compares round by round, so that drift hits both alike.")
     return replace(table, notes=[*notes, *table.notes])
 
 

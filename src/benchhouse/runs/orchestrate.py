@@ -75,7 +75,11 @@ class Orchestrator:
         rerun_failed: bool = False,
         attached: Attached | None = None,
         sealed: Callable[[TrialFolder], None] | None = None,
+        enough: Callable[[PlannedTrial], bool | None] | None = None,
     ) -> None:
+        self.enough = enough  # whether its point has repetitions enough; None: those before tell
+        self.held: Active | None = None
+        self.skipped = 0
         self.sealed = sealed  # told of every folder that was sealed in this session
         self.workspace, self.plan, self.ledger, self.executor = workspace, plan, ledger, executor
         self.python, self.frame, self.show = python, frame, show
@@ -175,7 +179,7 @@ class Orchestrator:
         """Hand over as much as the executor can use now; False when nothing was handed over."""
         batch: list[Active] = []
         while not self.stopped and len(self.active) + len(batch) < self.executor.window:
-            item = self._due() or next(todo, None)
+            item = self._due() or self._next(todo, batch)
             if item is None:
                 break
             if over := self._overspent(len(batch)):
@@ -186,6 +190,21 @@ class Orchestrator:
             self.waiting.clear()
         self._submit(batch)
         return bool(batch)
+
+    def _next(self, todo: Iterator[Active], batch: list[Active]) -> Active | None:
+        """The next trial that is wanted; none for now where a rule must first see how those before it end."""
+        item, self.held = self.held or next(todo, None), None
+        while item is not None and self.enough and not item.planned.warmup:
+            decided = self.enough(item.planned)
+            mine, under_way = item.planned.instance_digest, [*self.active.values(), *self.waiting, *batch]
+            if decided is None and any(other.planned.instance_digest == mine for other in under_way):
+                self.held = item
+                return None
+            if not decided:
+                break
+            self.skipped += 1
+            item = next(todo, None)
+        return item
 
     def _missing(self) -> Iterator[Active]:
         """Planned trials that have no sealed folder yet; what is sealed is counted, not run."""

@@ -13,6 +13,7 @@ class Exit(IntEnum):
     REGRESSION = 3
     CLAIM_NOT_SAFE = 4
     NEEDS_APPROVAL = 5
+    UNDECIDED = 6
     INTERRUPTED = 130
 
 

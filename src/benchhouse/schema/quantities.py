@@ -47,6 +47,16 @@ def parse_bytes(value: Any) -> Any:
     return round(size)
 
 
+def parse_share(value: Any) -> Any:
+    """Turn `2%` into 0.02; a plain number stays; anything else is refused."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", value)
+    if not match:
+        raise ValueError(f"{quote(value)} is not a share: write 2% or 0.02")
+    return float(match[1]) / 100.0
+
+
 def _or_text(kind: str, example: str) -> WithJsonSchema:
     """For editors: a number, or text such as `example`."""
     text = {"type": "string", "pattern": r"^\s*\d", "examples": [example]}
@@ -56,6 +66,7 @@ def _or_text(kind: str, example: str) -> WithJsonSchema:
 Seconds = Annotated[
     float, BeforeValidator(parse_seconds), Field(ge=0, allow_inf_nan=False), _or_text("number", "1h30m")
 ]
+Share = Annotated[float, BeforeValidator(parse_share), Field(gt=0, lt=1, allow_inf_nan=False), _or_text("number", "2%")]
 Bytes = Annotated[int, BeforeValidator(parse_bytes), Field(ge=0), _or_text("integer", "512MiB")]
 
 

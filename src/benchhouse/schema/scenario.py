@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
+from benchhouse.schema.quantities import Share
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.service import ServiceUse
 from benchhouse.schema.site import Word
@@ -112,6 +113,28 @@ class Runtime(Model, strict=True):
     python: str | None = Field(None, description="Interpreter of the isolated environment.")
 
 
+class Until(Model, strict=True):
+    """Repeat each point until its mean is known well enough."""
+
+    ci: Share = Field(description="Half the 95% interval of the mean, as a share of it: 2%.")
+    metric: str | None = Field(None, description="Which metric decides; by default the first with a direction.")
+    stat: str | None = Field(None, description="Which statistic of it; by default value or mean.")
+    min: int = Field(5, ge=3, le=10_000, description="Repetitions before the first look.")
+    max: int = Field(30, ge=3, le=10_000, description="Repetitions at most.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Until":
+        if self.max < self.min:
+            raise ValueError(f"max is at least min: {self.max} is less than {self.min}")
+        return self
+
+
+class Repeated(Model, strict=True):
+    """Repetitions that end by a rule: `{until: {ci: 2%, max: 30}}`."""
+
+    until: Until = Field(description="When there are enough.")
+
+
 class Defined(Model, strict=True):
     """What a benchmark and a scenario have in common: the experiment and its frozen workload."""
 
@@ -149,7 +172,9 @@ class Scenario(Defined):
     targets: list[dict[str, Any] | str] = Field(
         default_factory=list, min_length=1, description="Several targets, compared."
     )
-    repetitions: int = Field(1, ge=1, le=100_000, description="Trials per point.")
+    repetitions: Annotated[int, Field(ge=1, le=100_000)] | Repeated = Field(
+        1, description="Trials per point; or `{until: {ci: 2%, max: 30}}`: as many as it takes."
+    )
     warmup: int = Field(0, ge=0, le=1000, description="Trials per point that are run first and not counted.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of order and of each trial (seed + repetition).")
     order: Order = Field("interleaved", description="interleaved: drift hits all points alike.")
@@ -180,9 +205,23 @@ class Scenario(Defined):
             raise ValueError("give either target or targets, not both")
         if self.budget.cost is not None and self.price_per_hour is None:
             raise ValueError("a budget of cost needs price_per_hour")
+        if self.until and self.order == "random":
+            raise ValueError(
+                "repetitions: {until: ...} needs order: interleaved or sequential, so that looks have a place"
+            )
         if self.uses and self.experiment:
             raise ValueError("give either uses or experiment: a registered benchmark names its own experiment")
         return self
+
+    @property
+    def until(self) -> Until | None:
+        """The rule that ends the repetitions, where there is one."""
+        return self.repetitions.until if isinstance(self.repetitions, Repeated) else None
+
+    @property
+    def most_repetitions(self) -> int:
+        """Trials per point, at most."""
+        return self.repetitions.until.max if isinstance(self.repetitions, Repeated) else self.repetitions
 
     @field_validator("binds")
     @classmethod

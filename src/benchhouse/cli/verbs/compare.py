@@ -32,6 +32,9 @@ _SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "
 @click.option("--report", "write", is_flag=True, help="With --at: write the report, with the curves and the level.")
 @click.option("--metric", "metrics", multiple=True, help="Only this metric; may be repeated.")
 @click.option("--all", "every", is_flag=True, help="Every statistic, not only value or mean, and p99.")
+@click.option("--outliers", type=click.Choice(["keep", "mad"]), default="keep", show_default=True,
+              help="mad: leave out what lies 5 robust deviations off; how many is told either way.")  # fmt: skip
+@click.option("--paired", is_flag=True, help="Round by round, where the trials of both sides took turns in one run.")
 @click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @options.json_option
@@ -45,14 +48,18 @@ def command(
     write: bool,
     metrics: tuple[str, ...],
     every: bool,
+    outliers: str,
+    paired: bool,
     confidence: float,
     markdown: bool,
     as_json: bool,
 ) -> None:
-    from benchhouse.api import looking
+    from benchhouse.api import looking, trusting
 
     workspace = options.workspace(ctx)
     _check(at, of, along, write, metrics, every, len(runs))
+    if (paired or outliers != "keep") and (at or along or len(runs) != 2):
+        raise click.UsageError("--paired and --outliers are for two runs against each other")
     if at:
         tradeoff, run_ids = looking.compare_at(workspace, list(runs), at, of, along, confidence)
         _show(tradeoff, as_json, markdown, curves.show_tradeoff)
@@ -63,7 +70,11 @@ def command(
             looking.compare_along(workspace, list(runs), along, of, confidence), as_json, markdown, curves.show_scaling
         )
     elif len(runs) == 2:
-        _pair(looking.compare(workspace, *runs, list(metrics), confidence, every=every), as_json, markdown)
+        compared = looking.compare(
+            workspace, *runs, list(metrics), confidence, every=every, outliers=outliers, paired=paired
+        )
+        trust = trusting.sentence(workspace, looking.scenario_of(workspace, runs[1]))
+        _pair(compared, as_json, markdown, trust)
     elif markdown:
         raise click.UsageError("--markdown is for two runs, --at or --along; otherwise: bench report writes report.md")
     else:
@@ -101,11 +112,11 @@ def _show(found: Found, as_json: bool, markdown: bool, tell: Callable[[Found], N
         tell(found)
 
 
-def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool) -> None:
+def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool, trust: str) -> None:
     from benchhouse.api import looking
 
     if as_json:
-        show.as_json(compared.as_dict())
+        show.as_json(compared.as_dict() | {"selftest": trust})
         return
     if markdown:
         click.echo(looking.comparison_markdown(compared))
@@ -113,6 +124,7 @@ def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool) -> None:
     click.echo(f"A  {compared.a}\nB  {compared.b}")
     _show_rows(compared)
     _show_notes(compared)
+    show.note(trust)
 
 
 def _show_rows(compared: "ComparisonTable") -> None:

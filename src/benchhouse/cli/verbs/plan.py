@@ -53,11 +53,16 @@ def _print(plan: dict[str, Any], storage: str) -> None:
     time = show_seconds(estimate["seconds"]) if estimate["seconds"] is not None else "unknown"
     cost = f", cost {show.number(estimate['cost'])}" if estimate["cost"] is not None else ""
     repeated = f"{show.count(plan['points'], 'point')} x {show.count(plan['repetitions'], 'repetition')}"
+    upto = ""
+    if until := plan["until"]:
+        upto = "up to "
+        repeated = f"{show.count(plan['points'], 'point')} x {until['min']} to {until['max']} repetitions"
+        repeated += f" (until known to {until['ci']:.2%})"
     warmups = f" + {plan['warmup']} warm-ups each" if plan["warmup"] else ""
     facts = [
         ("scenario", plan["scenario"]),
         ("experiment", f"{plan['experiment']} {plan['version']} ({plan['distribution'] or 'not installed'})"),
-        ("trials", f"{plan['trials']} = {repeated}{warmups}, {plan['order']}, seed {plan['seed']}"),
+        ("trials", f"{upto}{plan['trials']} = {repeated}{warmups}, {plan['order']}, seed {plan['seed']}"),
         ("where", f"{plan['executor']}; {plan['runtime']}"),
         ("resources", _pairs(plan["resources"])),
         ("limits", _pairs(plan["limits"]) or "none"),

@@ -1,0 +1,246 @@
+"""Find where the level of a history changed, and say by how much and how sure that is.
+
+A history is one number a run, in order. Its noise may have far outliers and may remember: a run after a slow one tends
+to be slow too. Both make ordinary tests cry wolf. `docs/design/change-points.md` says how this was chosen and measured.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from benchhouse.analysis.segments import halve, means, medians, segment
+from benchhouse.analysis.summary import finite
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float64]
+
+FLOOR = 0.01
+"""Smaller relative changes are not reported."""
+SHORTEST = 5
+"""Runs in the shortest stretch that is called a level."""
+
+_MAD = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
+_ROLLING = 11
+_FIRST_CLIP, _CLIP = 3.0, 2.5  # standard deviations beyond which a value counts no more than one there
+_ROUNDS = 2
+_ROUGH, _EXACT, _REMEMBERING = 14.0, 9.0, 6.0  # penalties a cut, in variances of the noise
+_MOST_MEMORY = 0.9
+_MULTISCALE, _LONG = 2.0, 50  # a short stretch has more places to be found in by chance
+_LEAST_Z, _Z_A_DECADE, _USUAL = 3.5, 0.4, 200
+_SMALL, _SMALL_EXTRA = 1 / 3, 0.6
+_Z95 = 1.959964
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A new level that begins at `index`; `before` and `after` are the levels, far values counted as near ones."""
+
+    index: int
+    before: float
+    after: float
+    change: float | None
+    """(after - before) / |before|, a fraction; None where the level before is zero."""
+    low: float | None
+    high: float | None
+    """95% interval of `change`; of those that were found, so a little too far from zero (the strong ones are found)."""
+    z: float
+    """Standard errors between the two levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What a history is like between its changes."""
+
+    memory: float
+    """Correlation of a run's noise with that of the run before; 0 where there is no evidence of any."""
+    raw_memory: float
+    """The same as it was estimated, evidence or not."""
+    spread: float
+    """Standard deviation, relative to the level where all values are positive."""
+    full_spread: float
+    """The same with outliers counted in full."""
+    error: float
+    """Standard deviation that independent runs would need for means as uncertain as these are: memory counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The changes of a history, and its noise."""
+
+    n: int
+    changes: tuple[Change, ...]
+    noise: Noise | None
+    """None where there are too few runs to tell."""
+
+
+def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
+    """Where the level of `values` (one a run, oldest first) changed by `floor` or more; refuses NaN and infinity."""
+    import numpy as np
+
+    raw = np.array(finite(values), dtype=float)
+    if len(raw) < 2 * SHORTEST:
+        return History(len(raw), (), None)
+    logs = bool((raw > 0.0).all())  # then noise and steps are as large, in percent, at every level
+    unit = 1.0 if logs else float(np.median(np.abs(raw))) or float(np.abs(raw).max()) or 1.0
+    x = np.log(raw) if logs else raw / unit
+    least = max(floor / SHORTEST, 1e-9)
+    calm, memory = _settle(x, least)
+    white = _whiten(calm, memory)
+    sd = max(math.sqrt(_mean_square(np.diff(white)) / 2.0), least)
+    cuts = segment(white, _EXACT * sd * sd, SHORTEST)
+    residuals = white - np.repeat(means(white, cuts), np.diff([0, *cuts, len(white)]))
+    sd = max(math.sqrt(float(residuals @ residuals) / max(1, len(x) - len(cuts) - 1)), least)
+    cuts = _prune(white, cuts, sd, memory, math.log1p(floor) if logs else floor)
+    levels = np.repeat(means(calm, cuts), np.diff([0, *cuts, len(x)]))
+    spreads = float(np.std(calm - levels)), float(np.std(x - levels))
+    found = [_change(calm, at, cuts, sd, unit, logs=logs) for at in range(len(cuts))]
+    return History(len(raw), tuple(found), Noise(memory, _residual_memory(calm, cuts), *spreads, sd))
+
+
+def _settle(x: Vector, least: float) -> tuple[Vector, float]:
+    """The series with its outliers pulled in, and the memory of its noise.
+
+    Changes look like memory and memory like changes, so there may be two answers that each explain themselves. Where
+    there seems to be much memory, a second search starts from less, and the likelier of the two is taken.
+    """
+    import numpy as np
+
+    off = x - _rolling_median(x)
+    first = x - off + _clip(off, _FIRST_CLIP)
+    seen = _significant(_variogram_memory(x), len(x))
+    answers = [_iterate(x, first, seen, least)]
+    if answers[0][1] > 0.3:
+        answers.append(_iterate(x, first, seen / 2.0, least))
+    errors = [_innovations(x, cuts, memory) for _, memory, cuts in answers]
+    limit = 4.0 * _MAD * max(min(float(np.median(np.abs(error))) for error in errors), least)
+    costs = [
+        len(x) * math.log(float(np.mean(np.clip(error, -limit, limit) ** 2)) + least * least) + _REMEMBERING * len(cuts)
+        for error, (_, _, cuts) in zip(errors, answers, strict=True)
+    ]
+    calm, memory, _ = answers[costs.index(min(costs))]
+    return calm, memory
+
+
+def _iterate(x: Vector, calm: Vector, memory: float, least: float) -> tuple[Vector, float, list[int]]:
+    import numpy as np
+
+    cuts: list[int] = []
+    for _ in range(_ROUNDS):
+        white = _whiten(calm, memory)
+        cuts = halve(white, _ROUGH * max(_mean_square(np.diff(white)) / 2.0, least * least), SHORTEST)
+        levels = medians(x, cuts)
+        calm = levels + _clip(x - levels, _CLIP)
+        memory = _significant(_residual_memory(calm, cuts), len(x))
+    return calm, memory, cuts
+
+
+def _prune(white: Vector, cuts: list[int], sd: float, memory: float, floor: float) -> list[int]:
+    """Drop the weakest cut until each holds up; those far smaller than the rest must be clearer."""
+    cuts = list(cuts)
+    worth = len(white) * (1.0 - memory) / (1.0 + memory)  # independent runs that would tell as much
+    needed = _LEAST_Z + _Z_A_DECADE * math.log10(worth / _USUAL)
+    while cuts:
+        levels, edges = means(white, cuts), [0, *cuts, len(white)]
+        sizes = [abs(after - before) for before, after in pairwise(levels)]
+        lengths = [end - start for start, end in pairwise(edges)]
+        scores = [
+            _score(size, *sides, sd) if size >= floor else -math.inf
+            for size, sides in zip(sizes, pairwise(lengths), strict=True)
+        ]
+        strong = sorted(size for size, score in zip(sizes, scores, strict=True) if score >= needed)
+        small = strong[len(strong) // 2] * _SMALL if strong else 0.0
+        margins = [
+            score - needed - (_SMALL_EXTRA if size < small else 0.0) for size, score in zip(sizes, scores, strict=True)
+        ]
+        weakest = min(range(len(cuts)), key=margins.__getitem__)
+        if margins[weakest] >= 0.0:
+            break
+        del cuts[weakest]
+    return cuts
+
+
+def _score(size: float, left: int, right: int, sd: float) -> float:
+    z_squared = (size / sd) ** 2 / (1.0 / left + 1.0 / right)
+    return math.sqrt(max(0.0, z_squared - _MULTISCALE * math.log(_LONG / min(left, right, _LONG))))
+
+
+def _change(calm: Vector, at: int, cuts: list[int], sd: float, unit: float, *, logs: bool) -> Change:
+    edges, levels = [0, *cuts, len(calm)], means(calm, cuts)
+    start, cut, end = edges[at : at + 3]
+    before, after = levels[at], levels[at + 1]
+    error = sd * math.sqrt(1.0 / (cut - start) + 1.0 / (end - cut))
+    z = abs(after - before) / error
+    ends = after - before - _Z95 * error, after - before + _Z95 * error
+    if logs:
+        change, low, high = (math.expm1(part) for part in (after - before, *ends))
+        return Change(cut, math.exp(before), math.exp(after), change, low, high, z)
+    if not before:
+        return Change(cut, 0.0, after * unit, None, None, None, z)
+    change, low, high = ((part / abs(before)) for part in (after - before, *ends))
+    return Change(cut, before * unit, after * unit, change, low, high, z)
+
+
+def _rolling_median(x: Vector) -> Vector:
+    import numpy as np
+
+    half = min(_ROLLING // 2, len(x) - 1)
+    padded = np.concatenate([x[half:0:-1], x, x[-2 : -half - 2 : -1]])
+    rolled: Vector = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1), axis=1)
+    return rolled
+
+
+def _clip(off: Vector, deviations: float) -> Vector:
+    import numpy as np
+
+    limit = deviations * _MAD * float(np.median(np.abs(off)))
+    clipped: Vector = np.clip(off, -limit, limit)
+    return clipped
+
+
+def _mean_square(steps: Vector) -> float:
+    """Of differences, those of changes and outliers counted as three deviations."""
+    import numpy as np
+
+    return float(np.mean(_clip(steps, 3.0) ** 2))
+
+
+def _variogram_memory(x: Vector) -> float:
+    """From differences over two runs and over one, which a few changes of level hardly touch."""
+    near, far = _mean_square(x[1:] - x[:-1]), _mean_square(x[2:] - x[:-2])
+    return far / near - 1.0 if near else 0.0
+
+
+def _residual_memory(calm: Vector, cuts: list[int]) -> float:
+    """Correlation of neighbours about their levels; each level that was fitted makes it look smaller (added back)."""
+    import numpy as np
+
+    residuals = calm - np.repeat(means(calm, cuts), np.diff([0, *cuts, len(calm)]))
+    total = float(residuals @ residuals)
+    found = float(residuals[1:] @ residuals[:-1]) / total if total else 0.0
+    return found + (1.0 + 3.0 * found) * (len(cuts) + 1) / len(calm)
+
+
+def _significant(memory: float, n: int) -> float:
+    """Zero where chance alone could look so: believing in memory that is not there costs sight."""
+    return min(memory, _MOST_MEMORY) if memory > 2.5 / math.sqrt(n) else 0.0
+
+
+def _whiten(x: Vector, memory: float) -> Vector:
+    """The same levels, with noise that does not remember (and is larger by what memory made of it)."""
+    if not memory:
+        return x
+    white = x.copy()
+    white[1:] = (x[1:] - memory * x[:-1]) / (1.0 - memory)
+    return white
+
+
+def _innovations(x: Vector, cuts: list[int], memory: float) -> Vector:
+    off = x - medians(x, cuts)
+    return off[1:] - memory * off[:-1]

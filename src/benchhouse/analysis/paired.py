@@ -1,0 +1,62 @@
+"""Compare two sides whose trials took turns: repetition with repetition, so that what drifts hits both alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from benchhouse.analysis.compare import CONFIDENCE, Comparison, Direction, Interval, verdict_of
+from benchhouse.analysis.effects import cliffs_delta
+from benchhouse.analysis.student import critical_t, two_sided_p
+from benchhouse.analysis.summary import finite, mean, variance
+
+FEWEST = 3
+METHOD = "paired t"
+
+
+def compare_paired(
+    a: Sequence[float], b: Sequence[float], *, direction: Direction, confidence: float = CONFIDENCE
+) -> Comparison:
+    """B against A, `a[i]` and `b[i]` from the same round; on logarithms where all values are positive.
+
+    The relative change is then that of the geometric means. Raises ValueError for sides of different length.
+    """
+    a, b = finite(a), finite(b)
+    if len(a) != len(b) or len(a) < FEWEST:
+        raise ValueError(f"pairs need equally many values, {FEWEST} or more, found {len(a)} and {len(b)}")
+    mean_a, mean_b = mean(a), mean(b)
+    absolute = _interval([y - x for x, y in zip(a, b, strict=True)], confidence)
+    logs = None
+    if min(*a, *b) > 0.0:
+        logs = [math.log(y / x) for x, y in zip(a, b, strict=True)]
+    decided = _interval(logs, confidence) if logs else absolute
+    steps = logs or [y - x for x, y in zip(a, b, strict=True)]
+    centre = mean(steps)
+    error = math.sqrt(variance(steps, centre) / len(steps))
+    p = two_sided_p(centre / error, len(steps) - 1) if error else 1.0 if centre == 0.0 else 0.0
+    change = math.expm1(centre) if logs else (mean_b - mean_a) / abs(mean_a) if mean_a else None
+    shown = Interval(math.expm1(decided.lo), math.expm1(min(decided.hi, 700.0))) if logs else None
+    return Comparison(
+        n_a=len(a),
+        n_b=len(b),
+        mean_a=mean_a,
+        mean_b=mean_b,
+        difference=mean_b - mean_a,
+        difference_interval=absolute,
+        change=change,
+        change_interval=shown,
+        confidence=confidence,
+        method=f"{METHOD}, {len(a)} rounds",
+        hedges_g=centre / (error * math.sqrt(len(steps))) if error else None,
+        cliffs_delta=cliffs_delta(sorted(a), sorted(b)),
+        p_value=p,
+        p_method="paired t test",
+        direction=direction,
+        verdict=verdict_of(0.0, centre, decided, direction),
+    )
+
+
+def _interval(steps: Sequence[float], confidence: float) -> Interval:
+    centre = mean(steps)
+    reach = critical_t(confidence, len(steps) - 1) * math.sqrt(variance(steps, centre) / len(steps))
+    return Interval(centre - reach, centre + reach)

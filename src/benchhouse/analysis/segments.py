@@ -1,0 +1,93 @@
+"""Cut a series into stretches of one level each: exactly, at the least penalised squares; or roughly and quickly."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float64]
+
+_PRUNE_EVERY = 16  # steps: looking for starts that can't win any more costs as much as a step
+_WORTH_PRUNING = 48
+
+
+def segment(values: Vector, penalty: float, shortest: int) -> list[int]:
+    """Where new levels begin: the cuts that minimise squares about the levels plus `penalty` a cut (PELT).
+
+    Exact: every start that could still be the best one is compared at every place.
+    """
+    import numpy as np
+
+    n = len(values)
+    sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
+    at_sum: list[float] = sums.tolist()
+    starts, start_sums, start_costs = np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1)
+    room, lengths = np.empty(n + 1), np.empty(n + 1)
+    best, before = [math.inf] * (n + 1), [0] * (n + 1)
+    count = 1
+    for end in range(shortest, n + 1):
+        costs = np.subtract(at_sum[end], start_sums[:count], out=room[:count])
+        np.multiply(costs, costs, out=costs)
+        np.divide(costs, np.subtract(end, starts[:count], out=lengths[:count]), out=costs)
+        np.subtract(start_costs[:count], costs, out=costs)
+        least = int(costs.argmin())
+        best[end], before[end] = float(costs[least]) + penalty, int(starts[least])
+        if count >= _WORTH_PRUNING and not end % _PRUNE_EVERY:
+            kept = np.flatnonzero(costs <= best[end])
+            count = len(kept)
+            for column in (starts, start_sums, start_costs):
+                column[:count] = column[kept]
+        if (start := end - shortest + 1) >= shortest:
+            starts[count], start_sums[count], start_costs[count] = start, at_sum[start], best[start]
+            count += 1
+    cuts, end = [], n
+    while before[end] > 0:
+        end = before[end]
+        cuts.append(end)
+    return cuts[::-1]
+
+
+def halve(values: Vector, penalty: float, shortest: int) -> list[int]:
+    """Roughly the same by binary segmentation: cut where it helps most, then look at both halves."""
+    import numpy as np
+
+    sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
+    waiting, cuts = [(0, len(values))], []
+    while waiting:
+        start, end = waiting.pop()
+        length = end - start
+        if length < 2 * shortest:
+            continue
+        left = np.arange(shortest, length - shortest + 1)
+        shifts = sums[start + shortest : end - shortest + 1] - sums[start] - left * ((sums[end] - sums[start]) / length)
+        gains = shifts * shifts / (left * (length - left))
+        most = int(gains.argmax())
+        if gains[most] * length > penalty:
+            cut = start + shortest + most
+            cuts.append(cut)
+            waiting += [(start, cut), (cut, end)]
+    return sorted(cuts)
+
+
+def medians(values: Vector, cuts: list[int]) -> Vector:
+    """The median of its stretch, for every place."""
+    import numpy as np
+
+    levels = np.empty(len(values))
+    for start, end in pairwise([0, *cuts, len(values)]):
+        levels[start:end] = np.median(values[start:end])
+    return levels
+
+
+def means(values: Vector, cuts: list[int]) -> list[float]:
+    """The mean of each stretch."""
+    import numpy as np
+
+    edges = [0, *cuts, len(values)]
+    totals = np.add.reduceat(values, edges[:-1]) if len(values) else np.empty(0)
+    return [float(total) / (end - start) for total, (start, end) in zip(totals, pairwise(edges), strict=True)]

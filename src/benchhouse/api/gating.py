@@ -1,0 +1,87 @@
+"""The gate of a pipeline: is NEW worse than BASE by more than is tolerated?"""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.analysis.gating import Ruling, rule
+from benchhouse.api import looking, trusting
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import Workspace
+
+if TYPE_CHECKING:
+    from benchhouse.report.comparison import ComparisonTable, PointRow
+
+
+@dataclass(frozen=True)
+class Gated:
+    """One number at the gate."""
+
+    row: "PointRow"
+    ruling: Ruling
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What the gate says: regression before can't tell before good."""
+
+    table: "ComparisonTable"
+    mde: float
+    rows: list[Gated]
+    missing: list[str]
+    """Points that BASE has and NEW lacks: nothing can be said of them."""
+    selftest: str
+
+    @property
+    def judgement(self) -> str:
+        said = {item.ruling.judgement for item in self.rows}
+        if "regression" in said:
+            return "regression"
+        return "can't tell" if self.missing or "can't tell" in said else "good"
+
+    @property
+    def exit_code(self) -> Exit:
+        return {"regression": Exit.REGRESSION, "can't tell": Exit.UNDECIDED}.get(self.judgement, Exit.GOOD)
+
+    @property
+    def needed(self) -> int | None:
+        """Repetitions a side that would let every number be judged."""
+        asked = [item.ruling.needed for item in self.rows if item.ruling.judgement == "can't tell"]
+        return max((count for count in asked if count), default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        rows = [
+            {"point": item.row.point, "metric": item.row.metric, "stat": item.row.stat, "n_a": item.row.n_a,
+             "n_b": item.row.n_b, "sentence": item.row.sentence, "p_adjusted": item.row.p_adjusted,
+             **asdict(item.ruling)}
+            for item in self.rows
+        ]  # fmt: skip
+        return {
+            "base": self.table.a, "new": self.table.b, "mde": self.mde, "judgement": self.judgement, "rows": rows,
+            "missing": self.missing, "repetitions_needed": self.needed, "selftest": self.selftest,
+            "differences": [asdict(item) for item in self.table.differences], "notes": self.table.notes,
+            "exit_code": int(self.exit_code),
+        }  # fmt: skip
+
+
+def gate(
+    workspace: Workspace, base: str, new: str, mde: float, metrics: list[str], confidence: float, outliers: str = "keep"
+) -> Gate:
+    """NEW against BASE, every headline number that has a direction; each is a run or `RUN:key=value`."""
+    table = looking.compare(workspace, base, new, metrics, confidence, outliers=outliers)
+    rows = []
+    for row in table.rows:
+        if row.direction not in ("higher", "lower"):
+            continue
+        certain = row.p_adjusted is not None and row.p_adjusted <= 1.0 - confidence
+        ruled = rule(
+            row.change, row.change_interval, "higher" if row.direction == "higher" else "lower",
+            mde=mde, n=min(row.n_a, row.n_b), certain=certain, difference=row.difference_interval,
+            confidence=confidence,
+        )  # fmt: skip
+        rows.append(Gated(row, ruled))
+    if not rows:
+        raise BenchError(
+            "nothing to judge: no number that both sides have says which way is better",
+            hint="Give the experiment's metrics a direction, or look: bench compare",
+        )
+    return Gate(table, mde, rows, table.only_a, trusting.sentence(workspace, looking.scenario_of(workspace, new)))

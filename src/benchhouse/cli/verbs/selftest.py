@@ -1,0 +1,70 @@
+"""Run a workload against itself: how often equal things look different here, and what could be found."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchhouse.cli import options, show
+from benchhouse.schema.errors import Exit
+
+if TYPE_CHECKING:
+    from benchhouse.schema.quality import SelftestRecord
+
+
+@click.command(
+    help=f"{__doc__}\n\nTrials of SCENARIO (by default that of the last run) take turns as A and B. The result is kept, "
+    "and compare, gate and history cite it.\n\n\b\n"
+    "bench selftest examples/quickstart.yaml\n"
+    "bench selftest examples/quickstart.yaml --pairs 100      # a narrower interval of the rate\n"
+    "bench selftest --last                                    # what the last one said"
+)
+@options.scenario_argument(required=False)
+@click.option("--pairs", type=click.IntRange(5, 10_000), default=20, show_default=True, help="A/A pairs of each point.")
+@click.option("--repetitions", type=click.IntRange(3, 1000), help="Trials on each side; as the scenario says.")
+@click.option("--last", is_flag=True, help="Run nothing: show the newest result.")
+@options.json_option
+@click.pass_context
+def command(
+    ctx: click.Context, scenario: Path | None, pairs: int, repetitions: int | None, last: bool, as_json: bool
+) -> int:
+    from benchhouse.api import selftest, trusting
+    from benchhouse.cli.progress import RunProgress
+
+    workspace = options.workspace(ctx)
+    if last:
+        record = trusting.last(workspace)
+        if record is None:
+            click.echo(trusting.sentence(workspace))
+            return Exit.GOOD
+    else:
+        prepared, path, each = selftest.plan_selftest(workspace, scenario, pairs, repetitions)
+        with RunProgress("selftest", prepared.plan) as progress:
+            record = selftest.selftest(workspace, prepared, path, each, progress.update, show.note)
+    if as_json:
+        show.as_json(record.model_dump(mode="json"))
+    else:
+        _show(record)
+    return Exit.GOOD
+
+
+def _show(record: "SelftestRecord") -> None:
+    from benchhouse.api.looking import percent
+
+    rows = [
+        (f"{item.metric} {item.stat}", f"{item.false_positives} of {item.pairs}", percent(item.rate, signed=False),
+         f"{item.rate_low:.1%} to {item.rate_high:.1%}", percent(item.cv, signed=False),
+         percent(item.smallest_effect, signed=False) if item.smallest_effect is not None else "none up to 100%")
+        for item in record.metrics
+    ]  # fmt: skip
+    columns = ("metric", "looked different", "rate", "95% interval", "spread", "smallest visible")
+    show.table(columns, rows, right=columns[1:], whole=columns)
+    expected = 1.0 - record.confidence
+    alarmed = [item.metric for item in record.metrics if item.rate_low > expected]
+    if alarmed:
+        show.note(f"more than {expected:.0%} of equal pairs look different in {', '.join(alarmed)}: "
+                  "trials are not independent here; a busy or throttling machine does that")  # fmt: skip
+    show.note(
+        f"{record.time[:16]}Z on {record.host}, {record.repetitions} against {record.repetitions} trials, run {record.run_id}"
+    )
+    show.note("verdicts cite this from now on; next:  bench compare, bench gate BASE..NEW")

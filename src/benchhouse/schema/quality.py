@@ -1,0 +1,75 @@
+"""What is kept about how sure a workspace can be: accepted baselines and selftests, one JSON object a line."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from benchhouse.schema.model import Model
+
+
+class BaselineRecord(Model):
+    """A line of `.bench/baselines.jsonl`: a level that was accepted, or that no longer counts."""
+
+    schema_version: Literal[1] = Field(1, description="Version of this format.")
+    time: str = Field(description="When, UTC.")
+    action: Literal["accept", "clear"] = Field(description="accept: this level counts from now on; clear: none does.")
+    benchmark_case_id: str = Field(description="The benchmark case.")
+    target_name: str = Field(description="The target's name.")
+    metric: str = Field(description="Name of the metric.")
+    stat: str = Field(description="Which statistic of it.")
+    unit: str = Field("", description="Unit of the level.")
+    direction: Literal["higher", "lower"] | None = Field(None, description="Which way is better.")
+    run_id: str = Field("", description="The last run that is part of the level.")
+    runs: list[str] = Field(default_factory=list, description="All runs that the level is made of, oldest first.")
+    level: float = Field(0.0, description="The accepted level, in the unit.")
+    log_level: bool = Field(False, description="Whether the spread is that of logarithms: a share of the level.")
+    spread: float = Field(0.0, description="Standard deviation of a run around the level.")
+    memory: float = Field(0.0, description="Correlation of a run's noise with that of the run before.")
+    n: int = Field(0, description="Runs behind the level.")
+    by: Literal["person", "rule"] = Field("person", description="Who accepted it.")
+    rule: str = Field("", description="The rule, where it was one.")
+    why: str = Field("", description="What the person said.")
+
+
+class SelftestMetric(Model):
+    """How often A/A pairs looked different in one metric, and what could be found in it."""
+
+    metric: str = Field(description="Name of the metric.")
+    stat: str = Field(description="Which statistic of it.")
+    pairs: int = Field(description="A/A pairs that were compared.")
+    false_positives: int = Field(description="Pairs that looked different.")
+    rate: float = Field(description="False positives a pair.")
+    rate_low: float = Field(description="Lower end of the rate's exact 95% interval.")
+    rate_high: float = Field(description="Upper end.")
+    cv: float | None = Field(description="Standard deviation of a trial relative to the mean; null where that is zero.")
+    smallest_effect: float | None = Field(
+        description="The smallest relative change that 4 of 5 pairs find, with so many repetitions; null: none up to 2x."
+    )
+
+
+class SelftestRecord(Model):
+    """A line of `.bench/selftests.jsonl`."""
+
+    schema_version: Literal[1] = Field(1, description="Version of this format.")
+    time: str = Field(description="When, UTC.")
+    host: str = Field(description="The machine.")
+    scenario: str = Field(description="The workload: name of the scenario.")
+    run_id: str = Field(description="The run whose trials were paired.")
+    plan_digest: str = Field(description="Digest of its plan.")
+    repetitions: int = Field(description="Trials on each side of a pair.")
+    confidence: float = Field(description="Of the intervals that decided.")
+    metrics: list[SelftestMetric] = Field(description="One entry a metric; pairs of all points together.")
+
+    def sentence(self) -> str:
+        """For the foot of a verdict: how far verdicts on this machine can be trusted."""
+        pairs = sum(item.pairs for item in self.metrics)
+        wrong = sum(item.false_positives for item in self.metrics)
+        found = [item.smallest_effect for item in self.metrics if item.smallest_effect is not None]
+        effects = f"; smallest change found 4 times in 5: {min(found):.1%} to {max(found):.1%}" if found else ""
+        if len(found) == 1:
+            effects = f"; smallest change found 4 times in 5: {found[0]:.1%}"
+        worst = max(self.metrics, key=lambda item: item.rate_high)
+        return (
+            f"selftest {self.time[:10]} on {self.host}, {self.scenario}: {wrong} of {pairs} A/A comparisons looked "
+            f"different (n={self.repetitions}; at most {worst.rate_high:.0%} in any metric){effects}"
+        )
