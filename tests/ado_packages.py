@@ -81,8 +81,28 @@ def install(folder: Path, name: str, module: str, code: str, lines: str, version
 
 def install_all(folder: Path) -> None:
     """`doubling` in two versions by two packages, one that raises, one that asks for resources, and an actuator."""
-    first = ONE.replace("def doubling", "def doubling", 1)
-    install(folder, "ado-one", "ado_one", first, "[ado.custom_experiments]\none = ado_one\n", "0.3")
+    install(folder, "ado-one", "ado_one", ONE, "[ado.custom_experiments]\none = ado_one\n", "0.3")
     second = TWO.partition('@custom_experiment(output_property_identifiers=["out"]')[0]
     install(folder, "ado-two", "ado_two", second, "[ado.custom_experiments]\ntwo = ado_two\n", "0.4")
     install(folder, "ado-halver", "ado_halver", ACTUATOR, "[ado.actuators]\nhalver = ado_halver:Halving\n", "0.5")
+
+
+OURS = """
+from benchhouse import Metric, experiment
+
+@experiment("sums", version="{version}", metrics=[Metric(name="total", unit="1")])
+def sums(first: int, second: int = 2, ctx=None):
+    "Adds two numbers."
+    if first == 2:
+        raise ArithmeticError("two is too much")
+    ctx.metadata(said="by {version}")
+    return {{"total": first + second}}
+"""
+
+
+def install_ours(folder: Path) -> None:
+    """`sums` in two versions, for our own catalogue: ado is to see them through our actuator."""
+    for version in ("1.0", "2.0"):
+        module = f"sums_{version[0]}"
+        lines = f"[benchhouse.experiments]\nsums = {module}:sums\n"
+        install(folder, f"sums-{version[0]}", module, OURS.format(version=version), lines, version)

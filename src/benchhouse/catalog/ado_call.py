@@ -19,7 +19,7 @@ def load_ado(ref: ExperimentRef) -> Experiment:
         told = describe_function(found)
         check(told, ref.name, ref.version)
         return declare(told | {"version": ref.version}, lambda values: found(**values))
-    actuator, _, identifier = ref.name.partition(".")
+    identifier = ref.name.partition(".")[2]
     for experiment in found.catalog().experiments if hasattr(found, "catalog") else ():
         told = describe_experiment(experiment, found.identifier)
         if experiment.identifier == identifier and (told["version"] or ref.version) == ref.version:

@@ -100,8 +100,11 @@ def _input(item: Any, *, required: bool, default: Any = None) -> dict[str, Any]:
     told: dict[str, Any] = {"identifier": item.identifier, "required": required, "default": default}
     if not hasattr(item, "propertyDomain"):
         return told | {"domain": {}, "observed": True}
+    domain = item.propertyDomain.model_dump(mode="json", exclude_none=True)
+    if domain.get("variableType") == "BINARY_VARIABLE_TYPE" and not required:
+        told["default"] = bool(default)  # ado keeps it as a number
     about = (getattr(item, "metadata", None) or {}).get("description", "")
-    return told | {"domain": item.propertyDomain.model_dump(mode="json", exclude_none=True), "description": str(about)}
+    return told | {"domain": domain, "description": str(about)}
 
 
 def check(experiment: dict[str, Any], name: str, version: str) -> None:
