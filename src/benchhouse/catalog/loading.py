@@ -1,5 +1,6 @@
 """From an entry point to Experiment objects: an Experiment, a list of them, a module, or a plain function."""
 
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -39,6 +40,18 @@ def load(ref: ExperimentRef) -> Experiment:
             return experiment
     offered = ", ".join(f"{item.name} {item.version}" for item in found) or "nothing"
     raise BenchError(f"{ref.object} offers {offered}, not {ref.name} {ref.version}: was the package changed?")
+
+
+def preload(ref: ExperimentRef) -> None:
+    """Import what an experiment needs and is not its own: ado, which takes longer than most of what is written for it.
+
+    What can't be imported is told by whoever loads the experiment.
+    """
+    if ref.bridge:
+        with suppress(Exception):
+            from benchhouse.catalog.ado_describe import keep_ray_options
+
+            keep_ray_options()
 
 
 def load_entry(entry: Entry) -> list[Experiment]:

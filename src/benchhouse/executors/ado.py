@@ -3,6 +3,7 @@
 ado starts (or finds) Ray, hands the points out and keeps its own record of them, in its active context.
 """
 
+import contextlib
 import json
 import os
 import shlex
@@ -24,6 +25,7 @@ from benchhouse.schema.yamldump import dump_yaml
 
 _TOGETHER = 10_000
 _GRACE_S = 20.0
+_LAST_WORDS_S = 120.0
 
 
 class AdoExecutor:
@@ -105,7 +107,10 @@ class AdoExecutor:
         self.said |= dict.fromkeys(ids, "cancelled")
 
     def close(self) -> None:
-        for folder in self.operations:
+        for folder, process in self.operations.items():
+            if all(not job.folder.exists() for name, job in self.jobs.items() if self.where[name] == folder):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=_LAST_WORDS_S)  # all is measured: ado is let write that down
             self._end(folder)
 
     def _end(self, folder: Path) -> None:
