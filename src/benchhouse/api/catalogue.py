@@ -75,7 +75,6 @@ def targets(workspace: Workspace) -> list[dict[str, Any]]:
 def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]:
     """Everything about one experiment, or about a registered benchmark: what it fixes, and the experiment behind it."""
     from benchhouse.catalog.benchmarks import list_benchmarks
-    from benchhouse.catalog.loading import load
 
     good, _ = list_benchmarks(workspace.benchmarks)
     registered = next((item for item in good if item.benchmark.benchmark == name), None)
@@ -85,7 +84,7 @@ def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]
     else:
         registered = None  # an experiment of that name comes first
     found = resolve(name, version, listed)
-    code = load(found.ref())
+    code = found.code()
     return {
         **asdict(found),
         "benchmark": _registered(registered) if registered else None,

@@ -1,7 +1,7 @@
 """From a scenario file to a reviewed plan: validate, plan, estimate."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -11,18 +11,19 @@ from benchhouse.api import places
 from benchhouse.catalog.benchmarks import Registered, find_benchmark
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
-from benchhouse.catalog.loading import load
 from benchhouse.plan import (
     FaultyScenarioError,
     Plan,
     ScenarioFile,
     bind_services,
     expand_benchmark,
-    load_scenario,
     make_plan,
     parse_scenario,
+    read_scenario,
     site_problems,
 )
+from benchhouse.plan.axes import fields_of
+from benchhouse.plan.spaces import is_space, read_space, scenarios
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
@@ -31,6 +32,7 @@ from benchhouse.schema.protocols import Container, Place, Runtime
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
+from benchhouse.schema.yamltext import load_yaml
 
 _BARE = ("process", "venv")  # runtimes that enter no container
 
@@ -86,7 +88,36 @@ class Where:
 
 def prepare(workspace: Workspace, path: Path, where: Where | None = None) -> Prepared:
     """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
-    return _prepare(workspace, lambda: load_scenario(path, os.environ), path.parent, where or Where())
+    found = prepare_all(workspace, path, where)
+    if len(found) > 1:
+        names = ", ".join(item.plan.experiment.name for item in found)
+        raise BenchError(f"{path} is a space of {len(found)} experiments ({names}): one run each", f"bench run {path}")
+    return found[0]
+
+
+def prepare_all(workspace: Workspace, path: Path, where: Where | None = None) -> list[Prepared]:
+    """The same for a file that may be a space of ado: a plan for each experiment in it."""
+    document = load_yaml(path)
+    if not is_space(document.data):
+        return [_prepare(workspace, lambda: read_scenario(document, os.environ), path.parent, where or Where())]
+    prepared, problems = list[Prepared](), list[Problem]()
+    for file in scenarios(read_space(document), os.environ, _inputs_of):
+        try:
+            prepared.append(_prepare(workspace, lambda file=file: file, path.parent, where or Where()))  # type: ignore[misc]
+        except ProblemsError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise ProblemsError(problems)
+    return prepared
+
+
+def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
+    """Of an experiment, by the names that a space gives them; None where it is not installed, which is told later."""
+    try:
+        code = _load(resolve(name, version, list_experiments(places.cache())))
+    except BenchError:
+        return None
+    return {*fields_of(code.workload_model), *(f"target.{key}" for key in fields_of(code.target_model))}
 
 
 def prepare_text(workspace: Workspace, text: str, path: str, home: Path, where: Where) -> Prepared:
@@ -140,7 +171,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
         raise ProblemsError(problems)
-    notes += _without_effect(file)
+    notes += [*_without_effect(file), *(found.notes if found else [])]
     if found and found.deprecated:
         instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
         notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
@@ -234,7 +265,7 @@ def _unknown(file: ScenarioFile) -> ExperimentRef:
 def _load(found: Listed) -> Experiment:
     """It could be imported when it was described; that it now can't is worth a plain word all the same."""
     try:
-        return load(found.ref())
+        return found.code()
     except BenchError:
         raise
     except (Exception, SystemExit) as error:

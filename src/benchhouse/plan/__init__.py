@@ -8,6 +8,7 @@ from benchhouse.plan.scenario_file import (
     expand_benchmark,
     load_scenario,
     parse_scenario,
+    read_scenario,
 )
 from benchhouse.plan.services import bind_services
 
@@ -21,5 +22,6 @@ __all__ = [
     "load_scenario",
     "make_plan",
     "parse_scenario",
+    "read_scenario",
     "site_problems",
 ]
