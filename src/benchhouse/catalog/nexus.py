@@ -215,7 +215,13 @@ class _Reader:
         kind = kinds[0]
         file = path / f"{kind}.yaml"
         _refuse_leaving(file, package)
-        shared = {"name": path.name, "kind": kind, "package": package.name, "model": model, "target": target}
+        shared: dict[str, Any] = {
+            "name": path.name,
+            "kind": kind,
+            "package": package.name,
+            "model": model,
+            "target": target,
+        }
         if kind == "space":
             space, document = _load(file, Space)
             return BenchmarkInstance(**shared, document=document, experiments=_of_space(space), space=space)
