@@ -1,7 +1,7 @@
 """From a scenario file to a reviewed plan: validate, plan, estimate."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -22,11 +22,13 @@ from benchhouse.plan import (
     bind_model,
     bind_services,
     expand_benchmark,
-    load_scenario,
     make_plan,
     parse_scenario,
+    read_scenario,
     site_problems,
 )
+from benchhouse.plan.axes import fields_of
+from benchhouse.plan.spaces import is_space, read_space, scenarios
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
@@ -36,6 +38,7 @@ from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
+from benchhouse.schema.yamltext import load_yaml
 
 _BARE = ("process", "venv")  # runtimes that enter no container
 
@@ -91,7 +94,36 @@ class Where:
 
 def prepare(workspace: Workspace, path: Path, where: Where | None = None) -> Prepared:
     """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
-    return _prepare(workspace, lambda: load_scenario(path, os.environ), path.parent, where or Where())
+    found = prepare_all(workspace, path, where)
+    if len(found) > 1:
+        names = ", ".join(item.plan.experiment.name for item in found)
+        raise BenchError(f"{path} is a space of {len(found)} experiments ({names}): one run each", f"bench run {path}")
+    return found[0]
+
+
+def prepare_all(workspace: Workspace, path: Path, where: Where | None = None) -> list[Prepared]:
+    """The same for a file that may be a space of ado: a plan for each experiment in it."""
+    document = load_yaml(path)
+    if not is_space(document.data):
+        return [_prepare(workspace, lambda: read_scenario(document, os.environ), path.parent, where or Where())]
+    prepared, problems = list[Prepared](), list[Problem]()
+    for file in scenarios(read_space(document), os.environ, _inputs_of):
+        try:
+            prepared.append(_prepare(workspace, lambda file=file: file, path.parent, where or Where()))  # type: ignore[misc]
+        except ProblemsError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise ProblemsError(problems)
+    return prepared
+
+
+def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
+    """Of an experiment, by the names that a space gives them; None where it is not installed, which is told later."""
+    try:
+        code = _load(resolve(name, version, list_experiments(places.cache())))
+    except BenchError:
+        return None
+    return {*fields_of(code.workload_model), *(f"target.{key}" for key in fields_of(code.target_model))}
 
 
 def prepare_text(workspace: Workspace, text: str, path: str, home: Path, where: Where) -> Prepared:

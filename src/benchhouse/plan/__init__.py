@@ -9,6 +9,7 @@ from benchhouse.plan.scenario_file import (
     expand_benchmark,
     load_scenario,
     parse_scenario,
+    read_scenario,
 )
 from benchhouse.plan.services import bind_services
 from benchhouse.plan.used_space import benchmark_of_space
@@ -25,5 +26,6 @@ __all__ = [
     "load_scenario",
     "make_plan",
     "parse_scenario",
+    "read_scenario",
     "site_problems",
 ]
