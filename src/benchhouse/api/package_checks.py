@@ -91,7 +91,9 @@ def prove(
     """
     chosen = [pick(nexus, name)] if name else list(nexus.packages)
     look = _Look(workspace, nexus, list_experiments(places.cache()))
-    findings = [_broken(item.origin, item.place, item.error) for item in nexus.broken if name in (None, item.origin)]
+    findings = [
+        _broken(item.origin, item.place, item.error, item.place) for item in nexus.broken if name in (None, item.origin)
+    ]
     findings += _same_names(chosen)
     for package in chosen:
         asked, problems = requirements(package, nexus.root)
@@ -112,8 +114,10 @@ def _finding(package: str, what: str, problems: Sequence[Problem]) -> Finding:
     return Finding(package, what, "broken" if problems else "good", tuple(problems))
 
 
-def _broken(package: str, what: str, error: BenchError) -> Finding:
-    problems = getattr(error, "problems", None) or [Problem(error.message, "", None, None, "", error.hint)]
+def _broken(package: str, what: str, error: BenchError, place: str) -> Finding:
+    """`place` is told where the error does not say one."""
+    message = error.message.removeprefix(f"{place}: ")
+    problems = getattr(error, "problems", None) or [Problem(message, place, None, None, "", error.hint)]
     return Finding(package, what, "broken", tuple(problems))
 
 
@@ -193,7 +197,7 @@ def _check(look: _Look, package: Package, item: BenchmarkInstance) -> Finding:
         else:
             _plan(look, item)
     except BenchError as error:
-        return _broken(package.name, item.id, error)
+        return _broken(package.name, item.id, error, item.document.path)
     return Finding(package.name, item.id, "good")
 
 

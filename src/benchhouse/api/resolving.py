@@ -92,8 +92,8 @@ def explain(said: str, asked: Sequence[Requirement]) -> UnresolvedError:
     )
     if missing:
         name = normal_name(missing[0][0])
-        places = [said for item in asked if (said := item.wants(name))]
-        where = f"{places[0][1]}: " if places else ""
+        wanted = [found for item in asked if (found := item.wants(name))]
+        where = f"{wanted[0][1]}: " if wanted else ""
         return UnresolvedError(f"{where}no package '{name}' is to be had\n{own}", "check the name, or the index")
     return UnresolvedError(f"the requirements can't be resolved:\n{own}", "see the resolver's words")
 
