@@ -265,6 +265,14 @@ def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None) -> 
     return bind_model(file, entry.id, document, code, target_inputs(home.absolute().parents[5]).get(name, ""))
 
 
+def check_file(path: Path) -> None:
+    """What can be said of a scenario or space without its experiment: its form, and that it names no other model."""
+    document = load_yaml(path)
+    spaces = is_space(document.data)
+    for file in scenarios(read_space(document), os.environ) if spaces else [read_scenario(document, os.environ)]:
+        _bound_to_model(file, path.parent, None)
+
+
 def _version(file: ScenarioFile, registered: Registered) -> str | None:
     """The benchmark's version of the experiment; a scenario may choose where the benchmark leaves it open."""
     fixed, asked = registered.version, file.scenario.version
