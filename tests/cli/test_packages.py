@@ -237,3 +237,22 @@ def test_new_refuses_names_within_a_package(nexus, bench):
     ):
         done = bench("new", *args)
         assert done.code == 2 and said in done.err, done.err
+
+
+@pytest.mark.slow
+def test_what_is_not_installed_here_is_checked_where_it_is(bench, tmp_path):
+    bench("new", "package", "terra")
+    bench("new", "model", "terra", "ibm/prithvi")
+    assert bench("new", "experiment", "sorting", "--into", "packages/terra/benchmark_packages").code == 0
+    specifier = "./packages/terra/benchmark_packages/bench-sorting"
+    listed = f"{{requirement_specifier: {specifier}, experiments: [sorting]}}"
+    write(tmp_path / "packages/terra/nexus.yaml", f"package: {{name: terra, benchmark_packages: [{listed}]}}\n")
+    space = write(tmp_path / FLOOD, SPACE.replace("seg", "sorting").replace("2.0", "0.1.0").replace("batch", "siz"))
+    done = bench("packages", "validate", "--install")
+    if "bench-sorting" not in done.err and ("hatchling" in done.err or "was not found" in done.err):
+        pytest.skip("no package index to install from")
+    assert done.code == 2 and "space.yaml:2:40: unknown key 'siz'" in done.err, done.err
+    space.write_text(space.read_text().replace("siz", "size"))
+    done = bench("packages", "validate", "--install")
+    assert (done.code, done.out) == (0, "1 package, 1 benchmark: 0 problems, 0 not checked\n"), done.err
+    assert bench("packages", "validate", "--install", "--static").code == 2
