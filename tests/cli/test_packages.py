@@ -104,6 +104,14 @@ def test_what_does_not_hold_is_named_with_its_place_and_never_returns_0(nexus, b
     assert any(problem["path"] for item in document["findings"] for problem in item["problems"])
 
 
+def test_all_that_is_wrong_with_a_benchmark_is_told_at_once(nexus, bench):
+    twice = "entitySpace:\n  - {identifier: model, propertyDomain: {values: [x]}}"
+    write(nexus / FLOOD, SPACE.replace("entitySpace:", twice).replace("[1, 2]", "[one]"))
+    done = bench("packages", "validate", "--static")
+    assert "2 problems" in done.out
+    assert "the model of this folder" in done.err and "expected a whole number, found the text 'one'" in done.err
+
+
 def test_benchmarks_of_two_packages_in_a_circle_are_named(nexus, bench):
     for package, used in (("terra", "other/b"), ("other", "terra/b")):
         write(nexus / "packages" / package / "benchmark_instances" / "b" / "benchmark.yaml",
