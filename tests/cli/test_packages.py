@@ -104,6 +104,25 @@ def test_what_does_not_hold_is_named_with_its_place_and_never_returns_0(nexus, b
     assert any(problem["path"] for item in document["findings"] for problem in item["problems"])
 
 
+def test_an_experiment_that_its_installed_package_does_not_have_is_broken(nexus, bench):
+    registered = "[{requirement_specifier: 'Evals>=1', experiments: [seg, segg]}]"
+    write(nexus / "packages/terra/nexus.yaml", f"package: {{name: terra, benchmark_packages: {registered}}}\n")
+    done = bench("packages", "validate", "--static")
+    assert done.code == 2 and "evals 1.0 has no experiment 'segg'" in done.err and "did you mean 'seg'?" in done.err
+
+
+def test_what_uses_an_experiment_that_is_not_installed_is_not_checked(nexus, bench, monkeypatch):
+    monkeypatch.setenv("UV_CONFIG_FILE", str(write(nexus / "uv.toml", "no-index = true\n")))
+    registered = "[{requirement_specifier: far-evals, experiments: [far, seg]}]"
+    write(nexus / "packages/terra/nexus.yaml", f"package: {{name: terra, benchmark_packages: {registered}}}\n")
+    write(nexus / "packages/terra/benchmark_instances/quick/benchmark.yaml", "benchmark: quick\nexperiment: far\n")
+    done = bench("packages", "validate", "other", "--static", "--json")
+    (finding,) = [item for item in json.loads(done.out)["findings"] if item["what"] == "other/gpt/q"]
+    assert (done.code, finding["state"], finding["why"]) == (0, "unchecked", "experiment 'far' is not installed")
+    done = bench("packages", "validate", "other", "--timeout", "60")
+    assert "other: resolving 1 requirement(s) together" in done.err, "what the used benchmark needs"
+
+
 def test_all_that_is_wrong_with_a_benchmark_is_told_at_once(nexus, bench):
     twice = "entitySpace:\n  - {identifier: model, propertyDomain: {values: [x]}}"
     write(nexus / FLOOD, SPACE.replace("entitySpace:", twice).replace("[1, 2]", "[one]"))
