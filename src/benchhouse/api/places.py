@@ -19,6 +19,19 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchhouse"
 
 
+def nexus(given: str | Path | None, *starts: Path) -> Path | None:
+    """The root of the nexus: `given`, else $BENCH_NEXUS, else the nearest at or above `starts`; None: there is none."""
+    from benchhouse.catalog.nexus_root import find_nexus
+
+    found = find_nexus(given, os.environ, *starts)
+    return near(found) if found else None
+
+
+def near(path: Path) -> Path:
+    """As a person would type it from here, where it lies below."""
+    return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
+
+
 def site(workspace: Workspace, name: str | None = None) -> Site:
     """`name` or file, else $BENCH_SITE, else site.yaml of the workspace, else a machine of which nothing is said."""
     from benchhouse.catalog.sites import find_site

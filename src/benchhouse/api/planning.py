@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.api import places
-from benchhouse.catalog.benchmarks import Registered, find_benchmark
+from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
+from benchhouse.catalog.nexus import model_of, target_inputs
+from benchhouse.catalog.nexus_root import find_nexus
+from benchhouse.catalog.uses import Shelf
 from benchhouse.plan import (
     FaultyScenarioError,
     Plan,
     ScenarioFile,
+    benchmark_of_space,
+    bind_model,
     bind_services,
     expand_benchmark,
     make_plan,
@@ -29,6 +34,7 @@ from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.problems import Problem, ProblemsError
 from benchhouse.schema.protocols import Container, Place, Runtime
+from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
@@ -165,6 +171,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
     problems += _missing_plugs(file)
     try:
         registered, found, code = _what_to_run(workspace, file, home, notes)
+        file = _bound_to_model(file, home, code, problems)
         plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
@@ -208,9 +215,8 @@ def _what_to_run(
     registered: Registered | None = None
     try:
         if scenario.uses:
-            registered = find_benchmark(scenario.uses, workspace.benchmarks, home / workspace.benchmarks.name)
-            registered = replace(registered, benchmark=expand_benchmark(registered.document, os.environ))
-            found = resolve(registered.benchmark.experiment, _version(file, registered), listed)
+            registered = _expanded(shelf(workspace, home).find(scenario.uses))
+            found = resolve(registered.experiment, _version(file, registered), listed)
         elif scenario.experiment:
             found = resolve(scenario.experiment, scenario.version, listed)
         else:
@@ -228,9 +234,58 @@ def _what_to_run(
         raise ProblemsError([document.problem((where,), error.message, expected=hint)]) from error
 
 
+def check_open(registered: Registered, found: Listed) -> None:
+    """Check what a benchmark fixes against its experiment's inputs; what it leaves open is nobody's fault."""
+    registered = _expanded(registered)
+    scenario = Scenario(scenario=registered.benchmark.benchmark, uses=registered.benchmark.benchmark)
+    open_keys = frozenset({"target", "targets", "workload", "axes"})
+    make_plan(ScenarioFile(scenario, registered.document, open_keys), _load(found), found.ref(), registered)
+
+
+def _expanded(registered: Registered) -> Registered:
+    """With its variables expanded, and those of all that it uses."""
+    base = _expanded(registered.base) if registered.base else None
+    return replace(registered, benchmark=expand_benchmark(registered.document, os.environ), base=base)
+
+
+def shelf(workspace: Workspace, home: Path) -> Shelf:
+    """Where `uses:` of a file in the folder `home` looks."""
+    folders = (workspace.benchmarks, home / workspace.benchmarks.name)
+    nexus = find_nexus(None, {}, home) or places.nexus(None, workspace.root)  # its own before all others
+    return Shelf(
+        folders,
+        places.near(nexus) if nexus else None,
+        lambda document, name: benchmark_of_space(document, name, os.environ),
+    )
+
+
+def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, problems: list[Problem]) -> ScenarioFile:
+    """In a model's folder of a nexus the model is the target; what contradicts that is added to `problems`."""
+    found = model_of(home)
+    if found is None:
+        return file
+    entry, document = found
+    name = code.name if code else file.scenario.experiment or ""
+    try:
+        return bind_model(file, entry.id, document, code, target_inputs(home.absolute().parents[5]).get(name, ""))
+    except ProblemsError as error:
+        problems += error.problems
+        return file
+
+
+def check_file(path: Path) -> None:
+    """What can be said of a scenario or space without its experiment: its form, and that it names no other model."""
+    document = load_yaml(path)
+    spaces, problems = is_space(document.data), list[Problem]()
+    for file in scenarios(read_space(document), os.environ) if spaces else [read_scenario(document, os.environ)]:
+        _bound_to_model(file, path.parent, None, problems)
+    if problems:
+        raise ProblemsError(problems)
+
+
 def _version(file: ScenarioFile, registered: Registered) -> str | None:
     """The benchmark's version of the experiment; a scenario may choose where the benchmark leaves it open."""
-    fixed, asked = registered.benchmark.version, file.scenario.version
+    fixed, asked = registered.version, file.scenario.version
     if fixed and asked and fixed != asked:
         message = f"the benchmark '{registered.benchmark.benchmark}' is frozen to version '{fixed}'"
         raise ProblemsError([file.document.problem(("version",), message, "leave `version` out")])

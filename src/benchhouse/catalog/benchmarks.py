@@ -1,6 +1,6 @@
 """Registered benchmarks: YAML files of `benchmarks/` in the workspace or beside a scenario, and of packages.
 
-A benchmark names an experiment and has no `uses:` of its own, so benchmarks can't refer to each other in a circle.
+A benchmark names an experiment, or another benchmark (`uses:`) whose open inputs it fills; see `uses.py`.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,22 @@ class Registered:
 
     benchmark: Benchmark
     document: Document
-    origin: str  # "workspace" or the distribution
+    origin: str  # "workspace", the distribution, or the package of the nexus
+    base: "Registered | None" = None  # what its `uses:` names
+    in_nexus: bool = False
+
+    @property
+    def chain(self) -> "list[Registered]":
+        """All that make it up, the one that names the experiment first."""
+        return [*(self.base.chain if self.base else ()), self]
+
+    @property
+    def experiment(self) -> str:
+        return self.chain[0].benchmark.experiment or ""
+
+    @property
+    def version(self) -> str | None:
+        return next((item.benchmark.version for item in self.chain if item.benchmark.version), None)
 
 
 @dataclass(frozen=True)
@@ -38,8 +53,12 @@ class Broken:
 
 def load_benchmark(path: Path) -> tuple[Benchmark, Document]:
     document = load_yaml(path)
+    return read_benchmark(document), document
+
+
+def read_benchmark(document: Document) -> Benchmark:
     try:
-        return Benchmark.model_validate(document.data), document
+        return Benchmark.model_validate(document.data)
     except ValidationError as error:
         raise ProblemsError(from_pydantic(error, document, Benchmark)) from error
 
@@ -56,7 +75,9 @@ def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
             continue
         for path in paths:
             try:
-                good.append(Registered(*load_benchmark(path), origin))
+                document = load_yaml(path)
+                if "logicalBenchmark" not in document.data:  # of a nexus, in the same folder
+                    good.append(Registered(read_benchmark(document), document, origin))
             except BenchError as error:
                 broken.append(Broken(str(path), error, origin))
     return good, broken

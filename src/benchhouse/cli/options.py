@@ -16,6 +16,12 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
+def nexus_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--nexus", metavar="DIR", envvar="BENCH_NEXUS", help="Folder with packages/; else the nearest above."
+    )(function)
+
+
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from benchhouse.api import places
     from benchhouse.api.following import list_runs
