@@ -10,7 +10,8 @@ from benchhouse.schema.problems import quote
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
-def _can_name_a_folder(name: str) -> str:
+def can_name_a_folder(name: str) -> str:
+    """`name` again; ValueError where it could lead out of a folder."""
     if not re.fullmatch(_NAME, name) or name.endswith("\n"):
         raise ValueError(f"{quote(name)} can't be a name: at most 100 letters, digits, '.', '_' and '-', no '.' first")
     return name
@@ -18,6 +19,6 @@ def _can_name_a_folder(name: str) -> str:
 
 Name = Annotated[
     str,
-    AfterValidator(_can_name_a_folder),
+    AfterValidator(can_name_a_folder),
     Field(description="Letters, digits, '.', '_' and '-': it names a folder.", json_schema_extra={"pattern": _NAME}),
 ]

@@ -1,0 +1,305 @@
+"""A nexus: packages that say which benchmarks are for which models, read from files in the published layout.
+
+    packages/<package>/nexus.yaml                                        the package, and the Python packages it needs
+    packages/<package>/benchmark_instances/<name>/{space,benchmark,scenario}.yaml
+    packages/<package>/models/<model>/model.yaml                         the target of all that is below
+    packages/<package>/models/<model>/benchmark_instances/<name>/{space,scenario}.yaml
+
+What is broken spoils none of the others, and nothing outside of the nexus is read.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from benchhouse.catalog.benchmarks import Broken, load_benchmark
+from benchhouse.schema.document import Document, Loc
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.model import Model
+from benchhouse.schema.names import can_name_a_folder
+from benchhouse.schema.nexus import ModelEntry, ModelFile, NexusFile, PackageEntry, Space
+from benchhouse.schema.problems import Problem, ProblemsError, quote
+from benchhouse.schema.yamltext import load_yaml
+
+Kind = Literal["space", "benchmark", "scenario"]
+KINDS: tuple[Kind, ...] = ("space", "benchmark", "scenario")
+INSTANCES = "benchmark_instances"
+OURS = "benchhouse"
+"""The actuator that ado knows our experiments by; a scenario's experiment has it too."""
+
+_Read = TypeVar("_Read", bound=Model)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An experiment that a benchmark asks for, and where in its file it does."""
+
+    actuator: str
+    name: str
+    version: str  # empty: any
+    loc: Loc
+
+
+@dataclass(frozen=True)
+class BenchmarkInstance:
+    """A folder of `benchmark_instances`: a space of ado's, or a benchmark or scenario of ours."""
+
+    name: str
+    kind: Kind
+    package: str
+    model: str  # the model's folder; empty: of the package
+    target: str  # the model's id; empty: of the package
+    document: Document
+    experiments: tuple[Reference, ...]
+    uses: str = ""
+    space: Space | None = None
+
+    @property
+    def id(self) -> str:
+        """`package/name`, or `package/model/name`."""
+        return "/".join(part for part in (self.package, self.model, self.name) if part)
+
+
+@dataclass(frozen=True)
+class NexusModel:
+    """A folder of `models`."""
+
+    name: str
+    package: str
+    entry: ModelEntry
+    document: Document
+    instances: tuple[BenchmarkInstance, ...]
+
+
+@dataclass(frozen=True)
+class Package:
+    """A folder of `packages`; `instances` are its own, those of its models are theirs."""
+
+    name: str
+    path: Path
+    entry: PackageEntry
+    document: Document
+    models: tuple[NexusModel, ...]
+    instances: tuple[BenchmarkInstance, ...]
+
+    def all_instances(self) -> Iterator[BenchmarkInstance]:
+        yield from self.instances
+        for model in self.models:
+            yield from model.instances
+
+    def registers(self, experiment: str) -> bool:
+        return any(experiment in item.experiments for item in self.entry.benchmark_packages)
+
+
+@dataclass(frozen=True)
+class Nexus:
+    """All that could be read, sorted by name, and what could not."""
+
+    root: Path
+    packages: tuple[Package, ...]
+    broken: tuple[Broken, ...] = field(default=())
+
+    def instances(self) -> Iterator[BenchmarkInstance]:
+        for package in self.packages:
+            yield from package.all_instances()
+
+    def models(self) -> Iterator[NexusModel]:
+        for package in self.packages:
+            yield from package.models
+
+    def package(self, name: str) -> Package | None:
+        return next((item for item in self.packages if item.name == name), None)
+
+
+def is_nexus(folder: Path) -> bool:
+    """Whether packages are in it: a folder called `packages` alone may be anybody's."""
+    return any(folder.glob("packages/*/nexus.yaml"))
+
+
+def find_nexus(given: str | Path | None, environ: Mapping[str, str], *starts: Path) -> Path | None:
+    """The root as said (`--nexus`, $BENCH_NEXUS), else the nearest at or above one of `starts`; None: there is none."""
+    if said := given or environ.get("BENCH_NEXUS"):
+        root = Path(said)
+        if not (root / "packages").is_dir():
+            raise BenchError(f"{root} is no nexus: it has no folder packages/", "start one: bench new package NAME")
+        return root
+    for start in starts:
+        here = start.absolute()
+        for folder in (here, *here.parents):
+            if is_nexus(folder):
+                return folder
+    return None
+
+
+def load_nexus(root: Path) -> Nexus:
+    """Every package of the nexus; one that can't be read is in `broken`, with file and line."""
+    reader = _Reader(root)
+    return Nexus(root, tuple(reader.packages()), tuple(reader.broken))
+
+
+def model_of(folder: Path) -> tuple[ModelEntry, Document] | None:
+    """The model whose benchmarks are in `folder` (`.../models/<model>/benchmark_instances/<name>`), if that it is."""
+    here = folder.absolute()
+    match [item.name for item in here.parents][:5]:
+        case [instances, _, "models", _, "packages"] if instances == INSTANCES:
+            file, document = _load(here.parents[1] / "model.yaml", ModelFile)
+        case _:
+            return None
+    return file.model, document
+
+
+def _load(path: Path, model: type[_Read]) -> tuple[_Read, Document]:
+    document = load_yaml(path)
+    try:
+        return model.model_validate(document.data), document
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, model)) from error
+
+
+@dataclass
+class _Reader:
+    root: Path
+    broken: list[Broken] = field(default_factory=list)
+
+    def packages(self) -> Iterator[Package]:
+        folder = self.root / "packages"
+        for path in self._folders(folder, folder, ""):
+            if read := self._package(path):
+                yield read
+
+    def _package(self, path: Path) -> Package | None:
+        file = path / "nexus.yaml"
+        try:
+            _refuse_leaving(file, path)
+            read, document = _load(file, NexusFile)
+            if read.package.name != path.name:
+                message = f"the package in the folder '{path.name}' calls itself '{read.package.name}'"
+                raise ProblemsError([document.problem(("package", "name"), message, f"name: {path.name}")])
+        except BenchError as error:
+            self._note(file, error, path.name)
+            return None
+        models = tuple(self._models(path))
+        instances = tuple(self._instances(path, path, "", ""))
+        return Package(path.name, path, read.package, document, models, instances)
+
+    def _models(self, package: Path) -> Iterator[NexusModel]:
+        for path in self._folders(package / "models", package, package.name):
+            file = path / "model.yaml"
+            try:
+                _refuse_leaving(file, package)
+                read, document = _load(file, ModelFile)
+            except BenchError as error:
+                self._note(file, error, package.name)
+                continue
+            instances = tuple(self._instances(path, package, path.name, read.model.id))
+            yield NexusModel(path.name, package.name, read.model, document, instances)
+
+    def _instances(self, home: Path, package: Path, model: str, target: str) -> Iterator[BenchmarkInstance]:
+        for path in self._folders(home / INSTANCES, package, package.name):
+            try:
+                yield self._instance(path, package, model, target)
+            except BenchError as error:
+                self._note(path, error, package.name)
+
+    def _instance(self, path: Path, package: Path, model: str, target: str) -> BenchmarkInstance:
+        kinds = [kind for kind in KINDS if (path / f"{kind}.yaml").exists()]
+        if len(kinds) != 1:
+            found = f"both {' and '.join(f'{kind}.yaml' for kind in kinds)}" if kinds else "none of them"
+            expected = "space.yaml or scenario.yaml" if model else "space.yaml, benchmark.yaml or scenario.yaml"
+            raise BenchError(f"{path}: a benchmark is one file, {expected}; there is {found}", f"see: {path}")
+        kind = kinds[0]
+        file = path / f"{kind}.yaml"
+        _refuse_leaving(file, package)
+        shared: dict[str, Any] = {
+            "name": path.name,
+            "kind": kind,
+            "package": package.name,
+            "model": model,
+            "target": target,
+        }
+        if kind == "space":
+            space, document = _load(file, Space)
+            return BenchmarkInstance(**shared, document=document, experiments=_of_space(space), space=space)
+        if kind == "benchmark":
+            return self._benchmark(file, shared)
+        document = load_yaml(file)
+        if "scenario" not in document.data:
+            raise ProblemsError([document.problem((), "this is no scenario", "scenario: NAME")])
+        return BenchmarkInstance(**shared, document=document, **_of_ours(document))
+
+    def _benchmark(self, file: Path, shared: dict[str, Any]) -> BenchmarkInstance:
+        benchmark, document = load_benchmark(file)
+        problems: list[Problem] = []
+        if shared["model"]:
+            message = "a benchmark leaves its target open, and this folder is of one model"
+            expected = f"a benchmark in packages/{shared['package']}/{INSTANCES}, and here a scenario.yaml with `uses:`"
+            problems.append(document.problem(("benchmark",), message, expected, key=True))
+        if benchmark.benchmark != shared["name"]:
+            message = f"the benchmark in the folder '{shared['name']}' calls itself '{benchmark.benchmark}'"
+            problems.append(document.problem(("benchmark",), message, f"benchmark: {shared['name']}"))
+        if problems:
+            raise ProblemsError(problems)
+        return BenchmarkInstance(**shared, document=document, **_of_ours(document))
+
+    def _folders(self, folder: Path, boundary: Path, package: str) -> Iterator[Path]:
+        """Folders in `folder` by name; one that leads out of `boundary`, or can't be a name, is broken."""
+        try:
+            _refuse_leaving(folder, boundary)
+            names = sorted(item.name for item in os.scandir(folder) if item.is_dir())
+        except FileNotFoundError:
+            return
+        except BenchError as error:
+            self._note(folder, error, package)
+            return
+        except OSError as error:
+            self._note(folder, BenchError(f"{folder} can't be read: {error.strerror}"), package)
+            return
+        for name in names:
+            if name.startswith((".", "__")):
+                continue
+            path = folder / name
+            try:
+                can_name_a_folder(name)
+                _refuse_leaving(path, boundary)
+            except ValueError as error:
+                self._note(path, BenchError(f"{path}: {error}", "rename the folder"), package or name)
+            except BenchError as error:
+                self._note(path, error, package or name)
+            else:
+                yield path
+
+    def _note(self, place: Path, error: BenchError, package: str) -> None:
+        self.broken.append(Broken(str(place), error, package))
+
+
+def _refuse_leaving(path: Path, boundary: Path) -> None:
+    """A link that leads out of `boundary` is refused: whoever writes a package must not show files of others."""
+    if path.is_symlink() and not path.resolve().is_relative_to(boundary.resolve()):
+        raise BenchError(
+            f"{path} is a link that leads out of {boundary}: {quote(str(path.resolve()))}", "copy the file"
+        )
+
+
+def _of_space(space: Space) -> tuple[Reference, ...]:
+    return tuple(
+        Reference(
+            item.actuator_identifier,
+            item.experiment_identifier,
+            item.experiment_version,
+            ("experiments", index, "experimentIdentifier"),
+        )
+        for index, item in enumerate(space.experiments)
+    )
+
+
+def _of_ours(document: Document) -> dict[str, Any]:
+    """What a benchmark or scenario of ours runs: an experiment, or a benchmark by name."""
+    data = document.data
+    name, version, uses = data.get("experiment"), data.get("version"), data.get("uses")
+    found = (Reference(OURS, name, str(version or ""), ("experiment",)),) if isinstance(name, str) else ()
+    return {"experiments": found, "uses": uses if isinstance(uses, str) else ""}
