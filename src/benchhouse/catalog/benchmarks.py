@@ -13,6 +13,7 @@ from benchhouse.catalog.entries import Entry, entries, load_object
 from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.nexus import is_logical
 from benchhouse.schema.problems import ProblemsError, did_you_mean
 from benchhouse.schema.scenario import Benchmark
 from benchhouse.schema.yamltext import load_yaml
@@ -38,8 +39,12 @@ class Broken:
 
 def load_benchmark(path: Path) -> tuple[Benchmark, Document]:
     document = load_yaml(path)
+    return _read(document), document
+
+
+def _read(document: Document) -> Benchmark:
     try:
-        return Benchmark.model_validate(document.data), document
+        return Benchmark.model_validate(document.data)
     except ValidationError as error:
         raise ProblemsError(from_pydantic(error, document, Benchmark)) from error
 
@@ -56,7 +61,9 @@ def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
             continue
         for path in paths:
             try:
-                good.append(Registered(*load_benchmark(path), origin))
+                document = load_yaml(path)
+                if not is_logical(document.data):  # a nexus keeps those in the same folder
+                    good.append(Registered(_read(document), document, origin))
             except BenchError as error:
                 broken.append(Broken(str(path), error, origin))
     return good, broken

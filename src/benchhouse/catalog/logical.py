@@ -15,7 +15,7 @@ from benchhouse.catalog.logical_checks import check_file
 from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.nexus import Binding, BoundExperiment, LogicalFile
+from benchhouse.schema.nexus import Binding, BoundExperiment, LogicalFile, Property, is_logical
 from benchhouse.schema.problems import ProblemsError, did_you_mean
 from benchhouse.schema.yamltext import load_yaml
 
@@ -64,10 +64,6 @@ class Answer:
 
     target: str
     properties: tuple[Any, ...]  # in the order of the file
-
-
-def is_logical(data: Any) -> bool:
-    return isinstance(data, dict) and ("logicalBenchmark" in data or "bindings" in data)
 
 
 def load_logical(path: Path) -> Logical:
@@ -164,19 +160,23 @@ def mapped_metric(binding: Binding, name: str) -> str:
     return next(found, name)
 
 
-def _property(binding: Binding, name: str, target: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
-    regions = [
-        item
+def regions_of(binding: Binding, name: str) -> list[tuple[Any, list[Property]]]:
+    """The values of a property that stand for regions of the experiment's inputs, each with its predicate."""
+    return [
+        (item.categorical_value.value, item.predicate or [])
         for item in binding.property_mapping
         if item.categorical_value and item.categorical_value.property.identifier == name
     ]
+
+
+def _property(binding: Binding, name: str, target: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
+    regions = regions_of(binding, name)
     if not regions:
         return look_up(mapped_input(binding, name), target, parameters)
-    for item in regions:
-        assert item.categorical_value
-        inputs = [(part, look_up(part.identifier, target, parameters)) for part in item.predicate or []]
-        if all(value is not MISSING and holds(part.property_domain, value) for part, value in inputs):
-            return item.categorical_value.value
+    for value, predicate in regions:
+        inputs = [(part, look_up(part.identifier, target, parameters)) for part in predicate]
+        if all(found is not MISSING and holds(part.property_domain, found) for part, found in inputs):
+            return value
     return MISSING
 
 

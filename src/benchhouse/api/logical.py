@@ -1,0 +1,205 @@
+"""Logical benchmarks: list them, check them beside what is installed, and make one a scenario that runs."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchhouse.api import places
+from benchhouse.catalog.listing import Listed, list_experiments, resolve, version_key
+from benchhouse.catalog.loading import load
+from benchhouse.catalog.logical import (
+    Logical,
+    Unreadable,
+    experiment_names,
+    find_logical,
+    fits_version,
+    list_logical,
+)
+from benchhouse.catalog.logical_facts import Facts, MetricFacts, check_experiments
+from benchhouse.catalog.nexus import find_nexus
+from benchhouse.evidence.writing import write_text
+from benchhouse.plan.axes import fields_of
+from benchhouse.plan.logical import Asked, make_scenario
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.nexus import Binding, BoundExperiment
+from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.schema.yamldump import dump_yaml
+
+__all__ = ["Asked"]
+PREFIX = "logical:"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of checking one file."""
+
+    path: str
+    name: str
+    problems: list[Problem]
+    error: BenchError | None = None  # of a file that can't be read at all
+
+    @property
+    def good(self) -> bool:
+        return not self.problems and self.error is None
+
+    def as_dict(self) -> dict[str, Any]:
+        problems = self.problems or list(getattr(self.error, "problems", []))
+        return {
+            "file": self.path,
+            "benchmark": self.name,
+            "valid": self.good,
+            "error": self.error.message if self.error else None,
+            "problems": [problem.as_dict() for problem in problems],
+        }
+
+
+def roots(workspace: Workspace, nexus: str | None = None) -> list[Path]:
+    """Where logical benchmarks are looked for: the nexus, and the workspace where that is another folder."""
+    found = find_nexus(nexus, os.environ, workspace.root)
+    if nexus and found:
+        return [found]
+    return list(dict.fromkeys([*([found.resolve()] if found else []), workspace.root.resolve()]))
+
+
+def benchmarks(workspace: Workspace, nexus: str | None = None) -> list[dict[str, Any]]:
+    """Every logical benchmark with what answers it; what can't be read has `broken`."""
+    good, broken = list_logical(*roots(workspace, nexus))
+    rows = [
+        {
+            "benchmark": item.name,
+            "target": item.file.logical_benchmark.target.identifier,
+            "properties": item.properties,
+            "metrics": item.metrics,
+            "experiments": [binding.experiment.experiment_identifier for binding in item.file.bindings],
+            "file": item.document.path,
+            "broken": None,
+        }
+        for item in good
+    ]
+    empty: dict[str, Any] = {"benchmark": "", "target": "", "properties": [], "metrics": [], "experiments": []}
+    return rows + [empty | {"file": item.path, "broken": item.error.message} for item in broken]
+
+
+def validate(workspace: Workspace, nexus: str | None = None) -> list[Checked]:
+    """Every logical benchmark, checked by itself and beside the experiments that its bindings name."""
+    good, broken = list_logical(*roots(workspace, nexus))
+    installed = list_experiments(places.cache())
+    return [*(_unreadable(item) for item in broken), *(_check(item, installed) for item in good)]
+
+
+def find(workspace: Workspace, name: str, nexus: str | None = None) -> Logical:
+    return find_logical(name, *roots(workspace, nexus))
+
+
+def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
+    """The bindings to an experiment, or all of them."""
+    found = [item for item in logical.file.bindings if experiment in (None, *experiment_names(item.experiment))]
+    if not found:
+        offered = list(dict.fromkeys(item.experiment.experiment_identifier for item in logical.file.bindings))
+        guess = did_you_mean(experiment or "", offered)
+        hint = f"did you mean '{guess}'? " if guess else ""
+        raise BenchError(f"'{logical.name}' has no binding to '{experiment}'", f"{hint}it has: {', '.join(offered)}")
+    return found
+
+
+def scenario_file(workspace: Workspace, name: str, asked: Asked, experiment: str | None, nexus: str | None) -> Path:
+    """A logical benchmark written as a scenario of the experiment that answers it, under `.bench/logical/`."""
+    logical = find(workspace, name, nexus)
+    installed = list_experiments(places.cache())
+    text = dump_yaml(_first_scenario(logical, _choose(logical, installed, experiment), installed, asked))
+    path = workspace.state / "logical" / f"{logical.name}-{digest(text)[:8]}.yaml"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+    return path
+
+
+def _first_scenario(
+    logical: Logical, choices: Sequence[tuple[Binding, Listed]], installed: Sequence[Listed], asked: Asked
+) -> dict[str, Any]:
+    """By the first of the bindings that has such a point: one experiment may have several, each for a part."""
+    refused: BenchError | None = None
+    for binding, found in choices:
+        if problems := _check(logical, installed, only=binding).problems:
+            raise ProblemsError(problems)
+        try:
+            return _literal(make_scenario(logical, binding, found.name, found.version, asked))
+        except BenchError as error:
+            refused = refused or error
+    assert refused
+    raise refused
+
+
+def _literal(data: Any) -> Any:
+    """As a scenario writes what is meant to the letter: `$` is none of a variable."""
+    if isinstance(data, dict):
+        return {key: _literal(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_literal(item) for item in data]
+    return data.replace("$", "$$") if isinstance(data, str) else data
+
+
+def _choose(logical: Logical, installed: Sequence[Listed], wanted: str | None) -> list[tuple[Binding, Listed]]:
+    """The bindings to run by: to the experiment that was asked for, else to the only one that is installed."""
+    bindings = bindings_to(logical, wanted)
+    found: list[tuple[Binding, Listed]] = []
+    error: BenchError | None = None
+    for binding in bindings:
+        try:
+            found.append((binding, _installed(binding.experiment, installed)))
+        except BenchError as refused:
+            error = refused
+    if not found and error:
+        raise error
+    if len({item.name for _, item in found}) > 1:
+        names = ", ".join(dict.fromkeys(item.name for _, item in found))
+        raise BenchError(f"several experiments answer '{logical.name}': {names}", "choose one: --experiment NAME")
+    return found
+
+
+def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:
+    """The installed experiment of a binding: its version, else the newest of the same MAJOR."""
+    names = experiment_names(bound)
+    matches = [item for item in listed if item.name in names]
+    if not matches:
+        return resolve(bound.experiment_identifier, bound.experiment_version or None, listed)
+    fitting = [item.version for item in matches if fits_version(bound.experiment_version, item.version)]
+    exact = bound.experiment_version in fitting
+    version = bound.experiment_version if exact or not fitting else max(fitting, key=version_key)
+    return resolve(matches[0].name, (version if bound.experiment_version else None), listed)
+
+
+def _unreadable(item: Unreadable) -> Checked:
+    return Checked(item.path, Path(item.path).stem, list(getattr(item.error, "problems", [])), item.error)
+
+
+def _check(item: Logical, installed: Sequence[Listed], only: Binding | None = None) -> Checked:
+    file = item.file.model_copy(update={"bindings": [only]}) if only else item.file
+    document = item.document
+    if only:  # its place in the file is still that of the whole list
+        at = item.file.bindings.index(only)
+        data = item.document.data | {"bindings": [item.document.data["bindings"][at]]}
+        places_ = {("logicalBenchmark",): ("logicalBenchmark",), ("bindings", 0): ("bindings", at)}
+        document = item.document.assemble((), data, places_)
+    problems, _ = check_experiments(file, document, lambda binding: _facts(binding, installed))
+    return Checked(item.document.path, item.name, problems)
+
+
+def _facts(binding: Binding, installed: Sequence[Listed]) -> Facts | str:
+    try:
+        code = load(_installed(binding.experiment, installed).ref())
+    except BenchError as error:
+        return error.message
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's module may raise anything
+        return f"it can't be imported: {type(error).__name__}: {error}"
+    target = code.target_model
+    inputs = set(fields_of(code.workload_model)) | {"target"}
+    inputs |= {name for field in fields_of(target) for name in (field, f"target.{field}")} if target else {"target.*"}
+    metrics = {item.name: MetricFacts(item.unit, item.direction) for item in code.metrics}
+    return Facts(frozenset(inputs), metrics if metrics or code.strict_metrics else None)
