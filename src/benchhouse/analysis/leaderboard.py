@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from benchhouse.analysis.compare import CONFIDENCE, SMALLEST_EXACT, SMALLEST_RESAMPLED, Comparison, Pair, compare_many
+from benchhouse.analysis.compare import CONFIDENCE, SMALLEST_RESAMPLED, Comparison, Pair, compare_many
 from benchhouse.analysis.compare import p_value as welch_p
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import Summary, summarise
@@ -18,6 +18,7 @@ from benchhouse.analysis.summary import Summary, summarise
 SEED = 20_240_229
 """Of the resamples; fixed, so that the same numbers always give the same intervals."""
 FEW = SMALLEST_RESAMPLED
+Direction = Literal["higher", "lower"]
 Verdict = Literal["best", "tied for best", "worse than the best", "not told from the best", "too few repetitions"]
 
 
@@ -37,16 +38,17 @@ class Standing:
 
 
 def rank_targets(
-    values: Mapping[str, Sequence[float]], direction: Literal["higher", "lower"], confidence: float = CONFIDENCE
+    values: Mapping[str, Sequence[float]], direction: Direction, confidence: float = CONFIDENCE
 ) -> list[Standing]:
     """Standings, best mean first. Raises ValueError for a target without values, NaN or infinity.
 
-    All pairs are tested (Welch, as `compare` does) and corrected by Holm, as a reader compares whom he likes.
+    All pairs are tested and corrected for, as a reader compares whom he likes. Surely worse is who is so by the
+    corrected p-value and by the interval: the two may differ at the edge, and a board must not contradict itself.
     """
     summaries = {name: summarise(sample) for name, sample in values.items()}
     order = sorted(summaries, key=lambda name: summaries[name].mean, reverse=direction == "higher")
     repeated = [name for name in order if summaries[name].n > 1]
-    better = _surely_better(values, repeated, 1.0 - confidence)
+    better = _surely_better(values, repeated, direction, confidence)
     best = repeated[0] if repeated else None
     others = [name for name in order if name != best] if best else []
     compared = compare_many(
@@ -82,24 +84,20 @@ def sentence(standings: Sequence[Standing]) -> str:
     return f"{_listed(first)} share the first rank: the data don't tell them apart."
 
 
-def _surely_better(values: Mapping[str, Sequence[float]], order: Sequence[str], alpha: float) -> dict[str, list[str]]:
-    """For each target those before it that it is told apart from."""
-    raw: dict[str, float] = {}
+def _surely_better(
+    values: Mapping[str, Sequence[float]], order: Sequence[str], direction: Direction, confidence: float
+) -> dict[str, list[str]]:
+    """For each target those before it that it is told apart from: by Holm's p, and by the interval that is shown."""
     pairs = {f"{a}:{b}": (order[a], order[b]) for a, b in combinations(range(len(order)), 2)}
-    for key, (one, other) in pairs.items():
-        p = welch_p(values[one], values[other])
-        raw[key] = 1.0 if p is None or _exact_by_chance(values[one], values[other]) else p
+    raw = {key: welch_p(values[one], values[other]) for key, (one, other) in pairs.items()}
+    adjusted = holm({key: 1.0 if p is None else p for key, p in raw.items()})
+    likely = [pairs[key] for key in pairs if adjusted[key] <= 1.0 - confidence]
+    sides = [Pair(values[one], values[other], direction) for one, other in likely]
     found: dict[str, list[str]] = {name: [] for name in order}
-    for key, p in holm(raw).items():
-        if p <= alpha:
-            one, other = pairs[key]
+    for (one, other), compared in zip(likely, compare_many(sides, seed=SEED, confidence=confidence), strict=True):
+        if compared.verdict == "worse":
             found[other].append(one)
-    return {name: sorted(names, key=list(order).index) for name, names in found.items()}
-
-
-def _exact_by_chance(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Two equal values on a side may be a coarse clock's doing: no spread is then no certainty."""
-    return len(set(a)) == len(set(b)) == 1 and min(len(a), len(b)) < SMALLEST_EXACT
+    return found
 
 
 def _verdict(name: str, best: str | None, ranks: Mapping[str, int], better: Mapping[str, Sequence[str]]) -> Verdict:

@@ -110,7 +110,8 @@ def scenario_file(workspace: Workspace, name: str, asked: Asked, experiment: str
     """A logical benchmark written as a scenario of the experiment that answers it, under `.bench/logical/`."""
     logical = find(workspace, name, nexus)
     installed = list_experiments(places.cache())
-    text = dump_yaml(_first_scenario(logical, _choose(logical, installed, experiment), installed, asked))
+    scenario = _first_scenario(logical, _choose(logical, installed, experiment), installed, asked)
+    text = dump_yaml(_literal(scenario))
     path = workspace.state / "logical" / f"{logical.name}-{digest(text)[:8]}.yaml"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +130,7 @@ def _first_scenario(
         if problems := _check(logical, installed, only=binding).problems:
             raise ProblemsError(problems)
         try:
-            return _literal(make_scenario(logical, binding, found.name, found.version, asked))
+            return make_scenario(logical, binding, found.name, found.version, asked)
         except BenchError as error:
             refused = refused or error
     assert refused
