@@ -10,6 +10,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pydantic import BaseModel
 
     from benchhouse.catalog.benchmarks import Registered
@@ -19,45 +21,35 @@ def experiments() -> list[Listed]:
     return list_experiments(places.cache())
 
 
-def benchmarks(workspace: Workspace) -> list[dict[str, Any]]:
-    """Registered benchmarks, which scenario files of the workspace use each, and files that can't be read."""
-    from benchhouse.catalog.benchmarks import list_benchmarks
-
-    users = _users(workspace)
-    good, broken = list_benchmarks(workspace.benchmarks)
-    rows = [
-        {
-            "benchmark": item.benchmark.benchmark,
-            "experiment": item.benchmark.experiment,
-            "version": item.benchmark.version,
-            "origin": item.origin,
-            "file": item.document.path,
-            "description": item.benchmark.description,
-            "used_by": users.get(item.benchmark.benchmark, []),
-            "broken": None,
-        }
-        for item in good
-    ]
-    unread: dict[str, Any] = {"benchmark": "", "experiment": "", "version": None, "description": "", "used_by": []}
-    return rows + [
-        unread | {"origin": item.origin, "file": item.place, "broken": item.error.message} for item in broken
-    ]
-
-
-def _users(workspace: Workspace) -> dict[str, list[str]]:
-    """Benchmark -> names of the scenarios, in the workspace's own folders, that say `uses:` it."""
-    from benchhouse.schema.yamltext import load_yaml
+def registered_experiments(workspace: Workspace, nexus: "str | Path | None" = None) -> dict[str, list[str]]:
+    """Experiment, as a nexus.yaml names it -> the packages that do; without a nexus nothing slow is imported."""
+    root = places.nexus(nexus, workspace.root)
+    if root is None:
+        return {}
+    from benchhouse.catalog.nexus import load_registrations
 
     found: dict[str, list[str]] = {}
-    for folder in (workspace.root, workspace.root / "scenarios", workspace.root / "examples"):
-        for path in sorted(folder.glob("*.yaml")):
-            try:
-                data = load_yaml(path).data
-            except BenchError:
-                continue  # not a scenario of ours, or a broken one: `bench validate` tells
-            if isinstance(data, dict) and "uses" in data and "scenario" in data:
-                found.setdefault(str(data["uses"]), []).append(str(data["scenario"]))
+    for package, name in load_registrations(root):
+        found.setdefault(name, []).append(package)
     return found
+
+
+def across(workspace: Workspace, nexus: "str | Path | None" = None) -> list[dict[str, Any]]:
+    """Installed experiments, and those that a nexus registers and that are not installed here."""
+    claims = registered_experiments(workspace, nexus)
+    rows: list[dict[str, Any]] = []
+    met: set[str] = set()
+    for item in experiments():
+        names = {item.name, item.name.partition(".")[2]} & claims.keys()
+        met |= names
+        owners = sorted({package for name in names for package in claims[name]})
+        rows.append(asdict(item) | {"installed": True, "registered_by": owners})
+    empty = asdict(Listed("", "", "", "", ""))
+    rows += [
+        empty | {"name": name, "installed": False, "registered_by": sorted(set(claims[name]))}
+        for name in sorted(claims.keys() - met)
+    ]
+    return sorted(rows, key=lambda row: str(row["name"])) if claims else rows
 
 
 def targets(workspace: Workspace) -> list[dict[str, Any]]:
@@ -74,16 +66,13 @@ def targets(workspace: Workspace) -> list[dict[str, Any]]:
 
 def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]:
     """Everything about one experiment, or about a registered benchmark: what it fixes, and the experiment behind it."""
-    from benchhouse.catalog.benchmarks import list_benchmarks
     from benchhouse.catalog.loading import load
 
-    good, _ = list_benchmarks(workspace.benchmarks)
-    registered = next((item for item in good if item.benchmark.benchmark == name), None)
-    listed = experiments()
-    if registered and not any(item.name == name for item in listed):
-        name, version = registered.benchmark.experiment, version or registered.benchmark.version
-    else:
-        registered = None  # an experiment of that name comes first
+    listed, registered = experiments(), None
+    if not any(item.name == name for item in listed):  # an experiment of that name comes first
+        registered = _benchmark(workspace, name)
+        if registered:
+            name, version = registered.experiment, version or registered.version
     found = resolve(name, version, listed)
     code = load(found.ref())
     return {
@@ -94,9 +83,24 @@ def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]
     }
 
 
+def _benchmark(workspace: Workspace, name: str) -> "Registered | None":
+    from benchhouse.api.planning import shelf
+
+    try:
+        return shelf(workspace, workspace.root).find(name)
+    except BenchError:
+        if "/" in name:  # of a nexus: no experiment is called so
+            raise
+        return None
+
+
 def _registered(item: "Registered") -> dict[str, Any]:
     """What the benchmark's file says, which no scenario may change, and where that file is."""
-    whole = item.benchmark.model_dump(mode="json", exclude_defaults=True)
+    whole: dict[str, Any] = {}
+    for part in item.chain:  # its own words last
+        said = part.benchmark.model_dump(mode="json", exclude_defaults=True)
+        workload = {**whole.get("workload", {}), **said.get("workload", {})}
+        whole |= said | ({"workload": workload} if workload else {})
     return whole | {"file": item.document.path, "origin": item.origin}
 
 

@@ -1,6 +1,5 @@
 """Logical benchmarks: list them, check them beside what is installed, and make one a scenario that runs."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from benchhouse.catalog.logical import (
     list_logical,
 )
 from benchhouse.catalog.logical_facts import Facts, MetricFacts, check_experiments
-from benchhouse.catalog.nexus import find_nexus
 from benchhouse.evidence.writing import write_text
 from benchhouse.plan.axes import fields_of
 from benchhouse.plan.logical import Asked, make_scenario
@@ -59,7 +57,7 @@ class Checked:
 
 def roots(workspace: Workspace, nexus: str | None = None) -> list[Path]:
     """Where logical benchmarks are looked for: the nexus, and the workspace where that is another folder."""
-    found = find_nexus(nexus, os.environ, workspace.root)
+    found = places.nexus(nexus, workspace.root)
     if nexus and found:
         return [found]
     return list(dict.fromkeys([*([found.resolve()] if found else []), workspace.root.resolve()]))

@@ -19,6 +19,13 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchhouse"
 
 
+def nexus(given: str | Path | None, *starts: Path) -> Path | None:
+    """The root of the nexus: `given`, else $BENCH_NEXUS, else the nearest at or above `starts`; None: there is none."""
+    from benchhouse.catalog.nexus_root import find_nexus
+
+    return find_nexus(given, os.environ, *starts)
+
+
 def site(workspace: Workspace, name: str | None = None) -> Site:
     """`name` or file, else $BENCH_SITE, else site.yaml of the workspace, else a machine of which nothing is said."""
     from benchhouse.catalog.sites import find_site

@@ -1,36 +1,44 @@
 """From a scenario file to a reviewed plan: validate, plan, estimate."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from benchhouse.api import places
-from benchhouse.catalog.benchmarks import Registered, find_benchmark
+from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
 from benchhouse.catalog.loading import load
+from benchhouse.catalog.nexus import model_of, target_inputs
+from benchhouse.catalog.uses import Shelf
 from benchhouse.plan import (
     FaultyScenarioError,
     Plan,
     ScenarioFile,
+    benchmark_of_space,
+    bind_model,
     bind_services,
     expand_benchmark,
-    load_scenario,
     make_plan,
     parse_scenario,
+    read_scenario,
     site_problems,
 )
+from benchhouse.plan.axes import fields_of
+from benchhouse.plan.spaces import is_space, read_space, scenarios
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.problems import Problem, ProblemsError
 from benchhouse.schema.protocols import Container, Place, Runtime
+from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
+from benchhouse.schema.yamltext import load_yaml
 
 _BARE = ("process", "venv")  # runtimes that enter no container
 
@@ -86,7 +94,36 @@ class Where:
 
 def prepare(workspace: Workspace, path: Path, where: Where | None = None) -> Prepared:
     """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
-    return _prepare(workspace, lambda: load_scenario(path, os.environ), path.parent, where or Where())
+    found = prepare_all(workspace, path, where)
+    if len(found) > 1:
+        names = ", ".join(item.plan.experiment.name for item in found)
+        raise BenchError(f"{path} is a space of {len(found)} experiments ({names}): one run each", f"bench run {path}")
+    return found[0]
+
+
+def prepare_all(workspace: Workspace, path: Path, where: Where | None = None) -> list[Prepared]:
+    """The same for a file that may be a space of ado: a plan for each experiment in it."""
+    document = load_yaml(path)
+    if not is_space(document.data):
+        return [_prepare(workspace, lambda: read_scenario(document, os.environ), path.parent, where or Where())]
+    prepared, problems = list[Prepared](), list[Problem]()
+    for file in scenarios(read_space(document), os.environ, _inputs_of):
+        try:
+            prepared.append(_prepare(workspace, lambda file=file: file, path.parent, where or Where()))  # type: ignore[misc]
+        except ProblemsError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise ProblemsError(problems)
+    return prepared
+
+
+def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
+    """Of an experiment, by the names that a space gives them; None where it is not installed, which is told later."""
+    try:
+        code = _load(resolve(name, version, list_experiments(places.cache())))
+    except BenchError:
+        return None
+    return {*fields_of(code.workload_model), *(f"target.{key}" for key in fields_of(code.target_model))}
 
 
 def prepare_text(workspace: Workspace, text: str, path: str, home: Path, where: Where) -> Prepared:
@@ -134,6 +171,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
     problems += _missing_plugs(file)
     try:
         registered, found, code = _what_to_run(workspace, file, home, notes)
+        file = _bound_to_model(file, home, code)
         plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
@@ -177,9 +215,8 @@ def _what_to_run(
     registered: Registered | None = None
     try:
         if scenario.uses:
-            registered = find_benchmark(scenario.uses, workspace.benchmarks, home / workspace.benchmarks.name)
-            registered = replace(registered, benchmark=expand_benchmark(registered.document, os.environ))
-            found = resolve(registered.benchmark.experiment, _version(file, registered), listed)
+            registered = _expanded(shelf(workspace, home).find(scenario.uses))
+            found = resolve(registered.experiment, _version(file, registered), listed)
         elif scenario.experiment:
             found = resolve(scenario.experiment, scenario.version, listed)
         else:
@@ -197,9 +234,40 @@ def _what_to_run(
         raise ProblemsError([document.problem((where,), error.message, expected=hint)]) from error
 
 
+def check_open(registered: Registered, found: Listed) -> None:
+    """Check what a benchmark fixes against its experiment's inputs; what it leaves open is nobody's fault."""
+    registered = _expanded(registered)
+    scenario = Scenario(scenario=registered.benchmark.benchmark, uses=registered.benchmark.benchmark)
+    open_keys = frozenset({"target", "targets", "workload", "axes"})
+    make_plan(ScenarioFile(scenario, registered.document, open_keys), _load(found), found.ref(), registered)
+
+
+def _expanded(registered: Registered) -> Registered:
+    """With its variables expanded, and those of all that it uses."""
+    base = _expanded(registered.base) if registered.base else None
+    return replace(registered, benchmark=expand_benchmark(registered.document, os.environ), base=base)
+
+
+def shelf(workspace: Workspace, home: Path) -> Shelf:
+    """Where `uses:` of a file in the folder `home` looks."""
+    folders = (workspace.benchmarks, home / workspace.benchmarks.name)
+    nexus = places.nexus(None, home, workspace.root)
+    return Shelf(folders, nexus, lambda document, name: benchmark_of_space(document, name, os.environ))
+
+
+def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None) -> ScenarioFile:
+    """In a model's folder of a nexus the model is the target."""
+    found = model_of(home)
+    if found is None:
+        return file
+    entry, document = found
+    name = code.name if code else file.scenario.experiment or ""
+    return bind_model(file, entry.id, document, code, target_inputs(home.absolute().parents[5]).get(name, ""))
+
+
 def _version(file: ScenarioFile, registered: Registered) -> str | None:
     """The benchmark's version of the experiment; a scenario may choose where the benchmark leaves it open."""
-    fixed, asked = registered.benchmark.version, file.scenario.version
+    fixed, asked = registered.version, file.scenario.version
     if fixed and asked and fixed != asked:
         message = f"the benchmark '{registered.benchmark.benchmark}' is frozen to version '{fixed}'"
         raise ProblemsError([file.document.problem(("version",), message, "leave `version` out")])

@@ -73,7 +73,7 @@ def open_run(
             return create_run(workspace, prepared, path)
         say(f"resuming run {unfinished.folder.run_id} (bench run --new starts afresh)")
         # What the plan does not cover, such as the budget, may have been edited.
-        write_text(unfinished.folder.scenario, prepared.file.document.text)
+        write_text(unfinished.folder.scenario, prepared.file.text)
         return unfinished
     return create_run(workspace, prepared, path)
 
@@ -129,7 +129,7 @@ def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
         conditions=conditions(prepared),
     )
     benchmark_text = prepared.registered.document.text if prepared.registered else None
-    return Ledger.create(workspace, record, prepared.file.document.text, benchmark_text)
+    return Ledger.create(workspace, record, prepared.file.text, benchmark_text)
 
 
 def resume_run(workspace: Workspace, token: str) -> tuple[Ledger, Prepared]:

@@ -1,6 +1,6 @@
 """Registered benchmarks: YAML files of `benchmarks/` in the workspace or beside a scenario, and of packages.
 
-A benchmark names an experiment and has no `uses:` of its own, so benchmarks can't refer to each other in a circle.
+A benchmark names an experiment, or another benchmark (`uses:`) whose open inputs it fills; see `uses.py`.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,22 @@ class Registered:
 
     benchmark: Benchmark
     document: Document
-    origin: str  # "workspace" or the distribution
+    origin: str  # "workspace", the distribution, or the package of the nexus
+    base: "Registered | None" = None  # what its `uses:` names
+    in_nexus: bool = False
+
+    @property
+    def chain(self) -> "list[Registered]":
+        """All that make it up, the one that names the experiment first."""
+        return [*(self.base.chain if self.base else ()), self]
+
+    @property
+    def experiment(self) -> str:
+        return self.chain[0].benchmark.experiment or ""
+
+    @property
+    def version(self) -> str | None:
+        return next((item.benchmark.version for item in self.chain if item.benchmark.version), None)
 
 
 @dataclass(frozen=True)
@@ -39,10 +54,10 @@ class Broken:
 
 def load_benchmark(path: Path) -> tuple[Benchmark, Document]:
     document = load_yaml(path)
-    return _read(document), document
+    return read_benchmark(document), document
 
 
-def _read(document: Document) -> Benchmark:
+def read_benchmark(document: Document) -> Benchmark:
     try:
         return Benchmark.model_validate(document.data)
     except ValidationError as error:
@@ -63,7 +78,7 @@ def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
             try:
                 document = load_yaml(path)
                 if not is_logical(document.data):  # a nexus keeps those in the same folder
-                    good.append(Registered(_read(document), document, origin))
+                    good.append(Registered(read_benchmark(document), document, origin))
             except BenchError as error:
                 broken.append(Broken(str(path), error, origin))
     return good, broken

@@ -9,7 +9,7 @@ What is broken spoils none of the others, and nothing outside of the nexus is re
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -22,7 +22,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.misfits import from_pydantic
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import can_name_a_folder
-from benchhouse.schema.nexus import ModelEntry, ModelFile, NexusFile, PackageEntry, Space
+from benchhouse.schema.nexus import LogicalFile, ModelEntry, ModelFile, NexusFile, PackageEntry, Space
 from benchhouse.schema.problems import Problem, ProblemsError, quote
 from benchhouse.schema.yamltext import load_yaml
 
@@ -92,8 +92,16 @@ class Package:
         for model in self.models:
             yield from model.instances
 
-    def registers(self, experiment: str) -> bool:
-        return any(experiment in item.experiments for item in self.entry.benchmark_packages)
+    def registered(self) -> Iterator[tuple[str, Loc]]:
+        """The experiments that it says it uses, and where."""
+        for index, item in enumerate(self.entry.benchmark_packages):
+            for number, name in enumerate(item.experiments):
+                yield name, ("package", "benchmark_packages", index, "experiments", number)
+
+    def registers(self, reference: Reference) -> bool:
+        """By its own name, as published, or with its actuator in front."""
+        names = {reference.name, listed_name(reference.actuator, reference.name)}
+        return any(name in names for name, _ in self.registered())
 
 
 @dataclass(frozen=True)
@@ -116,30 +124,45 @@ class Nexus:
         return next((item for item in self.packages if item.name == name), None)
 
 
-def is_nexus(folder: Path) -> bool:
-    """Whether packages are in it: a folder called `packages` alone may be anybody's."""
-    return any(folder.glob("packages/*/nexus.yaml"))
-
-
-def find_nexus(given: str | Path | None, environ: Mapping[str, str], *starts: Path) -> Path | None:
-    """The root as said (`--nexus`, $BENCH_NEXUS), else the nearest at or above one of `starts`; None: there is none."""
-    if said := given or environ.get("BENCH_NEXUS"):
-        root = Path(said)
-        if not (root / "packages").is_dir():
-            raise BenchError(f"{root} is no nexus: it has no folder packages/", "start one: bench new package NAME")
-        return root
-    for start in starts:
-        here = start.absolute()
-        for folder in (here, *here.parents):
-            if is_nexus(folder):
-                return folder
-    return None
-
-
 def load_nexus(root: Path) -> Nexus:
     """Every package of the nexus; one that can't be read is in `broken`, with file and line."""
     reader = _Reader(root)
     return Nexus(root, tuple(reader.packages()), tuple(reader.broken))
+
+
+def load_registrations(root: Path) -> list[tuple[str, str]]:
+    """(package, experiment) of every nexus.yaml that can be read; quicker than all of the nexus."""
+    found = []
+    for path in sorted(root.glob("packages/*/nexus.yaml")):
+        try:
+            refuse_leaving(path, root / "packages")
+            read, _ = _load(path, NexusFile)
+        except BenchError:
+            continue  # `bench packages validate` tells
+        found += [(read.package.name, name) for item in read.package.benchmark_packages for name in item.experiments]
+    return found
+
+
+def listed_name(actuator: str, experiment: str) -> str:
+    """By which name an experiment is listed here: ours by its own, one of ado's with its actuator in front."""
+    return experiment if actuator == OURS else f"{actuator}.{experiment}"
+
+
+def target_inputs(root: Path) -> dict[str, str]:
+    """Experiment -> the input that is the target, as bindings of logical benchmarks say; files that are broken are not
+    told here."""
+    found: dict[str, str] = {}
+    for path in sorted((root / "benchmarks").glob("*.yaml")):
+        try:
+            document = load_yaml(path)
+            if "logicalBenchmark" in document.data:
+                for item in LogicalFile.model_validate(document.data).bindings:
+                    bound = item.experiment
+                    name = listed_name(bound.actuator_identifier, bound.experiment_identifier)
+                    found.setdefault(name, item.target_mapping)
+        except (BenchError, ValidationError):
+            continue
+    return found
 
 
 def model_of(folder: Path) -> tuple[ModelEntry, Document] | None:
@@ -175,7 +198,7 @@ class _Reader:
     def _package(self, path: Path) -> Package | None:
         file = path / "nexus.yaml"
         try:
-            _refuse_leaving(file, path)
+            refuse_leaving(file, path)
             read, document = _load(file, NexusFile)
             if read.package.name != path.name:
                 message = f"the package in the folder '{path.name}' calls itself '{read.package.name}'"
@@ -191,7 +214,7 @@ class _Reader:
         for path in self._folders(package / "models", package, package.name):
             file = path / "model.yaml"
             try:
-                _refuse_leaving(file, package)
+                refuse_leaving(file, package)
                 read, document = _load(file, ModelFile)
             except BenchError as error:
                 self._note(file, error, package.name)
@@ -214,7 +237,7 @@ class _Reader:
             raise BenchError(f"{path}: a benchmark is one file, {expected}; there is {found}", f"see: {path}")
         kind = kinds[0]
         file = path / f"{kind}.yaml"
-        _refuse_leaving(file, package)
+        refuse_leaving(file, package)
         shared: dict[str, Any] = {
             "name": path.name,
             "kind": kind,
@@ -249,7 +272,7 @@ class _Reader:
     def _folders(self, folder: Path, boundary: Path, package: str) -> Iterator[Path]:
         """Folders in `folder` by name; one that leads out of `boundary`, or can't be a name, is broken."""
         try:
-            _refuse_leaving(folder, boundary)
+            refuse_leaving(folder, boundary)
             names = sorted(item.name for item in os.scandir(folder) if item.is_dir())
         except FileNotFoundError:
             return
@@ -265,7 +288,7 @@ class _Reader:
             path = folder / name
             try:
                 can_name_a_folder(name)
-                _refuse_leaving(path, boundary)
+                refuse_leaving(path, boundary)
             except ValueError as error:
                 self._note(path, BenchError(f"{path}: {error}", "rename the folder"), package or name)
             except BenchError as error:
@@ -277,12 +300,11 @@ class _Reader:
         self.broken.append(Broken(str(place), error, package))
 
 
-def _refuse_leaving(path: Path, boundary: Path) -> None:
+def refuse_leaving(path: Path, boundary: Path) -> None:
     """A link that leads out of `boundary` is refused: whoever writes a package must not show files of others."""
-    if path.is_symlink() and not path.resolve().is_relative_to(boundary.resolve()):
-        raise BenchError(
-            f"{path} is a link that leads out of {boundary}: {quote(str(path.resolve()))}", "copy the file"
-        )
+    if not path.resolve().is_relative_to(boundary.resolve()):
+        message = f"{path} is a link that leads out of {boundary}: to {quote(str(path.resolve()))}"
+        raise BenchError(message, "put a copy there instead of the link")
 
 
 def _of_space(space: Space) -> tuple[Reference, ...]:

@@ -17,6 +17,12 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
+def nexus_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--nexus", metavar="DIR", envvar="BENCH_NEXUS", help="Folder with packages/; else the nearest above."
+    )(function)
+
+
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from benchhouse.api import places
     from benchhouse.api.following import list_runs
@@ -49,12 +55,6 @@ def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         function = option(function)
     return function
-
-
-def nexus_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--nexus", metavar="DIR", help="The nexus; the nearest one at or above the workspace if not given."
-    )(function)
 
 
 def where_option(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,24 +2,30 @@
 
 from benchhouse.plan.expand import Plan, PlannedTrial, make_plan
 from benchhouse.plan.fitting import site_problems
+from benchhouse.plan.model_target import bind_model
 from benchhouse.plan.scenario_file import (
     FaultyScenarioError,
     ScenarioFile,
     expand_benchmark,
     load_scenario,
     parse_scenario,
+    read_scenario,
 )
 from benchhouse.plan.services import bind_services
+from benchhouse.plan.used_space import benchmark_of_space
 
 __all__ = [
     "FaultyScenarioError",
     "Plan",
     "PlannedTrial",
     "ScenarioFile",
+    "benchmark_of_space",
+    "bind_model",
     "bind_services",
     "expand_benchmark",
     "load_scenario",
     "make_plan",
     "parse_scenario",
+    "read_scenario",
     "site_problems",
 ]

@@ -169,7 +169,7 @@ def _check_path(draft: Draft, model: type[BaseModel] | None, path: Loc, place: P
 
 def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
     """The worker reads the inputs back from JSON: an experiment whose defaults don't fit its own types can't run."""
-    if draft.problems or draft.experiment is None:
+    if draft.problems or draft.spoilt or draft.experiment is None:
         return
     for model, data in zip((draft.target_model, draft.workload_model), draft.put_together(point), strict=True):
         if model is None:

@@ -20,7 +20,7 @@ from benchhouse.schema.document import Loc
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.problems import ProblemsError, shorten
 from benchhouse.schema.resources import Limits, Resources
-from benchhouse.schema.scenario import Benchmark, Scenario
+from benchhouse.schema.scenario import Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.trial import ExperimentRef, Instance, instance_digest
 
@@ -204,20 +204,24 @@ def make_plan(
 ) -> Plan:
     """Expand a scenario; every value of every axis is checked against the experiment's inputs first."""
     scenario, home, draft = file.scenario, Place(file.document, ()), Draft(code)
-    benchmark = registered.benchmark if registered else None
-    given = {**(benchmark.workload if benchmark else {}), **scenario.workload}
+    chain = registered.chain if registered else []
+    given = {
+        key: value for part in (*(item.benchmark for item in chain), scenario) for key, value in part.workload.items()
+    }
     component, service = _component_and_service(given, code)
     draft.add_targets(scenario, home)
-    if registered:
-        there = Place(registered.document, ())
-        _refuse_frozen(registered.benchmark, scenario, draft, home)
-        if draft.problems:
-            raise ProblemsError(draft.problems)
-        draft.add(registered.benchmark, _own(registered.benchmark.workload, code), there)
-    draft.add(scenario, _own(scenario.workload, code), home)
+    parts: list[tuple[Defined, Place]] = [(item.benchmark, Place(item.document, ())) for item in chain]
+    parts.append((scenario, home))
+    for number, item in enumerate(chain, 1):
+        for later, where in parts[number:]:
+            _refuse_frozen(item.benchmark, later, draft, where)
+    if chain and draft.problems:
+        raise ProblemsError(draft.problems)
+    for part, where in parts:
+        draft.add(part, _own(part.workload, code), where)
     draft.forgive(file.dropped)
-    if registered:
-        draft.add_rules(registered.benchmark.exclude, there)
+    for part, where in parts[:-1]:
+        draft.add_rules(part.exclude, where)
     if not draft.spoilt:  # else a rule may be about an axis that could not be read
         draft.add_rules(scenario.exclude, home)
     draft.check_clashes()
@@ -230,7 +234,7 @@ def make_plan(
     if next(draft.space.points(), None) is None:
         message = "every point is excluded: nothing is left to run"
         raise ProblemsError([home.at("exclude").problem(message, key=True)])
-    declared = code.resources if code else Resources()
+    asked = [part.resources for part, _ in reversed(parts) if part.resources]
     return Plan(
         scenario=scenario,
         experiment=ref,
@@ -238,8 +242,8 @@ def make_plan(
         component=component,
         service=service,
         service_is_said="service" in given,
-        resources=scenario.resources or (benchmark.resources if benchmark else None) or declared,
-        limits=_merge_limits(benchmark, scenario),
+        resources=asked[0] if asked else code.resources if code else Resources(),
+        limits=_merge_limits([part for part, _ in parts]),
         space=draft.space,
         target=draft.target,
         parameters=draft.parameters,
@@ -262,7 +266,7 @@ def _own(workload: Mapping[str, Any], code: Experiment | None) -> dict[str, Any]
     return {key: value for key, value in workload.items() if key not in ("component", "service") or key in kept}
 
 
-def _refuse_frozen(benchmark: Benchmark, scenario: Scenario, draft: Draft, home: Place) -> None:
+def _refuse_frozen(benchmark: Benchmark, scenario: Defined, draft: Draft, home: Place) -> None:
     """A benchmark's workload is frozen: a scenario may fill what it leaves open, not change what it fixes."""
     frozen = {draft.qualify(key) for key in benchmark.workload}
     for block in benchmark.axes:
@@ -275,7 +279,7 @@ def _refuse_frozen(benchmark: Benchmark, scenario: Scenario, draft: Draft, home:
             draft.problems.append(place.problem(message, expected, key=True))
 
 
-def _given_keys(scenario: Scenario, home: Place) -> Iterator[tuple[Place, str]]:
+def _given_keys(scenario: Defined, home: Place) -> Iterator[tuple[Place, str]]:
     for key in scenario.workload:
         yield home.at("workload", key), key
     for index, block in enumerate(scenario.axes):
@@ -284,11 +288,15 @@ def _given_keys(scenario: Scenario, home: Place) -> Iterator[tuple[Place, str]]:
             yield home.at("axes", index, *parts, key), key
 
 
-def _merge_limits(benchmark: Benchmark | None, scenario: Scenario) -> Limits:
-    if benchmark is None:
-        return scenario.limits
-    given = scenario.limits.model_dump(exclude_none=True)
-    return Limits.model_validate(benchmark.limits.model_dump() | given)
+def _merge_limits(parts: "list[Defined]") -> Limits:
+    """The last one that says a limit counts."""
+    *before, last = (part.limits for part in parts)
+    if not before:
+        return last
+    merged = before[0].model_dump()
+    for limits in (*before[1:], last):
+        merged |= limits.model_dump(exclude_none=True)
+    return Limits.model_validate(merged)
 
 
 def _repeats(heads: "array[int]") -> bool:

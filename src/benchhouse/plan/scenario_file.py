@@ -30,6 +30,12 @@ class ScenarioFile:
     scenario: Scenario
     document: Document
     dropped: frozenset[str] = frozenset()  # top-level keys left out because they are faulty: such a file is never run
+    made: str = ""  # its text, where it was made of another file
+
+    @property
+    def text(self) -> str:
+        """What a run keeps to be carried on by."""
+        return self.made or self.document.text
 
 
 class FaultyScenarioError(ProblemsError):
@@ -63,11 +69,11 @@ def _discreet(problem: Problem, secret_lines: Collection[int]) -> Problem:
 
 
 def load_scenario(path: Path, environ: Mapping[str, str]) -> ScenarioFile:
-    return _read_scenario(load_yaml(path), environ)
+    return read_scenario(load_yaml(path), environ)
 
 
 def parse_scenario(text: str, path: str, environ: Mapping[str, str]) -> ScenarioFile:
-    return _read_scenario(parse_yaml(text, path), environ)
+    return read_scenario(parse_yaml(text, path), environ)
 
 
 def expand_benchmark(document: Document, environ: Mapping[str, str]) -> Benchmark:
@@ -83,13 +89,13 @@ def expand_benchmark(document: Document, environ: Mapping[str, str]) -> Benchmar
     return read
 
 
-def _read_scenario(document: Document, environ: Mapping[str, str]) -> ScenarioFile:
+def read_scenario(document: Document, environ: Mapping[str, str], *, made: str = "") -> ScenarioFile:
     expansion = _Expansion(document, environ)
     expanded = expansion.expand(document.data, ())
     file = _validate(expanded, expansion)
     if expansion.problems or file is None:
         raise expansion.error(file)
-    return file
+    return replace(file, made=made)
 
 
 def _validate(expanded: Any, expansion: "_Expansion") -> ScenarioFile | None:

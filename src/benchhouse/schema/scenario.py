@@ -137,7 +137,13 @@ class Benchmark(Defined):
     """A registered benchmark: what a scenario's `uses:` names."""
 
     benchmark: Name = Field(description="Name of the benchmark.")
-    experiment: str = Field(description="Name of an installed experiment.")
+    uses: str | None = Field(None, description="Another benchmark, whose open inputs this one fills.")
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> "Benchmark":
+        if (self.experiment is None) == (self.uses is None):
+            raise ValueError("a benchmark has either experiment or uses")
+        return self
 
 
 class Scenario(Defined):

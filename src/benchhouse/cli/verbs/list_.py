@@ -1,7 +1,7 @@
 """List experiments, benchmarks or targets."""
 
 from collections import Counter
-from dataclasses import asdict
+from typing import Any
 
 import click
 
@@ -13,49 +13,76 @@ def command() -> None:
     pass
 
 
-@command.command(help="Installed experiments, deprecated and broken ones too.")
+@command.command(help="Experiments, installed here or registered in a nexus; deprecated and broken ones too.")
+@options.nexus_option
 @options.json_option
-def experiments(as_json: bool) -> None:
+@click.pass_context
+def experiments(ctx: click.Context, nexus: str | None, as_json: bool) -> None:
     from benchhouse.api import catalogue
 
-    listed = catalogue.experiments()
+    listed = catalogue.across(options.workspace(ctx), nexus)
     if as_json:
-        show.as_json([asdict(item) for item in listed])
+        show.as_json(listed)
         return
-    claims = Counter((item.name, item.version) for item in listed)
+    claims = Counter((item["name"], item["version"]) for item in listed)
     rows = []
     for item in listed:
-        state = "broken" if item.broken else "deprecated" if item.deprecated else ""
-        if claims[item.name, item.version] > 1:
+        state = "broken" if item["broken"] else "deprecated" if item["deprecated"] else ""
+        if claims[item["name"], item["version"]] > 1:
             state = f"{state} claimed twice".strip()
-        about = item.broken.splitlines()[0] if item.broken else item.description
-        rows.append((item.name, item.version, f"{item.distribution} {item.distribution_version}", state, about))
+        about = item["broken"].splitlines()[0] if item["broken"] else item["description"]
+        package = f"{item['distribution']} {item['distribution_version']}"
+        if not item["installed"]:
+            state, package = "not installed", ""
+        if item["registered_by"]:
+            about = f"{about} (of {', '.join(item['registered_by'])})".strip()
+        rows.append((item["name"], item["version"], package, state, about))
     show.table(("experiment", "version", "package", "", "what it does"), rows)
     show.note("next:  bench show EXPERIMENT")
 
 
-@command.command(help="Registered benchmarks: the workspace's benchmarks/ folder and installed packages.")
+@command.command(help="Registered benchmarks: of benchmarks/ in the workspace, of installed packages, of a nexus.")
+@click.option("--package", metavar="NAME", help="Of that package of the nexus, or that distribution.")
+@click.option("--model", metavar="ID", help="That are run for that model.")
+@click.option("--experiment", metavar="NAME", help="Of that experiment.")
+@options.nexus_option
 @options.json_option
 @click.pass_context
-def benchmarks(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api import catalogue
+def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **wanted: str | None) -> None:
+    from benchhouse.api.benchmarks import Wanted, registered
 
-    listed = catalogue.benchmarks(options.workspace(ctx))
+    listed = registered(options.workspace(ctx), nexus, Wanted(**wanted))
     if as_json:
         show.as_json(listed)
         return
-    columns = ("benchmark", "experiment", "origin", "used by", "what it is")
+    columns = ("benchmark", "experiment", "origin", "models", "used by", "last result", "what it is")
     rows = [
-        (item["benchmark"], item["experiment"], item["origin"], ", ".join(item["used_by"]), item["description"])
+        (item["benchmark"], item["experiment"], item["origin"], ", ".join(item["models"]), ", ".join(item["used_by"]),
+         _last(item["last"]), item["description"])
         for item in listed
         if not item["broken"]
-    ]
-    show.table(columns, rows)
+    ]  # fmt: skip
+    show.table(columns, rows, whole=("benchmark",), spare=("what it is", "origin"))
     for item in listed:
         if item["broken"]:
             show.note(f"broken: {item['broken']}")
     if not listed:
         show.note("none; a benchmark is a YAML file in benchmarks/ with `benchmark:`, `experiment:`, `workload:`")
+    elif rows:
+        show.note("next:  bench show BENCHMARK")
+
+
+def _last(last: dict[str, Any] | None) -> str:
+    """`rate 812 items/s, 6/6 ok, 20260412-...`."""
+    if last is None:
+        return ""
+    counts = f"{last['succeeded']}/{last['trials']} ok, {last['run_id']}"
+    result = last["result"]
+    if not result:
+        return counts
+    name = result["metric"] if result["stat"] == "value" else f"{result['metric']} {result['stat']}"
+    more = f" (1 of {result['points']} points)" if result["points"] > 1 else ""
+    return f"{name} {show.number(result['mean'], result['stdev'])} {result['unit']}{more}, {counts}"
 
 
 @command.command(help="Targets that were benchmarked in this workspace.")

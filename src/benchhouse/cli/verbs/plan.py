@@ -35,16 +35,20 @@ def command(
     if path is None:
         raise BenchError("give a scenario file", "bench plan SCENARIO.yaml")
     workspace = options.workspace(ctx)
-    prepared = planning.prepare(workspace, path, planning.Where(**where))
+    all_of_them = planning.prepare_all(workspace, path, planning.Where(**where))
     if dry_run:
-        click.echo(running.render(workspace, prepared))
+        for prepared in all_of_them:
+            click.echo(running.render(workspace, prepared))
         return
-    described = planning.describe_plan(workspace, prepared, points)
+    described = [planning.describe_plan(workspace, prepared, points) for prepared in all_of_them]
     if as_json:
-        show.as_json(described)
+        show.as_json(described if len(described) > 1 else described[0])
         return
-    _print(described, room.room_text(workspace, prepared))
-    show.note(f"next:  bench run {path}" if described["distribution"] else "next:  bench list experiments")
+    for prepared, one in zip(all_of_them, described, strict=True):
+        _print(one, room.room_text(workspace, prepared))
+        click.echo() if len(described) > 1 else None
+    installed = all(one["distribution"] for one in described)
+    show.note(f"next:  bench run {path}" if installed else "next:  bench list experiments")
 
 
 def _print(plan: dict[str, Any], storage: str) -> None:

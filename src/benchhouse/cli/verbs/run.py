@@ -54,7 +54,7 @@ def command(
     as_json: bool,
     **where: str | None,
 ) -> int:
-    from benchhouse.api import exporting, following, planning, running
+    from benchhouse.api import exporting, planning, running
 
     workspace = options.workspace(ctx)
     path = scenario or config
@@ -64,20 +64,43 @@ def command(
             "--resume carries on a run as it was planned",
             "leave out SCENARIO, --new, --dry-run, --executor, --runtime and --site",
         )
+    settings: dict[str, Any] = {"parallel": parallel, "rerun_failed": rerun_failed, "as_json": as_json}
     if resume:
         ledger, prepared = running.resume_run(workspace, resume)
-    elif path is None:
+        return _carry_out(workspace, ledger, prepared, textfile, given, **settings)
+    if path is None:
         raise BenchError("give a scenario file", "bench run SCENARIO.yaml, or bench run --resume RUN")
-    else:
-        prepared = planning.prepare(workspace, path, planning.Where(**where))
+    code = int(Exit.GOOD)
+    for prepared in planning.prepare_all(workspace, path, planning.Where(**where)):
         if dry_run:
             click.echo(running.render(workspace, prepared))
-            return Exit.GOOD
+            continue
         ledger = running.open_run(workspace, prepared, path, fresh, show.note, finished_too=rerun_failed)
+        ended = _carry_out(workspace, ledger, prepared, textfile, given, **settings)
+        if ended == Exit.INTERRUPTED:
+            return ended
+        code = max(code, ended)
+    return code
+
+
+def _carry_out(
+    workspace: Any,
+    ledger: Any,
+    prepared: Any,
+    textfile: Path | None,
+    labels: dict[str, str],
+    *,
+    parallel: int | None,
+    rerun_failed: bool,
+    as_json: bool,
+) -> int:
+    """One run to its end, or to a Ctrl-C."""
+    from benchhouse.api import exporting, following, running
+
     for line in prepared.notes:
         show.note(f"note: {line}")
     run_id = ledger.folder.run_id
-    export = exporting.open_export(prepared, textfile, run_id, given, show.note)
+    export = exporting.open_export(prepared, textfile, run_id, labels, show.note)
     # Also where a script started this in the background, with SIGINT ignored; batch systems send SIGTERM.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

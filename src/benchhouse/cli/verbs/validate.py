@@ -19,8 +19,11 @@ def command(ctx: click.Context, scenarios: tuple[Path, ...], as_json: bool) -> i
     results, good = [], True
     for path in scenarios:
         try:
-            plan = planning.prepare(options.workspace(ctx), path).plan
-            counts = {"points": plan.points, "trials": plan.trial_count}
+            plans = [item.plan for item in planning.prepare_all(options.workspace(ctx), path)]
+            counts = {
+                "points": sum(plan.points for plan in plans),
+                "trials": sum(plan.trial_count for plan in plans),
+            }
         except BenchError as error:
             good = False
             problems = [item.as_dict() for item in getattr(error, "problems", [])]

@@ -1,0 +1,169 @@
+"""Registered benchmarks: of the workspace, of installed packages and of a nexus; who uses each, and the last result."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchhouse.api import places
+from benchhouse.catalog.benchmarks import Registered, list_benchmarks
+from benchhouse.catalog.listing import list_experiments
+from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, load_nexus
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.yamltext import load_yaml
+
+_RUNS = """
+SELECT scenario, target_name, run_id, max(ended) AS ended, count(*) AS trials,
+       count(*) FILTER (WHERE outcome = 'succeeded') AS succeeded
+FROM trial_fact WHERE NOT warmup GROUP BY 1, 2, 3 ORDER BY run_id DESC, target_name
+"""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which benchmarks; empty: all."""
+
+    package: str | None = None
+    model: str | None = None
+    experiment: str | None = None
+
+    def meets(self, row: dict[str, Any]) -> bool:
+        return (
+            self.package in (None, row["package"])
+            and (self.model is None or self.model in row["models"])
+            and (self.experiment is None or self.experiment in row["experiments"])
+        )
+
+
+@dataclass
+class _Users:
+    """Who says `uses:` what: names of scenarios and ids of benchmarks, with the scenarios and targets they run as."""
+
+    by_name: dict[str, list[str]] = field(default_factory=dict)
+    models: dict[str, list[str]] = field(default_factory=dict)
+    runs: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # (scenario, target; empty: any)
+
+    def add(self, used: str, who: str, scenario: str, target: str = "") -> None:
+        self.by_name.setdefault(used, []).append(who)
+        self.runs.setdefault(used, set()).add((scenario, target))
+        if target:
+            self.models.setdefault(used, []).append(target)
+
+
+def registered(
+    workspace: Workspace, nexus: str | Path | None = None, wanted: Wanted | None = None
+) -> list[dict[str, Any]]:
+    """A row for each benchmark that is wanted, and for what can't be read."""
+    good, unread = list_benchmarks(workspace.benchmarks)
+    root = places.nexus(nexus, workspace.root)
+    found = load_nexus(root) if root else Nexus(workspace.root, ())
+    users = _users(workspace, found)
+    rows = [_row(item, users) for item in good]
+    rows += [_nexus_row(item, users) for item in found.instances()]
+    rows = [row for row in rows if (wanted or Wanted()).meets(row)]
+    for row, last in zip(rows, _last(workspace, [row.pop("runs") for row in rows]), strict=True):
+        row["last"] = last
+    return rows + [_empty(item.origin, item.place, item.error.message) for item in (*unread, *found.broken)]
+
+
+def _row(item: Registered, users: _Users) -> dict[str, Any]:
+    name, benchmark = item.benchmark.benchmark, item.benchmark
+    return {
+        "benchmark": name,
+        "kind": "benchmark",
+        "experiment": benchmark.experiment or f"uses {benchmark.uses}",
+        "experiments": [benchmark.experiment or ""],
+        "version": benchmark.version,
+        "origin": item.origin,
+        "package": item.origin,
+        "models": users.models.get(name, []),
+        "file": item.document.path,
+        "description": benchmark.description,
+        "used_by": users.by_name.get(name, []),
+        "runs": users.runs.get(name, set()),
+        "broken": None,
+    }
+
+
+def _nexus_row(item: BenchmarkInstance, users: _Users) -> dict[str, Any]:
+    names = (item.id,) if item.model else (item.id, item.name)
+    models = [item.target] if item.target else [model for name in names for model in users.models.get(name, [])]
+    data, used = item.document.data, [who for name in names for who in users.by_name.get(name, [])]
+    runs = {run for name in names for run in users.runs.get(name, set())} | {(_scenario(item), item.target)}
+    return {
+        "benchmark": item.id,
+        "kind": item.kind,
+        "experiment": ", ".join(ref.name for ref in item.experiments) or f"uses {item.uses}",
+        "experiments": [ref.name for ref in item.experiments],
+        "version": ", ".join(ref.version for ref in item.experiments if ref.version) or None,
+        "origin": "nexus",
+        "package": item.package,
+        "models": list(dict.fromkeys(models)),
+        "file": item.document.path,
+        "description": str(data.get("description") or (data.get("metadata") or {}).get("description") or ""),
+        "used_by": used,
+        "runs": runs,
+        "broken": None,
+    }
+
+
+def _empty(origin: str, place: str, message: str) -> dict[str, Any]:
+    empty: dict[str, Any] = {"benchmark": "", "kind": "", "experiment": "", "experiments": [], "version": None}
+    more: dict[str, Any] = {"package": origin, "models": [], "description": "", "used_by": [], "last": None}
+    return {**empty, **more, "origin": origin, "file": place, "broken": message}
+
+
+def _scenario(item: BenchmarkInstance) -> str:
+    """What its results are filed under; a space's are under the name of its folder."""
+    return str(item.document.data.get("scenario", item.name))
+
+
+def _users(workspace: Workspace, nexus: Nexus) -> _Users:
+    """From scenarios in the workspace's own folders, and from all of the nexus."""
+    found = _Users()
+    for folder in (workspace.root, workspace.root / "scenarios", workspace.root / "examples"):
+        for path in sorted(folder.glob("*.yaml")):
+            try:
+                data = load_yaml(path).data
+            except BenchError:
+                continue  # not a scenario of ours, or a broken one: `bench validate` tells
+            if "uses" in data and "scenario" in data:
+                found.add(str(data["uses"]), str(data["scenario"]), str(data["scenario"]))
+    for item in nexus.instances():
+        if item.uses:
+            found.add(item.uses, item.id, _scenario(item), item.target)
+    return found
+
+
+def _last(workspace: Workspace, wanted: list[set[tuple[str, str]]]) -> list[dict[str, Any] | None]:
+    """The newest run of each set of (scenario, target): when, how many trials succeeded, and a first number of it."""
+    if not any(wanted) or not (workspace.warehouse / "catalog.sqlite").exists():
+        return [None] * len(wanted)
+    from benchhouse.api import looking
+
+    runs = looking.query(workspace, _RUNS).dicts()
+    newest = [_newest(runs, pairs) for pairs in wanted]
+    points = looking.points(workspace, sorted({row["run_id"] for row in newest if row}))
+    order = {(item.name, metric["name"]): at for item in list_experiments(places.cache())
+             for at, metric in enumerate(item.metrics)}  # fmt: skip
+    points = [row for row in points if row["headline"]]
+    points.sort(key=lambda row: (order.get((row["experiment"], row["metric"]), len(order)), row["metric"]))
+    return [row and row | {"result": _first_number(points, row)} for row in newest]
+
+
+def _newest(runs: Iterable[dict[str, Any]], pairs: set[tuple[str, str]]) -> dict[str, Any] | None:
+    """Runs come newest first."""
+    for row in runs:
+        if (row["scenario"], row["target_name"]) in pairs or (row["scenario"], "") in pairs:
+            return {key: row[key] for key in ("run_id", "ended", "trials", "succeeded", "target_name")}
+    return None
+
+
+def _first_number(points: list[dict[str, Any]], last: dict[str, Any]) -> dict[str, Any] | None:
+    """The experiment's first metric at the first of its points; None where no trial succeeded."""
+    own = [row for row in points if (row["run_id"], row["target_name"]) == (last["run_id"], last["target_name"])]
+    if not own:
+        return None
+    keys = ("metric", "stat", "unit", "mean", "stdev", "n", "point")
+    return {key: own[0][key] for key in keys} | {"points": len({row["instance_digest"] for row in own})}

@@ -1,0 +1,227 @@
+"""Proof that the packages of a nexus hold: files, experiments, parameters, and that all of it installs together.
+
+Nothing is taken for granted: what could not be looked at is `unchecked`, and only `static` lets that pass.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from benchhouse.api import places, planning
+from benchhouse.api.package_installs import look_inside
+from benchhouse.api.packages import pick
+from benchhouse.api.resolving import TIMEOUT_S, UnresolvedError, resolve_together
+from benchhouse.catalog.benchmarks import Registered
+from benchhouse.catalog.listing import Listed, list_experiments, resolve
+from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Reference, listed_name
+from benchhouse.catalog.nexus_requirements import Requirement, requirements
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.problems import Problem, did_you_mean
+
+State = Literal["good", "broken", "unchecked"]
+MOST_POINTS = 100_000
+"""Of a larger space every value is checked, but not every combination."""
+_OURS = "benchhouse"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of one thing that was to be proven; `why` where it could not be."""
+
+    package: str
+    what: str  # the id of a benchmark, `nexus.yaml`, `model.yaml` or `install`
+    state: State
+    problems: tuple[Problem, ...] = ()
+    why: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        problems = [item.as_dict() for item in self.problems]
+        return {
+            "package": self.package, "what": self.what, "state": self.state, "problems": problems, "why": self.why,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Proof:
+    """All findings; `exit_code` is 0 only where everything asked for was proven."""
+
+    findings: tuple[Finding, ...]
+    packages: int
+    benchmarks: int
+    static: bool
+
+    def count(self, state: State) -> int:
+        return sum(item.state == state for item in self.findings)
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.count("broken"):
+            return Exit.BAD_INPUT
+        return Exit.TRIAL_FAILED if self.count("unchecked") and not self.static else Exit.GOOD
+
+
+@dataclass
+class _Look:
+    """What is known of this machine while a nexus is looked through."""
+
+    workspace: Workspace
+    nexus: Nexus
+    listed: Sequence[Listed]
+    installed: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.installed = {item.name for item in self.listed}
+
+
+def prove(
+    workspace: Workspace,
+    nexus: Nexus,
+    name: str | None = None,
+    *,
+    static: bool = False,
+    install: bool = False,
+    timeout_s: float = TIMEOUT_S,
+    say: Callable[[str], None] = lambda message: None,
+) -> Proof:
+    """Look through one package, or all.
+
+    `static` stays with the files and with what is installed here; `install` looks at the rest where it is installed.
+    """
+    chosen = [pick(nexus, name)] if name else list(nexus.packages)
+    look = _Look(workspace, nexus, list_experiments(places.cache()))
+    findings = [
+        _broken(item.origin, item.place, item.error, item.place) for item in nexus.broken if name in (None, item.origin)
+    ]
+    findings += _same_names(chosen)
+    for package in chosen:
+        asked, problems = requirements(package, nexus.root)
+        own = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
+        own += [_check(look, package, item) for item in package.all_instances()]
+        if not static and not problems and asked:
+            say(f"{package.name}: resolving {len(asked)} requirements together")
+            lock, resolved = _together(package, asked, timeout_s)
+            own.append(resolved)
+            if install and lock and any(item.state == "unchecked" for item in own):
+                say(f"{package.name}: installing {len(lock.splitlines())} distributions apart")
+                own = _inside(package, nexus, lock, own)
+        findings += own
+    return Proof(tuple(findings), len(chosen), sum(1 for item in chosen for _ in item.all_instances()), static)
+
+
+def _finding(package: str, what: str, problems: Sequence[Problem]) -> Finding:
+    return Finding(package, what, "broken" if problems else "good", tuple(problems))
+
+
+def _broken(package: str, what: str, error: BenchError, place: str) -> Finding:
+    """`place` is told where the error does not say one."""
+    message = error.message.removeprefix(f"{place}: ")
+    problems = getattr(error, "problems", None) or [Problem(message, place, None, None, "", error.hint)]
+    return Finding(package, what, "broken", tuple(problems))
+
+
+def _together(package: Package, asked: list[Requirement], timeout_s: float) -> tuple[str, Finding]:
+    """The lock of what it installs, and whether there is one."""
+    try:
+        return resolve_together(asked, timeout_s), Finding(package.name, "install", "good")
+    except UnresolvedError as error:
+        return "", _not_installable(package, error)
+
+
+def _not_installable(package: Package, error: BenchError) -> Finding:
+    if error.exit_code == Exit.TRIAL_FAILED:  # of this machine, not of the package
+        return Finding(package.name, "install", "unchecked", (), f"{error.message}: {error.hint}")
+    problem = package.document.problem(("package", "benchmark_packages"), error.message, error.hint, key=True)
+    return Finding(package.name, "install", "broken", (problem,))
+
+
+def _inside(package: Package, nexus: Nexus, lock: str, own: list[Finding]) -> list[Finding]:
+    """What could not be checked here, as it is found where the package is installed."""
+    try:
+        inner = look_inside(package.name, nexus.root, lock)
+    except BenchError as error:
+        return [*own, _not_installable(package, error)]
+    known = {item["what"]: item for item in inner["findings"]}
+    return [_seen(item, known[item.what]) if item.state == "unchecked" and item.what in known else item for item in own]
+
+
+def _seen(item: Finding, inner: dict[str, Any]) -> Finding:
+    problems = tuple(Problem(**problem) for problem in inner["problems"])
+    return replace(item, state=inner["state"], problems=problems, why=inner["why"])
+
+
+def _same_names(packages: Sequence[Package]) -> Iterator[Finding]:
+    """A bare name that two packages register would be anybody's guess."""
+    first: dict[str, BenchmarkInstance] = {}
+    for package in packages:
+        for item in package.instances:
+            if item.kind != "benchmark":
+                continue
+            earlier = first.setdefault(item.name, item)
+            if earlier is not item:
+                line, _ = earlier.document.position(("benchmark",))
+                place = f"{earlier.document.path}:{line}"
+                message = f"the benchmark '{item.name}' is registered by package '{earlier.package}' too: {place}"
+                problem = item.document.problem(("benchmark",), message, "a name of its own: rename one of the folders")
+                yield Finding(package.name, item.id, "broken", (problem,))
+
+
+def _registered(look: _Look, package: Package) -> Iterator[Finding]:
+    """Experiments of nexus.yaml that can't be used, or of which nothing is known here."""
+    for name, loc in package.registered():
+        found = [item for item in look.listed if item.name == name or item.name.endswith(f".{name}")]
+        if not found:
+            yield Finding(package.name, f"experiment {name}", "unchecked", (), "not installed")
+        elif all(item.broken for item in found):
+            message = f"experiment '{name}' can't be used: {found[0].broken}"
+            owner = f"{found[0].distribution} {found[0].distribution_version}"
+            problem = package.document.problem(loc, message, f"a package that can be imported; this is {owner}")
+            yield Finding(package.name, f"experiment {name}", "broken", (problem,))
+        else:
+            yield Finding(package.name, f"experiment {name}", "good")
+
+
+def _check(look: _Look, package: Package, item: BenchmarkInstance) -> Finding:
+    """One benchmark: its experiments are registered and there in the version asked for, and its parameters fit."""
+    problems = [problem for ref in item.experiments if (problem := _unregistered(look, package, item, ref))]
+    if problems:
+        return _finding(package.name, item.id, problems)
+    missing = [ref for ref in item.experiments if listed_name(ref.actuator, ref.name) not in look.installed]
+    if missing:
+        why = f"experiment '{missing[0].name}' is not installed"
+        return Finding(package.name, item.id, "unchecked", (), why)
+    try:
+        if item.kind == "benchmark":
+            _plan_open(look, item)
+        else:
+            _plan(look, item)
+    except BenchError as error:
+        return _broken(package.name, item.id, error, item.document.path)
+    return Finding(package.name, item.id, "good")
+
+
+def _unregistered(look: _Look, package: Package, item: BenchmarkInstance, ref: Reference) -> Problem | None:
+    """A package names what it runs; what comes with Benchhouse itself need not be named."""
+    name = listed_name(ref.actuator, ref.name)
+    ours = any(listed.name == name and listed.distribution == _OURS for listed in look.listed)
+    if ours or package.registers(ref):
+        return None
+    known = [known for known, _ in package.registered()]
+    message = f"the package '{package.name}' does not register the experiment '{ref.name}'"
+    expected = f"one of benchmark_packages in {package.document.path} with experiments: [{ref.name}]"
+    return item.document.problem(ref.loc, message, expected, did_you_mean(ref.name, known) or "")
+
+
+def _plan(look: _Look, item: BenchmarkInstance) -> None:
+    for prepared in planning.prepare_all(look.workspace, Path(item.document.path)):
+        plan = prepared.plan
+        if plan.space.raw_size <= MOST_POINTS:
+            _ = plan.points  # binds every point
+
+
+def _plan_open(look: _Look, item: BenchmarkInstance) -> None:
+    """A benchmark has no target, and may leave inputs open: what it fixes must fit all the same."""
+    home = Path(item.document.path).parent
+    registered: Registered = planning.shelf(look.workspace, home).find(item.id)
+    planning.check_open(registered, resolve(registered.experiment, registered.version, look.listed))

@@ -1,0 +1,129 @@
+"""The model in whose folder a benchmark lies is its target: which input takes the model's id, and what contradicts it.
+
+The input is, in this order: the one that a binding of a logical benchmark names for the experiment (`targetMapping`);
+the first of NAMES that the experiment has, among the inputs of its target and then of its workload; the target's name.
+A file may also give the model's id to any other input by itself; then nothing is put in.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from benchhouse.plan.axes import Draft, fields_of
+from benchhouse.plan.scenario_file import ScenarioFile
+from benchhouse.schema.document import Document, Loc
+from benchhouse.schema.experiment import Experiment
+from benchhouse.schema.problems import ProblemsError, describe
+from benchhouse.schema.scenario import Defined, Scenario, axis_values
+
+NAMES = ("model", "model_id", "model_name", "target")
+
+
+def bind_model(
+    file: ScenarioFile, model_id: str, said_in: Document, code: Experiment | None, mapped: str = ""
+) -> ScenarioFile:
+    """The scenario with the model as its target; `mapped` is the input that a binding names.
+
+    Raises ProblemsError where the file names another target. Without `code` nothing is put in, only compared.
+    """
+    scenario, draft = file.scenario, Draft(code)
+    name = _input(draft, mapped) if code else _given_name(scenario, draft, mapped)
+    _refuse_others(file, draft, name, model_id, said_in)
+    if code is None:
+        return file
+    found = [key for key, _, value in _given(scenario, draft) if value == model_id]
+    if not name and not found:
+        where = f"{said_in.path}:{said_in.position(('model', 'id'))[0]}"
+        message = f"{code.name} has no input for the model of this folder ({where})"
+        expected = f"an input called {', '.join(NAMES)}; or give '{model_id}' to the one that takes it"
+        raise ProblemsError([file.document.problem(("experiment",), message, expected)])
+    put = {} if found else {name: model_id}
+    if "target.name" not in {key for key, _, _ in _given(scenario, draft)} and _may_be_named(code):
+        put["target.name"] = model_id  # results are filed under it, whichever input it is
+    return replace(file, scenario=_put(scenario, put)) if put else file
+
+
+def _input(draft: Draft, mapped: str) -> str:
+    """The full name (`target.x`, or `x` of the workload) of the input that takes the model; empty: there is none."""
+    theirs, ours = fields_of(draft.target_model), fields_of(draft.workload_model)
+    if mapped and (mapped in ours or mapped in theirs):
+        return draft.qualify(mapped)
+    for fields, prefix in ((theirs, "target."), (ours, "")):
+        for name in NAMES:
+            if name in fields:
+                return f"{prefix}{name}"
+    code = draft.experiment
+    return "target.name" if code and code.takes_target and _may_be_named(code) else ""
+
+
+def _may_be_named(code: Experiment) -> bool:
+    """An untyped target takes any key, and an experiment without one ignores it."""
+    return code.target_model is None or "name" in fields_of(code.target_model)
+
+
+def _given_name(scenario: Scenario, draft: Draft, mapped: str) -> str:
+    """Of an experiment that is not installed, as far as the file shows it."""
+    given = {key for key, _, _ in _given(scenario, draft)}
+    return next((name for name in (mapped, *NAMES) if name in given), "")
+
+
+def _refuse_others(file: ScenarioFile, draft: Draft, name: str, model_id: str, said_in: Document) -> None:
+    problems = []
+    for key, loc, value in _given(file.scenario, draft):
+        if name and key == name and value != model_id:
+            line, _ = said_in.position(("model", "id"))
+            message = f"'{name}' is {describe(value)}; the model of this folder is '{model_id}' ({said_in.path}:{line})"
+            expected = f"leave '{name.removeprefix('target.')}' out: the folder says it"
+            problems.append(file.document.problem(loc, message, expected))
+    if problems:
+        raise ProblemsError(problems)
+
+
+def _given(scenario: Scenario, draft: Draft) -> Iterator[tuple[str, Loc, Any]]:
+    """Every value that the scenario gives to an input: its full name, its place, the value."""
+    targets: list[tuple[Loc, Any]] = [(("target",), scenario.target)] if scenario.target is not None else []
+    targets += [(("targets", index), target) for index, target in enumerate(scenario.targets)]
+    for loc, target in targets:
+        if isinstance(target, str):
+            yield "target.name", loc, target
+            continue
+        for key, value in target.items():
+            yield from _each(f"target.{key}", (*loc, key), value)
+    for key, value in scenario.workload.items():
+        yield from _each(draft.qualify(key), ("workload", key), value)
+    yield from _of_axes(scenario, draft)
+
+
+def _of_axes(scenario: Defined, draft: Draft) -> Iterator[tuple[str, Loc, Any]]:
+    for index, block in enumerate(scenario.axes):
+        for form, axes in (("grid", block.grid), ("zip", block.zip)):
+            for key, values in (axes or {}).items():
+                for number, value in enumerate(axis_values(values)):
+                    yield draft.qualify(key), ("axes", index, form, key, number), value
+        for number, point in enumerate(block.points or ()):
+            for key, value in point.items():
+                yield draft.qualify(key), ("axes", index, "points", number, key), value
+
+
+def _each(name: str, loc: Loc, value: Any) -> Iterator[tuple[str, Loc, Any]]:
+    """A list is an axis: each of its values counts."""
+    if isinstance(value, list):
+        yield from ((name, (*loc, index), item) for index, item in enumerate(value))
+    else:
+        yield name, loc, value
+
+
+def _put(scenario: Scenario, values: Mapping[str, Any]) -> Scenario:
+    """The scenario with these inputs, each where it belongs."""
+    in_target = {key.removeprefix("target."): value for key, value in values.items() if key.startswith("target.")}
+    ours = {key: value for key, value in values.items() if not key.startswith("target.")}
+    changed: dict[str, Any] = {"workload": {**ours, **scenario.workload}} if ours else {}
+    if in_target and scenario.targets:
+        changed["targets"] = [in_target | _whole(target) for target in scenario.targets]
+    elif in_target:
+        changed["target"] = in_target | _whole(scenario.target or {})
+    return scenario.model_copy(update=changed)
+
+
+def _whole(target: Mapping[str, Any] | str) -> dict[str, Any]:
+    return {"name": target} if isinstance(target, str) else dict(target)

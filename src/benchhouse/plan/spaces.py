@@ -1,0 +1,261 @@
+"""A space of ado as scenarios: `space.yaml`, or an operation that names it, goes in; one an experiment comes out.
+
+What is wrong is told where it stands in the space's own file: a scenario made here is a view of that file.
+"""
+
+import math
+import random
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
+from benchhouse.plan.space import Block
+from benchhouse.plan.space import Space as Points
+from benchhouse.schema.ado import OURS, Operation, WalkParameters
+from benchhouse.schema.document import Document, Loc
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.nexus import Property, PropertyDomain, Space, SpaceExperiment
+from benchhouse.schema.problems import Problem, ProblemsError
+from benchhouse.schema.scenario import MAX_AXIS_VALUES
+from benchhouse.schema.yamldump import dump_yaml
+from benchhouse.schema.yamltext import load_yaml
+
+_Read = TypeVar("_Read", bound=BaseModel)
+Inputs = Callable[[str, str | None], Collection[str] | None]
+"""The inputs of the experiment of that name and version; None where they are not known."""
+
+
+@dataclass(frozen=True)
+class SpaceFile:
+    """A space with the text it came from, and what an operation says of it."""
+
+    space: Space
+    document: Document
+    name: str
+    walk: WalkParameters | None = None
+
+
+def is_space(data: Any) -> bool:
+    """Whether a file is meant as a space or an operation of ado, not as a scenario of ours."""
+    if not isinstance(data, dict) or "scenario" in data:
+        return False
+    return "entitySpace" in data or isinstance(data.get("experiments"), list) or {"operation", "spaces"} <= data.keys()
+
+
+def read_space(document: Document) -> SpaceFile:
+    """The space that `document` is, or that the operation in it names; every mistake is raised with its place."""
+    if "operation" not in document.data:
+        return SpaceFile(_validated(Space, document), document, space_name(Path(document.path)))
+    operation = _validated(Operation, document)
+    problems = _not_ours(operation, document)
+    beside = Path(document.path).parent
+    path = beside / operation.spaces[0]
+    if not path.resolve().is_relative_to(beside.resolve()) or not path.is_file():
+        message = f"there is no file '{operation.spaces[0]}' beside this one"
+        expected = "the file of the space, e.g. space.yaml: the spaces of ado's own store are not read"
+        problems.append(document.problem(("spaces", 0), message, expected))
+    if problems:
+        raise ProblemsError(problems)
+    found = load_yaml(path)
+    space = SpaceFile(_validated(Space, found), found, space_name(path), operation.operation.parameters)
+    _check_number(space, document)
+    return space
+
+
+def space_name(path: Path) -> str:
+    """What results of a space are filed under: its folder where the file is called as all are, else the file."""
+    stem = path.absolute().parent.name if path.stem in ("space", "operation") else path.stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-")[:100] or "space"
+
+
+def scenarios(
+    file: SpaceFile,
+    environ: Mapping[str, str],
+    inputs: Inputs = lambda name, version: None,
+    *,
+    target: Mapping[str, Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+) -> list[ScenarioFile]:
+    """One scenario for each experiment of the space, over the same points.
+
+    Where there are several, each takes those properties that are inputs of its own (`inputs`); what none of them takes
+    stays, and is told as a mistake. `target` and `fixed` are put into every scenario: what the folder implies.
+    """
+    several = len(file.space.experiments) > 1
+    named = [(experiment_name(item), item.experiment_version or None) for item in file.space.experiments]
+    known = [inputs(*name) for name in named] if several else [None]
+    made, problems = list[ScenarioFile](), list[Problem]()
+    for index, item in enumerate(file.space.experiments):
+        mine = known[index]
+        others = {key for keys in known if keys is not None for key in keys}
+        foreign = others - set(mine) if mine is not None else set[str]()
+        name = f"{file.name}.{_label(named, index)}"[:100] if several else file.name
+        view = _View(file, index, name, dict(target or {}), dict(fixed or {}))
+        try:
+            view.fill(item, [prop for prop in file.space.entity_space if prop.identifier not in foreign])
+            made.append(read_scenario(view.document(), environ, made=view.text()))
+        except ProblemsError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise ProblemsError(problems)
+    return made
+
+
+def experiment_name(item: SpaceExperiment) -> str:
+    """By which name it is listed here: ours by its own, one of ado's with its actuator in front."""
+    ours = item.actuator_identifier == OURS
+    return item.experiment_identifier if ours else f"{item.actuator_identifier}.{item.experiment_identifier}"
+
+
+def domain_values(domain: PropertyDomain) -> list[Any]:
+    """The values of a property, as ado counts them: a range has its lower end and not its upper one.
+
+    Raises ValueError where they can't be counted.
+    """
+    if domain.values is not None:
+        if not domain.values:
+            raise ValueError("it has no values")
+        return domain.values
+    if domain.variable_type == "BINARY_VARIABLE_TYPE":
+        return [False, True]
+    if domain.domain_range is None:
+        raise ValueError("it does not say which values it takes")
+    if domain.interval is None:
+        raise ValueError("a continuous range has no points to run")
+    low, high, step = (Decimal(str(number)) for number in (*domain.domain_range, domain.interval))
+    count = math.ceil((high - low) / step)
+    if count < 1:
+        raise ValueError("a range goes upward, and its upper end is not part of it: it is empty")
+    if count > MAX_AXIS_VALUES:
+        raise ValueError(f"a range has at most {MAX_AXIS_VALUES:,} values")
+    exact = [low + index * step for index in range(count)]
+    return [int(value) if value == value.to_integral_value() else float(value) for value in exact]
+
+
+@dataclass
+class _View:
+    """A scenario in the making: its data, and where in the space's file each of it stands."""
+
+    file: SpaceFile
+    index: int
+    name: str
+    target: dict[str, Any]
+    workload: dict[str, Any]
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+    places: dict[Loc, Loc] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    head: dict[str, Any] = field(default_factory=dict)
+
+    def fill(self, item: SpaceExperiment, properties: list[Property]) -> None:
+        here: Loc = ("experiments", self.index)
+        self.head = {"scenario": self.name, "experiment": experiment_name(item)}
+        self.places = {("experiment",): (*here, "experimentIdentifier"), ("workload",): ("entitySpace",)}
+        if item.experiment_version:
+            self.head["version"] = item.experiment_version
+            self.places["version",] = (*here, "experimentVersion")
+        for number, given in enumerate(item.parameterization or []):
+            at: Loc = (*here, "parameterization", number)
+            self._put(given.property.identifier, [given.value], at, (*at, "value"))
+        order = [prop.identifier for prop in self.file.space.entity_space]
+        for prop in properties:
+            self._vary(prop, ("entitySpace", order.index(prop.identifier)))
+        if self.problems:
+            raise ProblemsError(self.problems)
+        if self.file.walk:
+            self._walk(self.file.walk)
+
+    def _vary(self, prop: Property, at: Loc) -> None:
+        try:
+            values = domain_values(prop.property_domain or PropertyDomain())
+        except ValueError as error:
+            expected = "propertyDomain: {values: [...]}, or a domainRange with an interval"
+            message = f"'{prop.identifier}': {error}"
+            self.problems.append(self.file.document.problem((*at, "propertyDomain"), message, expected))
+            return
+        listed = prop.property_domain is not None and prop.property_domain.values is not None
+        self._put(prop.identifier, values, at, (*at, "propertyDomain", *(("values",) if listed else ())), listed=listed)
+
+    def _put(self, key: str, values: list[Any], at: Loc, place: Loc, *, listed: bool = False) -> None:
+        if key in self.grid or key in self.workload:
+            self.problems.append(self.file.document.problem((*at, "identifier"), f"'{key}' is given twice"))
+            return
+        spots = [(*place, number) if listed else place for number in range(len(values))]
+        if len(values) == 1 and not isinstance(values[0], list | dict):  # these could be read as an axis
+            self.workload[key] = values[0]
+            self.places["workload", key] = spots[0]
+            return
+        self.grid[key] = values
+        self.places["axes", 0, "grid", key] = place
+        if listed:
+            self.places |= {("axes", 0, "grid", key, number): spot for number, spot in enumerate(spots)}
+
+    def _walk(self, walk: WalkParameters) -> None:
+        """Which points an operation takes, and in which order."""
+        mixed = walk.sampler_config.mode.startswith("random")
+        self.head |= {"order": "random"} if mixed else {}
+        self.head |= {"parallel": walk.batch_size} if walk.batch_size > 1 else {}
+        if walk.max_retries:
+            self.head["retries"] = {"max_retries": walk.max_retries}
+        points = Points(tuple(Block((key,), tuple((value,) for value in values)) for key, values in self.grid.items()))
+        if walk.number_entities == "all" or walk.number_entities >= points.raw_size:
+            return
+        chosen: Iterator[Any] = islice(points.points(), walk.number_entities)
+        if mixed:  # the same each time: a plan is what is reviewed
+            indices = random.Random(0).sample(range(points.raw_size), walk.number_entities)
+            chosen = map(points.point, sorted(indices))
+        self.head["axes"] = [{"points": list(chosen)}]
+
+    def data(self) -> dict[str, Any]:
+        axes = [{"grid": self.grid}] if self.grid else []
+        target = {"target": self.target} if self.target else {}
+        return {"axes": axes, **self.head, **target, "workload": self.workload}
+
+    def document(self) -> Document:
+        return self.file.document.assemble((), self.data(), self.places)
+
+    def text(self) -> str:
+        """The scenario as a file of its own: what a run keeps, so that it can be carried on without this space."""
+        return f"# made of {Path(self.file.document.path).name}, a space of ado\n{dump_yaml(self.data())}"
+
+
+def _validated(model: type[_Read], document: Document) -> _Read:
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, model)) from error
+
+
+def _not_ours(operation: Operation, document: Document) -> list[Problem]:
+    """What only ado can do: said, not left out in silence."""
+    body, problems = operation.operation, list[Problem]()
+    if body.module.operator_name != "random_walk":
+        loc: Loc = ("operation", "module", "operatorName")
+        message = f"the operator '{body.module.operator_name}' chooses its points as it goes: only ado can run it"
+        problems.append(document.problem(loc, message, "random_walk; or: ado create operation -f FILE"))
+    if body.parameters.sampler_config.sampler_type != "generator":
+        loc = ("operation", "parameters", "samplerConfig", "samplerType")
+        problems.append(document.problem(loc, "a selector takes points from ado's own store", "generator"))
+    return problems
+
+
+def _check_number(space: SpaceFile, document: Document) -> None:
+    number = space.walk.number_entities if space.walk else "all"
+    if number != "all" and number < 1:
+        loc: Loc = ("operation", "parameters", "numberEntities")
+        raise ProblemsError([document.problem(loc, "no point is asked for", "all, or at least 1")])
+
+
+def _label(named: list[tuple[str, str | None]], index: int) -> str:
+    """What tells one experiment of a space from the others, fit to be part of a folder's name."""
+    name, version = named[index]
+    same_name = [other for other, _ in named].count(name) > 1
+    label = f"{name}-{version}" if same_name and version else name
+    label += f"-{index + 1}" if named.count(named[index]) > 1 else ""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", label)
