@@ -11,10 +11,12 @@ from benchhouse.catalog.loading import load
 from benchhouse.catalog.logical import (
     Logical,
     Unreadable,
-    experiment_names,
+    by_experiment,
+    experiment_name,
     find_logical,
     fits_version,
     list_logical,
+    load_logical,
 )
 from benchhouse.catalog.logical_facts import Facts, MetricFacts, check_experiments
 from benchhouse.evidence.writing import write_text
@@ -23,9 +25,10 @@ from benchhouse.plan.logical import Asked, make_scenario
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.nexus import Binding, BoundExperiment
+from benchhouse.schema.nexus import Binding, BoundExperiment, is_logical
 from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.schema.yamldump import dump_yaml
+from benchhouse.schema.yamltext import load_yaml
 
 __all__ = ["Asked"]
 PREFIX = "logical:"
@@ -39,10 +42,16 @@ class Checked:
     name: str
     problems: list[Problem]
     error: BenchError | None = None  # of a file that can't be read at all
+    bindings: int = 0
 
     @property
     def good(self) -> bool:
         return not self.problems and self.error is None
+
+    @property
+    def failure(self) -> BenchError:
+        """All that is wrong, in one."""
+        return ProblemsError(self.problems) if self.problems else self.error or BenchError(f"{self.path} is good")
 
     def as_dict(self) -> dict[str, Any]:
         problems = self.problems or list(getattr(self.error, "problems", []))
@@ -72,7 +81,7 @@ def benchmarks(workspace: Workspace, nexus: str | None = None) -> list[dict[str,
             "target": item.file.logical_benchmark.target.identifier,
             "properties": item.properties,
             "metrics": item.metrics,
-            "experiments": [binding.experiment.experiment_identifier for binding in item.file.bindings],
+            "experiments": list(by_experiment(item.file.bindings)),
             "file": item.document.path,
             "broken": None,
         }
@@ -80,6 +89,16 @@ def benchmarks(workspace: Workspace, nexus: str | None = None) -> list[dict[str,
     ]
     empty: dict[str, Any] = {"benchmark": "", "target": "", "properties": [], "metrics": [], "experiments": []}
     return rows + [empty | {"file": item.path, "broken": item.error.message} for item in broken]
+
+
+def validate_file(path: Path) -> Checked | None:
+    """The same for one file; None where it is not meant as a logical benchmark."""
+    if not is_logical(load_yaml(path).data):
+        return None
+    try:
+        return _check(load_logical(path), list_experiments(places.cache()))
+    except BenchError as error:
+        return _unreadable(Unreadable(str(path), error))
 
 
 def validate(workspace: Workspace, nexus: str | None = None) -> list[Checked]:
@@ -95,9 +114,13 @@ def find(workspace: Workspace, name: str, nexus: str | None = None) -> Logical:
 
 def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
     """The bindings to an experiment, or all of them."""
-    found = [item for item in logical.file.bindings if experiment in (None, *experiment_names(item.experiment))]
+    found = [
+        item
+        for item in logical.file.bindings
+        if experiment in (None, item.experiment.experiment_identifier, experiment_name(item.experiment))
+    ]
     if not found:
-        offered = list(dict.fromkeys(item.experiment.experiment_identifier for item in logical.file.bindings))
+        offered = list(by_experiment(logical.file.bindings))
         guess = did_you_mean(experiment or "", offered)
         hint = f"did you mean '{guess}'? " if guess else ""
         raise BenchError(f"'{logical.name}' has no binding to '{experiment}'", f"{hint}it has: {', '.join(offered)}")
@@ -164,14 +187,10 @@ def _choose(logical: Logical, installed: Sequence[Listed], wanted: str | None) -
 
 def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:
     """The installed experiment of a binding: its version, else the newest of the same MAJOR."""
-    names = experiment_names(bound)
-    matches = [item for item in listed if item.name in names]
-    if not matches:
-        return resolve(bound.experiment_identifier, bound.experiment_version or None, listed)
-    fitting = [item.version for item in matches if fits_version(bound.experiment_version, item.version)]
-    exact = bound.experiment_version in fitting
-    version = bound.experiment_version if exact or not fitting else max(fitting, key=version_key)
-    return resolve(matches[0].name, (version if bound.experiment_version else None), listed)
+    name, asked = experiment_name(bound), bound.experiment_version
+    fitting = [item.version for item in listed if item.name == name and fits_version(asked, item.version)]
+    version = asked if asked in fitting or not fitting else max(fitting, key=version_key)
+    return resolve(name, version if asked else None, listed)
 
 
 def _unreadable(item: Unreadable) -> Checked:
@@ -187,7 +206,7 @@ def _check(item: Logical, installed: Sequence[Listed], only: Binding | None = No
         places_ = {("logicalBenchmark",): ("logicalBenchmark",), ("bindings", 0): ("bindings", at)}
         document = item.document.assemble((), data, places_)
     problems, _ = check_experiments(file, document, lambda binding: _facts(binding, installed))
-    return Checked(item.document.path, item.name, problems)
+    return Checked(item.document.path, item.name, problems, bindings=len(file.bindings))
 
 
 def _facts(binding: Binding, installed: Sequence[Listed]) -> Facts | str:

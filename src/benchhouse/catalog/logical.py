@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from benchhouse.catalog.domains import MISSING, holds, look_up, same
 from benchhouse.catalog.logical_checks import check_file
+from benchhouse.catalog.nexus import listed_name
 from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.misfits import from_pydantic
@@ -21,7 +22,6 @@ from benchhouse.schema.yamltext import load_yaml
 
 FOLDER = "benchmarks"
 WHOLE_TARGET = "target"  # as `targetMapping`: the trial's target, by its name
-OURS = "benchhouse"  # the actuator of what is installed here without ado
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,9 @@ def find_logical(name: str, *roots: Path) -> Logical:
     raise BenchError(f"no logical benchmark named '{name}'", f"{hint}{there}")
 
 
-def experiment_names(bound: BoundExperiment) -> tuple[str, ...]:
-    """The names that results of a bound experiment may have here."""
-    name = bound.experiment_identifier
-    return (name,) if bound.actuator_identifier == OURS else (name, f"{bound.actuator_identifier}.{name}")
+def experiment_name(bound: BoundExperiment) -> str:
+    """The name that the bound experiment, and so each of its results, has here."""
+    return listed_name(bound.actuator_identifier, bound.experiment_identifier)
 
 
 def fits_version(asked: str, found: str) -> bool:
@@ -191,9 +190,8 @@ def _read(document: Document, stem: str) -> Logical:
 
 
 def by_experiment(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
-    """Bindings by every name that results of their experiment may have."""
+    """Bindings by the name of their experiment here."""
     found: dict[str, list[Binding]] = {}
     for binding in bindings:
-        for name in experiment_names(binding.experiment):
-            found.setdefault(name, []).append(binding)
+        found.setdefault(experiment_name(binding.experiment), []).append(binding)
     return found
