@@ -198,15 +198,8 @@ def _unreadable(item: Unreadable) -> Checked:
 
 
 def _check(item: Logical, installed: Sequence[Listed], only: Binding | None = None) -> Checked:
-    file = item.file.model_copy(update={"bindings": [only]}) if only else item.file
-    document = item.document
-    if only:  # its place in the file is still that of the whole list
-        at = item.file.bindings.index(only)
-        data = item.document.data | {"bindings": [item.document.data["bindings"][at]]}
-        places_ = {("logicalBenchmark",): ("logicalBenchmark",), ("bindings", 0): ("bindings", at)}
-        document = item.document.assemble((), data, places_)
-    problems, _ = check_experiments(file, document, lambda binding: _facts(binding, installed))
-    return Checked(item.document.path, item.name, problems, bindings=len(file.bindings))
+    problems = check_experiments(item.file, item.document, lambda binding: _facts(binding, installed), only)
+    return Checked(item.document.path, item.name, problems, bindings=len(item.file.bindings))
 
 
 def _facts(binding: Binding, installed: Sequence[Listed]) -> Facts | str:

@@ -37,26 +37,29 @@ def split_stat(identifier: str, metrics: Iterable[str]) -> tuple[str, str]:
 
 
 def check_experiments(
-    file: LogicalFile, document: Document, facts_of: Callable[[Binding], Facts | str]
-) -> tuple[list[Problem], list[str]]:
-    """What doesn't fit the experiments that are installed; and the bound ones that are not, which is a problem too.
+    file: LogicalFile, document: Document, facts_of: Callable[[Binding], Facts | str], only: Binding | None = None
+) -> list[Problem]:
+    """What doesn't fit the bound experiments; one that is not installed is a problem too.
 
-    `facts_of` tells of an experiment, or why nothing can be told.
+    `facts_of` tells of an experiment, or why nothing can be told. `only` looks at one binding, which runs without the
+    others: whether they agree is not asked then.
     """
     problems: list[Problem] = []
-    unknown: list[str] = []
     told: dict[str, dict[str, MetricFacts]] = {}
+    complete = True
     for index, binding in enumerate(file.bindings):
-        facts = facts_of(binding)
-        at: Loc = ("bindings", index)
+        if only not in (None, binding):
+            continue
+        facts, at = facts_of(binding), ("bindings", index)
         if isinstance(facts, str):
-            unknown.append(facts)
+            complete = False
             problems.append(document.problem((*at, "experiment", "experimentIdentifier"), facts))
             continue
         problems += _check_inputs(binding, facts, document, at)
         problems += _check_metrics(file, binding, facts, document, at, told)
-    problems += _check_agreement(file, document, told, complete=not unknown)
-    return problems, unknown
+    if only is None:
+        problems += _check_agreement(file, document, told, complete=complete)
+    return problems
 
 
 def _check_inputs(binding: Binding, facts: Facts, document: Document, at: Loc) -> Iterator[Problem]:
