@@ -1,8 +1,11 @@
 """`uses:` a registered benchmark: its workload is frozen, what it leaves open may be filled."""
 
+import json
+
 import pytest
 
 from benchhouse.catalog.benchmarks import load_benchmark
+from benchhouse.catalog.uses import Shelf
 from benchhouse.plan import expand_benchmark
 from benchhouse.schema.problems import ProblemsError
 from benchhouse.schema.yamltext import parse_yaml
@@ -50,13 +53,42 @@ def test_a_mistake_in_the_scenarios_axes_is_shown_in_its_own_place(plan_of):
         plan_of("uses: standard\naxes: [{grid: {size: [1, x]}}]", benchmark=BENCHMARK)
 
 
-def test_benchmarks_can_not_go_in_circles_as_they_can_not_use_each_other(tmp_path):
+def test_a_benchmark_names_an_experiment_or_another_benchmark(tmp_path):
     path = tmp_path / "b.yaml"
-    path.write_text("benchmark: a\nuses: b\n")
-    with pytest.raises(ProblemsError) as raised:
-        load_benchmark(path)
-    said = [problem.message for problem in raised.value.problems]
-    assert said == ["missing key 'experiment'", "unknown key 'uses'"]
+    for text in ("benchmark: a\n", "benchmark: a\nuses: b\nexperiment: c\n"):
+        path.write_text(text)
+        with pytest.raises(ProblemsError, match="a benchmark has either experiment or uses"):
+            load_benchmark(path)
+
+
+def shelf(*folders):
+    return Shelf(folders, None, read_space=None)
+
+
+def test_benchmarks_in_a_circle_are_refused_and_each_of_them_named(tmp_path):
+    for name, used in (("a", "b"), ("b", "c"), ("c", "a")):
+        (tmp_path / f"{name}.yaml").write_text(f"benchmark: {name}\nuses: {used}\n")
+    with pytest.raises(ProblemsError, match="benchmarks in a circle: a -> b -> c -> a") as raised:
+        shelf(tmp_path).find("a")
+    places = [(problem.path, problem.line) for problem in raised.value.problems]
+    assert places == [(str(tmp_path / f"{name}.yaml"), 2) for name in "abc"]
+
+
+def test_a_benchmark_fills_what_another_leaves_open_and_changes_nothing_of_it(tmp_path, bench):
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "base.yaml").write_text(
+        "benchmark: base\nexperiment: command\nworkload: {executions: [1, 2]}\nlimits: {wall: 1m, memory: 1GB}\n"
+    )
+    more = tmp_path / "benchmarks" / "more.yaml"
+    more.write_text("benchmark: more\nuses: base\nworkload: {timeout: [1, 2, 3]}\nlimits: {wall: 2m}\n")
+    (tmp_path / "s.yaml").write_text("scenario: s\nuses: more\ntarget: {argv: [ls]}\n")
+    plan = json.loads(bench("plan", "s.yaml", "--json").out)
+    assert (plan["points"], plan["limits"]["wall"], plan["limits"]["memory"]) == (6, 120, 10**9)
+    more.write_text("benchmark: more\nuses: base\nworkload: {executions: 9}\n")
+    done = bench("plan", "s.yaml")
+    assert done.code == 2 and "more.yaml:3:12: 'executions' is fixed by the benchmark 'base'" in done.err
+    (tmp_path / "s.yaml").write_text("scenario: s\nuses: more\ntarget: {argv: [ls]}\nworkload: {executions: 1}\n")
+    assert "s.yaml:4:12: 'executions' is fixed by the benchmark" in bench("plan", "s.yaml").err
 
 
 def test_variables_of_a_benchmark_are_expanded_and_its_secrets_refused():

@@ -38,17 +38,32 @@ class Wanted:
 
 @dataclass
 class _Users:
-    """Who says `uses:` what: names of scenarios and ids of benchmarks, with the scenarios and targets they run as."""
+    """Who says `uses:` what, and as which scenario and target each runs."""
 
+    ids: dict[str, str] = field(default_factory=dict)  # a bare name of the nexus -> `package/name`
     by_name: dict[str, list[str]] = field(default_factory=dict)
-    models: dict[str, list[str]] = field(default_factory=dict)
-    runs: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # (scenario, target; empty: any)
+    runs: dict[str, tuple[str, str]] = field(default_factory=dict)  # user -> (scenario, target; empty: any)
 
     def add(self, used: str, who: str, scenario: str, target: str = "") -> None:
-        self.by_name.setdefault(used, []).append(who)
-        self.runs.setdefault(used, set()).add((scenario, target))
-        if target:
-            self.models.setdefault(used, []).append(target)
+        self.by_name.setdefault(self.ids.get(used, used), []).append(who)
+        self.runs[who] = (scenario, target)
+
+    def of(self, name: str) -> list[str]:
+        return self.by_name.get(name, [])
+
+    def all_of(self, name: str) -> set[str]:
+        """Those that use it by way of another, too."""
+        found, todo = set[str](), self.of(name)
+        while todo:
+            found.update(todo)
+            todo = [who for user in todo for who in self.of(user) if who not in found]
+        return found
+
+    def runs_of(self, name: str) -> set[tuple[str, str]]:
+        return {self.runs[who] for who in self.all_of(name)}
+
+    def models_of(self, name: str) -> list[str]:
+        return sorted({target for _, target in self.runs_of(name) if target})
 
 
 def registered(
@@ -77,20 +92,17 @@ def _row(item: Registered, users: _Users) -> dict[str, Any]:
         "version": benchmark.version,
         "origin": item.origin,
         "package": item.origin,
-        "models": users.models.get(name, []),
+        "models": users.models_of(name),
         "file": item.document.path,
         "description": benchmark.description,
-        "used_by": users.by_name.get(name, []),
-        "runs": users.runs.get(name, set()),
+        "used_by": users.of(name),
+        "runs": users.runs_of(name),
         "broken": None,
     }
 
 
 def _nexus_row(item: BenchmarkInstance, users: _Users) -> dict[str, Any]:
-    names = (item.id,) if item.model else (item.id, item.name)
-    models = [item.target] if item.target else [model for name in names for model in users.models.get(name, [])]
-    data, used = item.document.data, [who for name in names for who in users.by_name.get(name, [])]
-    runs = {run for name in names for run in users.runs.get(name, set())} | {(_scenario(item), item.target)}
+    data = item.document.data
     return {
         "benchmark": item.id,
         "kind": item.kind,
@@ -99,11 +111,11 @@ def _nexus_row(item: BenchmarkInstance, users: _Users) -> dict[str, Any]:
         "version": ", ".join(ref.version for ref in item.experiments if ref.version) or None,
         "origin": "nexus",
         "package": item.package,
-        "models": list(dict.fromkeys(models)),
+        "models": [item.target] if item.target else users.models_of(item.id),
         "file": item.document.path,
         "description": str(data.get("description") or (data.get("metadata") or {}).get("description") or ""),
-        "used_by": used,
-        "runs": runs,
+        "used_by": users.of(item.id),
+        "runs": users.runs_of(item.id) | {(_scenario(item), item.target)},
         "broken": None,
     }
 
@@ -121,7 +133,7 @@ def _scenario(item: BenchmarkInstance) -> str:
 
 def _users(workspace: Workspace, nexus: Nexus) -> _Users:
     """From scenarios in the workspace's own folders, and from all of the nexus."""
-    found = _Users()
+    found = _Users({item.name: item.id for package in nexus.packages for item in package.instances})
     for folder in (workspace.root, workspace.root / "scenarios", workspace.root / "examples"):
         for path in sorted(folder.glob("*.yaml")):
             try:

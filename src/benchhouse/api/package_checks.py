@@ -13,7 +13,7 @@ from benchhouse.api.package_installs import look_inside
 from benchhouse.api.packages import pick
 from benchhouse.api.resolving import TIMEOUT_S, UnresolvedError, resolve_together
 from benchhouse.catalog.benchmarks import Registered
-from benchhouse.catalog.listing import Listed, list_experiments, resolve
+from benchhouse.catalog.listing import Listed, listed_once, resolve
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Reference, listed_name
 from benchhouse.catalog.nexus_requirements import Requirement, requirements
 from benchhouse.schema.errors import BenchError, Exit
@@ -75,39 +75,48 @@ class _Look:
         self.installed = {item.name for item in self.listed}
 
 
+@dataclass(frozen=True)
+class Asked:
+    """How far to look: `static` stays with the files and what is installed here; `install` looks at the rest apart."""
+
+    static: bool = False
+    install: bool = False
+    timeout_s: float = TIMEOUT_S
+
+
 def prove(
     workspace: Workspace,
     nexus: Nexus,
     name: str | None = None,
-    *,
-    static: bool = False,
-    install: bool = False,
-    timeout_s: float = TIMEOUT_S,
+    asked: Asked | None = None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Proof:
-    """Look through one package, or all.
-
-    `static` stays with the files and with what is installed here; `install` looks at the rest where it is installed.
-    """
+    """Look through one package, or all."""
+    asked = asked or Asked()
     chosen = [pick(nexus, name)] if name else list(nexus.packages)
-    look = _Look(workspace, nexus, list_experiments(places.cache()))
-    findings = [
-        _broken(item.origin, item.place, item.error, item.place) for item in nexus.broken if name in (None, item.origin)
-    ]
+    broken = [item for item in nexus.broken if name in (None, item.origin)]
+    findings = [_broken(item.origin, item.place, item.error, item.place) for item in broken]
     findings += _same_names(chosen)
-    for package in chosen:
-        asked, problems = requirements(package, nexus.root)
-        own = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
-        own += [_check(look, package, item) for item in package.all_instances()]
-        if not static and not problems and asked:
-            say(f"{package.name}: resolving {len(asked)} requirements together")
-            lock, resolved = _together(package, asked, timeout_s)
-            own.append(resolved)
-            if install and lock and any(item.state == "unchecked" for item in own):
-                say(f"{package.name}: installing {len(lock.splitlines())} distributions apart")
-                own = _inside(package, nexus, lock, own)
-        findings += own
-    return Proof(tuple(findings), len(chosen), sum(1 for item in chosen for _ in item.all_instances()), static)
+    with listed_once(places.cache()) as listed:
+        look = _Look(workspace, nexus, listed)
+        findings += [item for package in chosen for item in _look_through(look, package, asked, say)]
+    benchmarks = sum(1 for package in chosen for _ in package.all_instances())
+    return Proof(tuple(findings), len(chosen), benchmarks, asked.static)
+
+
+def _look_through(look: _Look, package: Package, asked: Asked, say: Callable[[str], None]) -> list[Finding]:
+    needs, problems = requirements(package, look.nexus.root)
+    found = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
+    found += [_check(look, package, item) for item in package.all_instances()]
+    if asked.static or problems or not needs:
+        return found
+    say(f"{package.name}: resolving {len(needs)} requirement(s) together")
+    lock, resolved = _together(package, needs, asked.timeout_s)
+    found.append(resolved)
+    if asked.install and lock and any(item.state == "unchecked" for item in found):
+        say(f"{package.name}: installing {len(lock.splitlines())} distributions in an environment of its own")
+        found = _inside(package, look.nexus, lock, found)
+    return found
 
 
 def _finding(package: str, what: str, problems: Sequence[Problem]) -> Finding:

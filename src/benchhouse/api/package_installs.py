@@ -19,7 +19,7 @@ def look_inside(package: str, nexus: Path, lock: str, timeout_s: float = INSTALL
     with TemporaryDirectory(prefix="bench-packages-") as name:
         folder = Path(name)
         python = _build(folder, lock, timeout_s)
-        command = [str(python), "-I", "-m", "benchhouse", "-C", str(nexus), "packages", "validate", package]
+        command = [str(python), "-I", "-m", "benchhouse", "-C", str(nexus.absolute()), "packages", "validate", package]
         environ = os.environ | {"BENCH_CACHE_DIR": str(folder / "cache")}
         code, out, said = run_bounded(
             [*command, "--static", "--json", "--nexus", str(nexus.absolute())], folder, timeout_s, environ

@@ -23,7 +23,13 @@ def nexus(given: str | Path | None, *starts: Path) -> Path | None:
     """The root of the nexus: `given`, else $BENCH_NEXUS, else the nearest at or above `starts`; None: there is none."""
     from benchhouse.catalog.nexus_root import find_nexus
 
-    return find_nexus(given, os.environ, *starts)
+    found = find_nexus(given, os.environ, *starts)
+    return near(found) if found else None
+
+
+def near(path: Path) -> Path:
+    """As a person would type it from here, where it lies below."""
+    return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
 
 
 def site(workspace: Workspace, name: str | None = None) -> Site:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from benchhouse.api.places import near
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 
@@ -157,7 +158,7 @@ def experiment(name: str, into: Path) -> Path:
         f"tests/test_{slug}.py": _TEST,
     }
     for path, template in files.items():
-        _write(folder / path, template.format(**values))
+        write_new(folder / path, template.format(**values))
     return folder
 
 
@@ -173,13 +174,13 @@ def scenario(name: str, chosen: str, folder: Path) -> Path:
         target = 'targets:\n  - {name: short, argv: [sleep, "0.01"]}\n  - {name: longer, argv: [sleep, "0.05"]}\n'
         workload = "  executions: 10"
     else:
-        target = "target:\n" + (_to_fill_in(shown["target"]) if shown["target"] else "  name: baseline") + "\n"
-        workload = _to_fill_in(shown["workload"])
-    _write(path, _SCENARIO.format(name=name, experiment=chosen, path=_shown(path), target=target, workload=workload))
+        target = "target:\n" + (to_fill_in(shown["target"]) if shown["target"] else "  name: baseline") + "\n"
+        workload = to_fill_in(shown["workload"])
+    write_new(path, _SCENARIO.format(name=name, experiment=chosen, path=near(path), target=target, workload=workload))
     return path
 
 
-def _to_fill_in(inputs: list[dict[str, Any]]) -> str:
+def to_fill_in(inputs: list[dict[str, Any]]) -> str:
     """What must be given is to be filled in; the rest stands there as comments, with its defaults."""
     active = {item["name"] for item in inputs if item["required"]} or {item["name"] for item in inputs[:1]}
     lines = []
@@ -195,20 +196,15 @@ def workspace(place: Workspace) -> list[Path]:
     made = []
     first = place.root / "scenarios" / "first.yaml"
     if not first.exists():
-        made.append(_shown(scenario("first", "command", first.parent)))
+        made.append(near(scenario("first", "command", first.parent)))
     ignore = place.root / ".gitignore"
     if not ignore.exists():
-        _write(ignore, ".bench/\nresults/\nreports/\n")
-        made.append(_shown(ignore))
+        write_new(ignore, ".bench/\nresults/\nreports/\n")
+        made.append(near(ignore))
     return made
 
 
-def _shown(path: Path) -> Path:
-    """As a person would type it from here."""
-    return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
-
-
-def _write(path: Path, text: str) -> None:
+def write_new(path: Path, text: str) -> None:
     if path.exists():
         raise BenchError(f"{path} exists already", "choose another name, or remove it")
     try:

@@ -12,7 +12,9 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,8 +65,23 @@ class Listed:
         )
 
 
+_held: ContextVar[list[Listed] | None] = ContextVar("_held", default=None)
+
+
+@contextmanager
+def listed_once(folder: Path) -> Iterator[list[Listed]]:
+    """Inside, `list_experiments` looks no second time: for one command that plans hundreds of files."""
+    token = _held.set(list_experiments(folder))
+    try:
+        yield _held.get() or []
+    finally:
+        _held.reset(token)
+
+
 def list_experiments(folder: Path) -> list[Listed]:
     """All installed experiments, deprecated and broken ones included, sorted by name and version."""
+    if (held := _held.get()) is not None:
+        return held
     path = folder / f"experiments-{digest([__version__, sys.prefix])[:12]}.json"
     known = _read_cache(path)
     _stamp.cache_clear()

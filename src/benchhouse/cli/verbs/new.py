@@ -1,4 +1,4 @@
-"""Scaffold an experiment package or a scenario."""
+"""Scaffold an experiment, a scenario, or a package, model or benchmark of a nexus."""
 
 from pathlib import Path
 
@@ -6,8 +6,16 @@ import click
 
 from benchhouse.cli import options, show
 
+_EXAMPLES = """\b
+Examples:
+  bench new scenario mine --experiment vector.search
+  bench new package terratorch                             the first makes this folder a nexus
+  bench new model terratorch ibm/prithvi --owner me
+  bench new benchmark smoke --package terratorch --model ibm/prithvi
+"""
 
-@click.group(help=__doc__)
+
+@click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
 def command() -> None:
     pass
 
@@ -35,3 +43,50 @@ def scenario(name: str, chosen: str) -> None:
     path = scaffold.scenario(name, chosen, Path())
     click.echo(path)
     show.note(f"next:  bench plan {path}")
+
+
+@command.command(help="A package of a nexus; without a nexus this folder becomes one.")
+@click.argument("name")
+@options.nexus_option
+@click.pass_context
+def package(ctx: click.Context, name: str, nexus: str | None) -> None:
+    from benchhouse.api import package_scaffold
+
+    click.echo(package_scaffold.package(options.workspace(ctx), name, nexus))
+    show.note(f"next:  bench new model {name} ORG/MODEL")
+
+
+@command.command(help="A model of a package: what is below its folder is run for it.")
+@click.argument("package_name", metavar="PACKAGE")
+@click.argument("model_id", metavar="ID")
+@click.option("--owner", default="", help="Who answers for its benchmarks.")
+@options.nexus_option
+@click.pass_context
+def model(ctx: click.Context, package_name: str, model_id: str, owner: str, nexus: str | None) -> None:
+    from benchhouse.api import package_scaffold
+
+    click.echo(package_scaffold.model(options.workspace(ctx), package_name, model_id, owner, nexus))
+    show.note(f"next:  bench new benchmark NAME --package {package_name} --model {model_id}")
+
+
+@command.command(help="A benchmark of a package, or with --model one that is run for that model.")
+@click.argument("name")
+@click.option("--package", "package_name", metavar="PACKAGE", required=True, help="The package it belongs to.")
+@click.option("--model", "model_name", metavar="ID", help="The model it is run for, by id or folder.")
+@click.option(
+    "--experiment", "chosen", default="command", show_default=True, shell_complete=options.complete_experiment,
+    help="The experiment it runs.",
+)  # fmt: skip
+@click.option("--uses", metavar="PACKAGE/BENCHMARK", help="Run that benchmark for the model, whosever it is.")
+@options.nexus_option
+@click.pass_context
+def benchmark(
+    ctx: click.Context, /, name: str, package_name: str, model_name: str | None, chosen: str, uses: str | None,
+    nexus: str | None,
+) -> None:  # fmt: skip
+    from benchhouse.api import package_scaffold
+
+    path = package_scaffold.benchmark(options.workspace(ctx), name, package_name, model_name, chosen, uses, nexus)
+    click.echo(path)
+    using = f"bench new benchmark {name} --package {package_name} --model ID --uses {package_name}/{name}"
+    show.note(f"next:  bench run {path}" if model_name else f"next:  {using}")

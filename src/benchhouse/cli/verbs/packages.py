@@ -98,9 +98,8 @@ def validate(
         raise BenchError("give --static or --install, not both", "--static installs nothing")
     workspace = options.workspace(ctx)
     found = packages.load(workspace, nexus)
-    proof = package_checks.prove(
-        workspace, found, name, static=static, install=install, timeout_s=timeout_s, say=show.note
-    )
+    asked = package_checks.Asked(static, install, timeout_s)
+    proof = package_checks.prove(workspace, found, name, asked, show.note)
     if as_json:
         show.as_json(
             {
