@@ -1,8 +1,9 @@
 """What `bench list experiments` costs with ado installed, once the descriptions are cached: CPU seconds.
 
 Beside our own there is a package of ado's kind, found as any user's is, by its line under `ado.custom_experiments`. The
-first call describes everything, which takes an import of ado; it is not counted, only told. At most 0.5 CPU-seconds for each call after it, of the process and of all that it waited for. The peer, in the same
-rounds, is ado's own list, `ado get experiments`. Bytecode is warm, the calls alternate, the median counts.
+first call describes everything, which takes an import of ado; it is not counted, only told. At most
+0.5 CPU-seconds for each call after it, of the process and of all that it waited for. The peer, in the same rounds, is
+ado's own list, `ado get experiments`. Bytecode is warm, the calls alternate, the median counts.
 
     python benchmarks/list_experiments.py [--rounds 5] [--json]     exit code 1 when missed
 """

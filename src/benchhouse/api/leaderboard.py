@@ -110,9 +110,9 @@ class Board:
 
     @property
     def title(self) -> str:
-        """`load=heavy   time_ms`."""
+        """`time_ms at load=heavy`."""
         said = " ".join(f"{name}={value}" for name, value in self.properties.items())
-        return f"{said + '   ' if said else ''}{self.metric}"
+        return f"{self.metric} at {said}" if said else self.metric
 
     def as_dict(self) -> dict[str, Any]:
         return {

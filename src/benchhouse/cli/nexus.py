@@ -134,7 +134,7 @@ def validate_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) ->
     from benchhouse.api import packages as api
 
     workspace = options.workspace(ctx)
-    proof = package_checks.prove(workspace, api.load(workspace, nexus), static=True)
+    proof = package_checks.prove(workspace, api.load(workspace, nexus), None, package_checks.Asked(static=True))
     proof = replace(proof, static=False)  # what could not be looked at is not good here
     if as_json:
         show.as_json([item.as_dict() for item in proof.findings])
