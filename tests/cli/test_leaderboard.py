@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FakePackages
+
+from benchhouse.catalog.entries import installed as what_is_installed
 
 LAB = '''
 from pydantic import BaseModel
@@ -115,9 +116,12 @@ def lab_folder(tmp_path_factory) -> Path:
     """A workspace in which all scenarios ran, and beside it the packages that they ran with."""
     root = tmp_path_factory.mktemp("leaderboards")
     (root / "ws" / "benchmarks").mkdir(parents=True)
-    (root / "site").mkdir()
+    info = root / "site" / "lab-1.0.dist-info"
+    info.mkdir(parents=True)
+    (root / "site" / "lab.py").write_text(LAB)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.0\n\nA fake.\n")
     lines = [f"lab.{name} = lab:{name}" for name in ("clock", "meter", "seconds", "bare")]
-    FakePackages(root / "site").add("lab", "lab", LAB, *lines)
+    (info / "entry_points.txt").write_text("\n".join(["[benchhouse.experiments]", *lines, ""]))
     for name, text in {"serving": SERVING, "mixed": MIXED, "scores": SCORES}.items():
         (root / "ws" / "benchmarks" / f"{name}.yaml").write_text(text)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BENCH_")}
@@ -143,11 +147,11 @@ def installed(lab_folder, monkeypatch):
     monkeypatch.setenv("BENCH_CACHE_DIR", str(lab_folder / "cache"))
     monkeypatch.setenv("PYTHONPATH", str(lab_folder / "site"))
     monkeypatch.syspath_prepend(lab_folder / "site")
-    fake = FakePackages(lab_folder / "site")
-    fake.forget()
+    what_is_installed.cache_clear()
     yield
     monkeypatch.undo()
-    fake.forget()
+    what_is_installed.cache_clear()
+    sys.modules.pop("lab", None)
 
 
 @pytest.fixture
@@ -340,3 +344,12 @@ def test_an_experiment_that_is_not_installed_never_validates(bench, workspace):
     done = bench("validate", "benchmarks/serving.yaml", cwd=workspace)
     assert done.code == 2
     assert "serving.yaml:9:" in done.err and "no experiment named 'lab.clock' is installed" in done.err
+
+
+def test_what_is_wrong_with_a_file_and_with_its_experiments_is_told_at_once(bench, workspace, installed, tmp_path):
+    text = SERVING.replace("value: light}", "value: ligt}", 1).replace("identifier: latency}", "identifier: latncy}")
+    (tmp_path / "serving.yaml").write_text(text)
+    done = bench("validate", tmp_path / "serving.yaml", cwd=workspace)
+    assert done.code == 2
+    assert "did you mean 'light'?" in done.err
+    assert "lab.meter has no metric 'latncy'" in done.err

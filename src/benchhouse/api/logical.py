@@ -16,7 +16,7 @@ from benchhouse.catalog.logical import (
     find_logical,
     fits_version,
     list_logical,
-    load_logical,
+    read_logical,
 )
 from benchhouse.catalog.logical_facts import Facts, MetricFacts, check_experiments
 from benchhouse.evidence.writing import write_text
@@ -95,17 +95,15 @@ def validate_file(path: Path) -> Checked | None:
     """The same for one file; None where it is not meant as a logical benchmark."""
     if not is_logical(load_yaml(path).data):
         return None
-    try:
-        return _check(load_logical(path), list_experiments(places.cache()))
-    except BenchError as error:
-        return _unreadable(Unreadable(str(path), error))
+    return _check(read_logical(path), list_experiments(places.cache()))
 
 
 def validate(workspace: Workspace, nexus: str | None = None) -> list[Checked]:
     """Every logical benchmark, checked by itself and beside the experiments that its bindings name."""
     good, broken = list_logical(*roots(workspace, nexus))
     installed = list_experiments(places.cache())
-    return [*(_unreadable(item) for item in broken), *(_check(item, installed) for item in good)]
+    found: list[Logical | Unreadable] = [*broken, *good]
+    return [_check(item, installed) for item in found]
 
 
 def find(workspace: Workspace, name: str, nexus: str | None = None) -> Logical:
@@ -193,13 +191,15 @@ def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:
     return resolve(name, version if asked else None, listed)
 
 
-def _unreadable(item: Unreadable) -> Checked:
-    return Checked(item.path, Path(item.path).stem, list(getattr(item.error, "problems", [])), item.error)
-
-
-def _check(item: Logical, installed: Sequence[Listed], only: Binding | None = None) -> Checked:
-    problems = check_experiments(item.file, item.document, lambda binding: _facts(binding, installed), only)
-    return Checked(item.document.path, item.name, problems, bindings=len(item.file.bindings))
+def _check(item: Logical | Unreadable, installed: Sequence[Listed], only: Binding | None = None) -> Checked:
+    """All that is wrong at once: of a faulty file too, as far as it could be read."""
+    logical = item.logical if isinstance(item, Unreadable) else item
+    problems = list(getattr(item.error, "problems", [])) if isinstance(item, Unreadable) else []
+    if logical is None:
+        assert isinstance(item, Unreadable)
+        return Checked(item.path, Path(item.path).stem, problems, item.error)
+    problems += check_experiments(logical.file, logical.document, lambda binding: _facts(binding, installed), only)
+    return Checked(logical.document.path, logical.name, problems, bindings=len(logical.file.bindings))
 
 
 def _facts(binding: Binding, installed: Sequence[Listed]) -> Facts | str:

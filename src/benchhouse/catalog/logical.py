@@ -56,6 +56,7 @@ class Unreadable:
 
     path: str
     error: BenchError
+    logical: Logical | None = None  # where its shape is right, and only what it says is not
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,19 @@ class Answer:
 
 def load_logical(path: Path) -> Logical:
     """Read one file; every mistake that can be seen without the experiments is raised with its place."""
-    return _read(load_yaml(path), path.stem)
+    found = read_logical(path)
+    if isinstance(found, Unreadable):
+        raise found.error
+    return found
+
+
+def read_logical(path: Path) -> Logical | Unreadable:
+    """The same, with what could be read of a faulty file."""
+    try:
+        document = load_yaml(path)
+        return _read(document, path.stem)
+    except BenchError as error:
+        return Unreadable(str(path), error)
 
 
 def list_logical(*roots: Path) -> tuple[list[Logical], list[Unreadable]]:
@@ -81,10 +94,13 @@ def list_logical(*roots: Path) -> tuple[list[Logical], list[Unreadable]]:
                 if not path.resolve().is_relative_to(root.resolve()):
                     raise BenchError(f"{path}: this link leads out of {root}", "copy the file there")
                 document = load_yaml(path)
-                if is_logical(document.data):
-                    good.append(_read(document, path.stem))
+                found = _read(document, path.stem) if is_logical(document.data) else None
             except BenchError as error:
-                broken.append(Unreadable(str(path), error))
+                found = Unreadable(str(path), error)
+            if isinstance(found, Unreadable):
+                broken.append(found)
+            elif found:
+                good.append(found)
     return good, broken
 
 
@@ -179,14 +195,14 @@ def _property(binding: Binding, name: str, target: Mapping[str, Any], parameters
     return MISSING
 
 
-def _read(document: Document, stem: str) -> Logical:
+def _read(document: Document, stem: str) -> Logical | Unreadable:
     try:
         file = LogicalFile.model_validate(document.data)
     except ValidationError as error:
         raise ProblemsError(from_pydantic(error, document, LogicalFile)) from error
-    if problems := check_file(file, document, stem):
-        raise ProblemsError(problems)
-    return Logical(file, document)
+    logical = Logical(file, document)
+    problems = check_file(file, document, stem)
+    return Unreadable(document.path, ProblemsError(problems), logical) if problems else logical
 
 
 def by_experiment(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
