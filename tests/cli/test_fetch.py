@@ -42,6 +42,15 @@ def test_it_prints_where_the_data_lie_and_needs_the_source_once(bench, table):
     assert bench("fetch", "table").out == done.out
 
 
+def test_it_says_what_came_how_much_and_under_which_licence(bench, table):
+    digest = hashlib.sha256(CONTENT).hexdigest()[:12]
+    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, brought from {table.as_uri()}\n"
+    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, was here\n"
+    (row,) = json.loads(bench("fetch", "table", "--json").out)
+    assert (row["size"], row["licence"], row["brought"]) == (600, "CC0", False)
+    assert any("600 B" in line and "CC0" in line for line in bench("fetch").out.splitlines())
+
+
 def test_other_bytes_than_declared_are_refused(bench, table):
     table.write_bytes(CONTENT + b"!")
     done = bench("fetch", "table")

@@ -1,11 +1,14 @@
 """Declared data: checked on the way in, kept between runs, safe when several ask at once."""
 
+import errno
 import hashlib
 import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -111,6 +114,61 @@ def test_a_damaged_entry_is_made_again(tmp_path):
     assert made and again.read_bytes() == b"0123456789"
     cache.build("truth", lambda part: made.append(2))
     assert made == [1]
+
+
+def _fetch(root, url, digest, results):
+    data = [Data(name="table", source=url, sha256=digest)]
+    results.put(str(DataCache(Path(root), "e", data).fetch("table")))
+
+
+def test_processes_that_fetch_at_once_download_once(tmp_path):
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(CONTENT)
+
+        def log_message(self, *args): ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url, digest = f"http://127.0.0.1:{server.server_port}/table", hashlib.sha256(CONTENT).hexdigest()
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    started = [context.Process(target=_fetch, args=(tmp_path, url, digest, results)) for _ in range(3)]
+    for process in started:
+        process.start()
+    paths = {results.get(timeout=200) for _ in started}
+    for process in started:
+        process.join()
+    server.shutdown()
+    server.server_close()
+    assert (len(paths), len(asked)) == (1, 1)
+    assert Path(paths.pop()).read_bytes() == CONTENT
+
+
+def test_data_is_filed_under_its_digest_and_can_not_be_written_by_mistake(tmp_path, source):
+    path = DataCache(tmp_path, "e", [declared(source)]).fetch("table")
+    assert path == tmp_path / "data" / hashlib.sha256(CONTENT).hexdigest()
+    assert path.stat().st_mode & 0o777 == 0o444
+    path.chmod(0o644)
+    path.write_bytes(b"another")
+    assert DataCache(tmp_path, "e", [declared(source)]).fetch("table").read_bytes() == CONTENT
+
+
+def test_a_cache_that_others_fill_need_only_be_read(tmp_path, source, monkeypatch):
+    DataCache(tmp_path, "e", [declared(source)]).fetch("table")
+
+    def refused(self, *args, **more):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    assert DataCache(tmp_path, "e", [declared(source)]).fetch("table").read_bytes() == CONTENT
+    with pytest.raises(BenchError, match=r"can't write .*Read-only file system"):
+        DataCache(tmp_path, "e", [declared(source, "0" * 64)]).fetch("table")
 
 
 def test_keys_that_look_alike_are_kept_apart(tmp_path):

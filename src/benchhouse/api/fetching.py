@@ -1,7 +1,7 @@
 """What a run needs from outside, brought before it starts: declared data, packages of its environment, images."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.problems import did_you_mean
+from benchhouse.schema.quantities import show_bytes
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,22 @@ class Fetchable:
     licence: str
     path: Path
     used_with: tuple[str, ...] = ()
+    brought: bool = False  # by this call; else it was here before
 
     @property
     def here(self) -> bool:
         return self.path.is_file()
+
+    @property
+    def size(self) -> int | None:
+        """Bytes; known once it is here."""
+        return self.path.stat().st_size if self.here else None
+
+    def words(self) -> str:
+        """What came, how much of it, under which licence: for whoever must answer for it."""
+        licence = self.licence or "licence not said"
+        state = f"brought from {self.source}" if self.brought else "was here"
+        return f"{self.name}: {show_bytes(self.size or 0)}, {licence}, sha256 {self.sha256[:12]}, {state}"
 
 
 def fetchable() -> list[Fetchable]:
@@ -61,18 +74,19 @@ def fetch(name: str) -> list[Fetchable]:
             f"no installed experiment declares data '{name}'",
             f"did you mean '{meant}'?" if meant else f"there is: {', '.join(names) or 'none'}",
         )
-    for item in chosen:
-        _bring(item)
-    return chosen
+    return [_bring(item) for item in chosen]
 
 
-def _bring(item: Fetchable) -> None:
+def _bring(item: Fetchable) -> Fetchable:
+    """Checked by digest, be it new or not."""
     from benchhouse.schema.experiment import Data
     from benchhouse.worker.cache import DataCache
 
     data = Data(name=item.name, source=item.source, sha256=item.sha256, licence=item.licence)
+    before = item.here
     path = DataCache(places.cache(), item.experiment, [data]).fetch(item.name)
     assert path == item.path
+    return replace(item, brought=not before)
 
 
 def needed_data(prepared: Prepared) -> list[Fetchable]:
@@ -99,8 +113,7 @@ def fetch_for(workspace: Workspace, prepared: Prepared, say: Callable[[str], Non
     """Bring what the scenario needs and can be brought; raises BenchError with the list of what else is missing."""
     brought = []
     for item in needed_data(prepared):
-        say(f"data {item.name}: {'here' if item.here else item.source}")
-        _bring(item)
+        say(f"data {_bring(item).words()}")
         brought.append(item.path)
     spec, place = prepared.plan.scenario.runtime, prepared.place(workspace)
     runtime = plug("runtimes", spec.kind)()

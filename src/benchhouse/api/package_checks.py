@@ -197,10 +197,12 @@ def _check(look: _Look, package: Package, item: BenchmarkInstance) -> Finding:
     if problems:
         return _finding(package.name, item.id, problems)
     missing = [ref for ref in item.experiments if listed_name(ref.actuator, ref.name) not in look.installed]
-    if missing:
-        why = f"experiment '{missing[0].name}' is not installed"
-        return Finding(package.name, item.id, "unchecked", (), why)
     try:
+        if missing:
+            if item.kind != "benchmark":
+                planning.check_file(Path(item.document.path))
+            why = f"experiment '{missing[0].name}' is not installed"
+            return Finding(package.name, item.id, "unchecked", (), why)
         if item.kind == "benchmark":
             _plan_open(look, item)
         else:

@@ -34,12 +34,10 @@ def look_inside(package: str, nexus: Path, lock: str, timeout_s: float = INSTALL
 
 def _build(folder: Path, lock: str, timeout_s: float) -> Path:
     """An environment with exactly what the lock says; this Benchhouse is linked into it."""
-    venv, links, wanted = folder / "venv", folder / "links", folder / "requirements.txt"
-    links.mkdir()
-    stand_in(links)
-    wanted.write_text(lock, encoding="utf-8")
+    venv, wanted = folder / "venv", folder / "requirements.txt"
+    wanted.write_text(f"{lock}{stand_in(folder)}\n", encoding="utf-8")
     uv, python = find_uv(), venv / "bin" / "python"
-    install = [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--find-links", str(links)]
+    install = [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps"]
     for command in ([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], [*install, "-r", str(wanted)]):
         code, _, said = run_bounded(command, folder, timeout_s)
         if code != 0:

@@ -171,7 +171,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
     problems += _missing_plugs(file)
     try:
         registered, found, code = _what_to_run(workspace, file, home, notes)
-        file = _bound_to_model(file, home, code)
+        file = _bound_to_model(file, home, code, problems)
         plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
@@ -255,14 +255,28 @@ def shelf(workspace: Workspace, home: Path) -> Shelf:
     return Shelf(folders, nexus, lambda document, name: benchmark_of_space(document, name, os.environ))
 
 
-def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None) -> ScenarioFile:
-    """In a model's folder of a nexus the model is the target."""
+def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, problems: list[Problem]) -> ScenarioFile:
+    """In a model's folder of a nexus the model is the target; what contradicts that is added to `problems`."""
     found = model_of(home)
     if found is None:
         return file
     entry, document = found
     name = code.name if code else file.scenario.experiment or ""
-    return bind_model(file, entry.id, document, code, target_inputs(home.absolute().parents[5]).get(name, ""))
+    try:
+        return bind_model(file, entry.id, document, code, target_inputs(home.absolute().parents[5]).get(name, ""))
+    except ProblemsError as error:
+        problems += error.problems
+        return file
+
+
+def check_file(path: Path) -> None:
+    """What can be said of a scenario or space without its experiment: its form, and that it names no other model."""
+    document = load_yaml(path)
+    spaces, problems = is_space(document.data), list[Problem]()
+    for file in scenarios(read_space(document), os.environ) if spaces else [read_scenario(document, os.environ)]:
+        _bound_to_model(file, path.parent, None, problems)
+    if problems:
+        raise ProblemsError(problems)
 
 
 def _version(file: ScenarioFile, registered: Registered) -> str | None:

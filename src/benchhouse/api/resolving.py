@@ -47,23 +47,22 @@ class Demand:
 
 
 def resolve_together(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S) -> str:
-    """The lock of all of them and of this Benchhouse; raises UnresolvedError."""
+    """The lock of all of them beside this Benchhouse, which is not in it; raises UnresolvedError."""
     uv = find_uv()
     with TemporaryDirectory(prefix="bench-resolve-") as scratch:
         folder = Path(scratch)
-        (folder / "links").mkdir()
-        ours = stand_in(folder / "links")
+        ours = f"{_OURS} @ {stand_in(folder).as_uri()}"
         text = "".join(f"{line}\n" for line in (ours, *(item.text for item in asked)))
         (folder / "requirements.in").write_text(text, encoding="utf-8")
         command = [uv, "pip", "compile", "--python", sys.executable, "--no-header", "--no-annotate", "--quiet"]
-        command += ["--find-links", str(folder / "links"), str(folder / "requirements.in")]
+        command.append(str(folder / "requirements.in"))
         code, out, said = run_bounded(command, folder, timeout_s)
     if code is None:
         remote = ", ".join(f"{item.text} ({item.place})" for item in asked if item.kind == "url") or "the package index"
         raise UnresolvedError(f"no answer within {timeout_s:g} s from {remote}", "check the address and the network")
     if code:
         raise explain(said, asked)
-    return out
+    return "".join(line for line in out.splitlines(keepends=True) if not line.startswith(f"{_OURS} "))
 
 
 def explain(said: str, asked: Sequence[Requirement]) -> UnresolvedError:
@@ -79,6 +78,11 @@ def explain(said: str, asked: Sequence[Requirement]) -> UnresolvedError:
     for first, spec, second, other in _REQUIRED.findall(flat):
         demands.add(Demand("", normal_name(first), spec.rstrip(",.")))
         demands |= {Demand("", normal_name(second), other.rstrip(",."))} if second else set()
+    disputed = {item.of for item in demands}
+    for item in asked:
+        spec = item.text.removeprefix(item.name).strip()
+        if item.kind == "index" and normal_name(item.name) in disputed and spec[:1] in "=<>!~":
+            demands.add(Demand("", normal_name(item.name), spec))
     lines = []
     for name in sorted({item.of for item in demands}):
         several = sorted((item for item in demands if item.of == name), key=lambda item: (item.by, item.specifier))
@@ -137,13 +141,14 @@ def _whole(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-def stand_in(folder: Path) -> str:
+def stand_in(folder: Path) -> Path:
     """A wheel with nothing but our metadata: we need not be on an index for packages that depend on us."""
     ours = distribution(_OURS)
     info = f"{_OURS}-{ours.version}.dist-info"
-    with zipfile.ZipFile(folder / f"{_OURS}-{ours.version}-py3-none-any.whl", "w") as wheel:
+    path = folder / f"{_OURS}-{ours.version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
         wheel.writestr(f"{info}/METADATA", ours.read_text("METADATA") or "")
         wheel.writestr(f"{info}/entry_points.txt", ours.read_text("entry_points.txt") or "")
         wheel.writestr(f"{info}/WHEEL", _WHEEL)
         wheel.writestr(f"{info}/RECORD", "")
-    return f"{_OURS}=={ours.version}"
+    return path

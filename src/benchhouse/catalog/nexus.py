@@ -170,7 +170,8 @@ def model_of(folder: Path) -> tuple[ModelEntry, Document] | None:
     here = folder.absolute()
     match [item.name for item in here.parents][:5]:
         case [instances, _, "models", _, "packages"] if instances == INSTANCES:
-            file, document = _load(here.parents[1] / "model.yaml", ModelFile)
+            home = folder if len(folder.parts) > 2 else here  # as it was given, for messages
+            file, document = _load(home.parents[1] / "model.yaml", ModelFile)
         case _:
             return None
     return file.model, document

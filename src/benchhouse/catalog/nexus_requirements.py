@@ -96,4 +96,4 @@ def _of_folder(text: str, document: Document, loc: Loc, root: Path) -> Requireme
         name = tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name", "")
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError) as error:
         raise ValueError(f"{quote(text)}: pyproject.toml can't be read: {error}") from error
-    return Requirement("path", str(folder), str(name), document, loc, project)
+    return Requirement("path", str(folder), str(name), document, loc, root / text / "pyproject.toml")

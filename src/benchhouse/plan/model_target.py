@@ -63,8 +63,9 @@ def _may_be_named(code: Experiment) -> bool:
 
 def _given_name(scenario: Scenario, draft: Draft, mapped: str) -> str:
     """Of an experiment that is not installed, as far as the file shows it."""
-    given = {key for key, _, _ in _given(scenario, draft)}
-    return next((name for name in (mapped, *NAMES) if name in given), "")
+    given = [key for key, _, _ in _given(scenario, draft)]
+    wanted = [full for name in (mapped, *NAMES) if name for full in (f"target.{name}", name)]
+    return next((name for name in wanted if name in given), "")
 
 
 def _refuse_others(file: ScenarioFile, draft: Draft, name: str, model_id: str, said_in: Document) -> None:

@@ -1,6 +1,7 @@
 """The data cache: declared data, checked by sha256, and derived files, built once; both outlive the run."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -10,10 +11,11 @@ from pathlib import Path
 
 from benchhouse.evidence.writing import write_text
 from benchhouse.schema.digests import digest, file_digest
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.experiment import Data
 
 _NPM = "https://registry.npmjs.org/"
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class DataCache:
@@ -30,9 +32,15 @@ class DataCache:
             raise BenchError(f"experiment {self.experiment} declares no data '{name}' (declared: {declared})")
         item = self.data[name]
         path = self.root / "data" / item.sha256
-        with self._lock(item.sha256):
-            if not _is_sound(path, item.sha256):
-                self._fill(path, lambda part: _bring(item, part), item)
+        try:
+            with self._lock(item.sha256):
+                if not _is_sound(path, item.sha256):
+                    self._fill(path, lambda part: _bring(item, part), item)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            if not _is_sound(path, item.sha256):  # a cache that somebody else fills need only be read
+                raise unwritable(self.root, error) from error
         return path
 
     def build(self, key: str, make: Callable[[Path], None]) -> Path:
@@ -60,6 +68,8 @@ class DataCache:
                 )
             if part.is_file():
                 _settle(part)
+                if item:
+                    part.chmod(0o444)  # shared by all that declare it: none may write into it
             part.replace(path)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

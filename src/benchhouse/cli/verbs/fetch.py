@@ -42,9 +42,12 @@ def command(
     elif names:
         for item in found:
             click.echo(item.path)
+            show.note(item.words())
     else:
-        rows = [(item.name, item.experiment, "yes" if item.here else "no", item.licence, item.source) for item in found]
-        show.table(("data", "experiment", "here", "licence", "source"), rows)
+        rows = [
+            (item.name, item.experiment, _size(item), item.licence, item.sha256[:12], item.source) for item in found
+        ]
+        show.table(("data", "experiment", "here", "licence", "sha256", "source"), rows)
         show.note("next:  bench fetch NAME")
 
 
@@ -62,6 +65,12 @@ def _fetch_for(ctx: click.Context, path: Path, where: dict[str, str | None], as_
     show.note(f"nothing is missing; next:  bench submit -c {path}")
 
 
+def _size(item: "Fetchable") -> str:
+    from benchhouse.schema.quantities import show_bytes
+
+    return "no" if item.size is None else show_bytes(item.size)
+
+
 def _document(item: "Fetchable") -> dict[str, object]:
     return {
         "name": item.name,
@@ -71,4 +80,6 @@ def _document(item: "Fetchable") -> dict[str, object]:
         "licence": item.licence,
         "path": str(item.path),
         "here": item.here,
+        "size": item.size,
+        "brought": item.brought,
     }

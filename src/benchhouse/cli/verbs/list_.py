@@ -55,14 +55,14 @@ def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **wanted
     if as_json:
         show.as_json(listed)
         return
-    columns = ("benchmark", "experiment", "origin", "models", "used by", "last result", "what it is")
+    columns = ("benchmark", "experiment", "models", "used by", "last result", "run", "origin", "what it is")
     rows = [
-        (item["benchmark"], item["experiment"], item["origin"], ", ".join(item["models"]), ", ".join(item["used_by"]),
-         _last(item["last"]), item["description"])
+        (item["benchmark"], item["experiment"], ", ".join(item["models"]), ", ".join(item["used_by"]),
+         *_last(item["last"]), item["origin"], item["description"])
         for item in listed
         if not item["broken"]
     ]  # fmt: skip
-    show.table(columns, rows, whole=("benchmark",), spare=("what it is", "origin"))
+    show.table(columns, rows, whole=("benchmark",), spare=("what it is", "run", "origin"))
     for item in listed:
         if item["broken"]:
             show.note(f"broken: {item['broken']}")
@@ -72,17 +72,16 @@ def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **wanted
         show.note("next:  bench show BENCHMARK")
 
 
-def _last(last: dict[str, Any] | None) -> str:
-    """`rate 812 items/s, 6/6 ok, 20260412-...`."""
+def _last(last: dict[str, Any] | None) -> tuple[str, str]:
+    """`rate 812 items/s (6/6)`, and the run."""
     if last is None:
-        return ""
-    counts = f"{last['succeeded']}/{last['trials']} ok, {last['run_id']}"
-    result = last["result"]
+        return "", ""
+    counts, result = f"{last['succeeded']}/{last['trials']}", last["result"]
     if not result:
-        return counts
-    name = result["metric"] if result["stat"] == "value" else f"{result['metric']} {result['stat']}"
-    more = f" (1 of {result['points']} points)" if result["points"] > 1 else ""
-    return f"{name} {show.number(result['mean'], result['stdev'])} {result['unit']}{more}, {counts}"
+        return f"({counts})", last["run_id"]
+    more = f", 1 of {result['points']} points" if result["points"] > 1 else ""
+    value = f"{result['metric']} {show.number(result['mean'], result['stdev'])} {result['unit']}"
+    return f"{value} ({counts}{more})", last["run_id"]
 
 
 @command.command(help="Targets that were benchmarked in this workspace.")

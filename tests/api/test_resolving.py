@@ -1,0 +1,113 @@
+"""Requirements that must install together: a real resolver, over wheels and folders made here and a real git."""
+
+import socket
+import subprocess
+import zipfile
+
+import pytest
+
+from benchhouse.api.resolving import UnresolvedError, resolve_together
+from benchhouse.catalog.nexus_requirements import Requirement
+from benchhouse.schema.yamltext import parse_yaml
+
+NEXUS = "package:\n  name: p\n  benchmark_packages:\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_index(tmp_path, monkeypatch):
+    """Only wheels of this folder are to be had, those that Benchhouse itself needs as empty ones."""
+    links = tmp_path / "links"
+    links.mkdir()
+    for name in ("click", "duckdb", "numpy", "pyarrow", "pydantic", "PyYAML", "rich"):
+        make_wheel(links, name, "99")
+    for version in ("1.0", "2.0"):
+        make_wheel(links, "tool", version)
+    settings = tmp_path / "uv.toml"
+    settings.write_text(f'no-index = true\nfind-links = ["{links}"]\n')
+    monkeypatch.setenv("UV_CONFIG_FILE", str(settings))
+
+
+def make_wheel(folder, name, version, *needs):
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{info}/METADATA", metadata + "".join(f"Requires-Dist: {item}\n" for item in needs))
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def make_project(folder, name, *needs):
+    folder.mkdir(parents=True)
+    listed = "".join(f'  "{item}",\n' for item in needs)
+    build = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+    project = f'{build}[project]\nname = "{name}"\nversion = "0.1"\ndependencies = [\n{listed}]\n'
+    (folder / "pyproject.toml").write_text(project)
+    return folder
+
+
+def asked(*items):
+    """(kind, text, name[, folder]) as nexus.yaml would ask for them, one a line from line 4 on."""
+    lines = "".join(f"    - {{requirement_specifier: {item[1]!r}}}\n" for item in items)
+    document = parse_yaml(NEXUS + lines, "nexus.yaml")
+    return [
+        Requirement(
+            kind, text, name, document, ("package", "benchmark_packages", at),
+            folder[0] / "pyproject.toml" if folder else None,
+        )
+        for at, (kind, text, name, *folder) in enumerate(items)
+    ]  # fmt: skip
+
+
+def test_what_goes_together_with_this_benchhouse_gives_a_lock(tmp_path):
+    folder = make_project(tmp_path / "seg", "seg", "benchhouse", "tool>1")
+    lock = resolve_together(asked(("path", str(folder), "seg", folder), ("index", "tool", "tool")))
+    assert "pydantic==99" in lock and "tool==2.0" in lock and "seg" in lock
+
+
+def test_what_can_not_live_beside_this_benchhouse_is_refused():
+    with pytest.raises(UnresolvedError, match=r"click: .*benchhouse needs click>=8"):
+        resolve_together(asked(("index", "click<2", "click")))
+
+
+def test_two_pins_of_one_thing_are_named_with_their_lines():
+    with pytest.raises(UnresolvedError) as raised:
+        resolve_together(asked(("index", "tool==1.0", "tool"), ("index", "tool==2.0", "tool")))
+    said = raised.value.message
+    assert "nexus.yaml needs tool==1.0 (nexus.yaml:4); nexus.yaml needs tool==2.0 (nexus.yaml:5)" in said
+
+
+def test_what_two_packages_need_is_told_with_the_files_that_say_so(tmp_path):
+    a = make_project(tmp_path / "a", "pack-a", "tool<2")
+    b = make_project(tmp_path / "b", "pack-b", "benchhouse", "tool>=2")
+    with pytest.raises(UnresolvedError) as raised:
+        resolve_together(asked(("path", str(a), "pack-a", a), ("path", str(b), "pack-b", b)))
+    said = raised.value.message
+    assert "these can't be installed together:\n  tool: " in said
+    assert f"pack-a needs tool<2 ({a}/pyproject.toml:8)" in said
+    assert f"pack-b needs tool>=2 ({b}/pyproject.toml:9)" in said
+
+
+def test_a_package_that_is_nowhere_is_named_with_the_file_that_asks_for_it(tmp_path):
+    folder = make_project(tmp_path / "seg", "seg", "no-such-thing")
+    with pytest.raises(UnresolvedError, match=r"pyproject.toml:8: no package 'no-such-thing' is to be had"):
+        resolve_together(asked(("path", str(folder), "seg", folder)))
+
+
+def test_a_git_repository_is_resolved_and_one_that_is_not_there_is_named(tmp_path):
+    folder = make_project(tmp_path / "repo", "seg", "tool<2")
+    quiet = {"cwd": folder, "check": True, "capture_output": True}
+    subprocess.run(["git", "init", "-q"], **quiet)
+    subprocess.run(["git", "add", "."], **quiet)
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", *who, "commit", "-qm", "first"], **quiet)
+    lock = resolve_together(asked(("url", f"seg @ git+file://{folder}", "seg")))
+    assert "tool==1.0" in lock and "git+file" in lock
+    with pytest.raises(UnresolvedError, match=r"nexus.yaml:4: seg @ git\+file://.*nowhere can't be had"):
+        resolve_together(asked(("url", f"seg @ git+file://{tmp_path}/nowhere", "seg")))
+
+
+def test_a_git_server_that_never_answers_is_given_up_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"git+http://127.0.0.1:{server.getsockname()[1]}/lab/evals.git"
+        with pytest.raises(UnresolvedError, match=rf"no answer within 3 s from {url.replace('+', '.')} \(nexus.yaml:4"):
+            resolve_together(asked(("url", url, "")), timeout_s=3)
