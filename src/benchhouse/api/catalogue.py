@@ -66,7 +66,6 @@ def targets(workspace: Workspace) -> list[dict[str, Any]]:
 
 def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]:
     """Everything about one experiment, or about a registered benchmark: what it fixes, and the experiment behind it."""
-    from benchhouse.catalog.loading import load
 
     listed, registered = experiments(), None
     if not any(item.name == name for item in listed):  # an experiment of that name comes first
@@ -74,7 +73,7 @@ def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]
         if registered:
             name, version = registered.experiment, version or registered.version
     found = resolve(name, version, listed)
-    code = load(found.ref())
+    code = found.code()
     return {
         **asdict(found),
         "benchmark": _registered(registered) if registered else None,

@@ -11,7 +11,6 @@ from benchhouse.api import places
 from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
-from benchhouse.catalog.loading import load
 from benchhouse.catalog.nexus import model_of, target_inputs
 from benchhouse.catalog.uses import Shelf
 from benchhouse.plan import (
@@ -178,7 +177,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
         raise ProblemsError(problems)
-    notes += _without_effect(file)
+    notes += [*_without_effect(file), *(found.notes if found else [])]
     if found and found.deprecated:
         instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
         notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
@@ -316,7 +315,7 @@ def _unknown(file: ScenarioFile) -> ExperimentRef:
 def _load(found: Listed) -> Experiment:
     """It could be imported when it was described; that it now can't is worth a plain word all the same."""
     try:
-        return load(found.ref())
+        return found.code()
     except BenchError:
         raise
     except (Exception, SystemExit) as error:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
@@ -22,11 +23,21 @@ class Entry:
     object: str  # `module:attribute` or `module`
     distribution: str
     distribution_version: str
+    group: str = "benchhouse.experiments"
 
 
 def entries(group: str) -> tuple[Entry, ...]:
     """All lines of `benchhouse.<group>`, sorted; a distribution that is on the path twice counts once."""
     return tuple(sorted(installed().get(f"benchhouse.{group}", {}).values()))
+
+
+ADO = ("ado.custom_experiments", "ado.actuators")
+
+
+def ado_entries() -> tuple[Entry, ...]:
+    """Experiments that packages offer to ado; not our own actuator, by which ado runs ours."""
+    found = [entry for group in ADO for entry in installed().get(group, {}).values()]
+    return tuple(sorted(entry for entry in found if entry.distribution.lower() != "benchhouse"))
 
 
 @cache
@@ -37,15 +48,22 @@ def installed() -> dict[str, dict[tuple[str, str, str], Entry]]:
     found: dict[str, dict[tuple[str, str, str], Entry]] = {}
     for distribution in distributions():
         text = distribution.read_text("entry_points.txt")
-        if not text or "[benchhouse." not in text:
+        if not text or not ("[benchhouse." in text or "[ado." in text):
             continue
         name, version = name_and_version(distribution)
         for point in distribution.entry_points:
-            if point.group.startswith("benchhouse."):
-                entry = Entry(point.name, point.value, name, version)
+            if point.group.startswith("benchhouse.") or point.group in ADO:
+                entry = Entry(point.name, point.value, name, version, point.group)
                 key = name.lower().replace("_", "-"), point.name, point.value
                 found.setdefault(point.group, {}).setdefault(key, entry)
     return found
+
+
+def environment_stamp() -> str:
+    """Changes with every package that is installed, removed or replaced by another version."""
+    from importlib.metadata import distributions
+
+    return digest(sorted({str(getattr(item, "_path", item)) for item in distributions()}))
 
 
 def name_and_version(distribution: "Distribution") -> tuple[str, str]:

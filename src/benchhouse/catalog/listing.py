@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse import __version__
-from benchhouse.catalog.entries import Entry, entries
+from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environment_stamp
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.problems import did_you_mean
@@ -52,6 +52,21 @@ class Listed:
     data: list[dict[str, Any]] = field(default_factory=list)
     deprecated: dict[str, Any] | None = None
     broken: str | None = None
+    bridge: str = ""  # "ado": it is one of ado's
+    inputs: list[dict[str, Any]] = field(default_factory=list)  # of one of ado's, as ado describes properties
+    notes: list[str] = field(default_factory=list)  # what of its declaration has no effect here
+
+    def code(self) -> "Experiment":
+        """What is planned with. One of ado's is made of its description: importing ado takes longer than planning."""
+        if self.bridge:
+            from dataclasses import asdict
+
+            from benchhouse.catalog.ado import declare
+
+            return declare(asdict(self))
+        from benchhouse.catalog.loading import load
+
+        return load(self.ref())
 
     def ref(self) -> "ExperimentRef":
         from benchhouse.schema.trial import ExperimentRef
@@ -62,6 +77,7 @@ class Listed:
             object=self.object,
             distribution=self.distribution,
             distribution_version=self.distribution_version,
+            bridge=self.bridge,
         )
 
 
@@ -85,7 +101,8 @@ def list_experiments(folder: Path) -> list[Listed]:
     path = folder / f"experiments-{digest([__version__, sys.prefix])[:12]}.json"
     known = _read_cache(path)
     _stamp.cache_clear()
-    keys = {entry: _key(entry) for entry in entries("experiments")}
+    _environment.cache_clear()
+    keys = {entry: _key(entry) for entry in (*entries("experiments"), *ado_entries())}
     missing = [entry for entry, key in keys.items() if key not in known or _changed(known[key]["files"])]
     if missing:
         known |= {keys[entry]: record for entry, record in _describe_apart(missing).items()}
@@ -141,6 +158,8 @@ def version_key(version: str) -> tuple[tuple[int, int | str], ...]:
 
 def _describe(entry: Entry) -> dict[str, Any]:
     """What the cache keeps: the experiments behind one entry point, and the files that say so."""
+    if entry.group in ADO:
+        return _describe_ado(entry)
     from benchhouse.catalog.loading import load_entry
 
     try:
@@ -149,6 +168,25 @@ def _describe(entry: Entry) -> dict[str, Any]:
         return {"items": [_broken(entry, f"{type(error).__name__}: {error}")], "files": {}, "retry": True}
     items = [_describe_one(entry, item) for item in found] or [_broken(entry, "it holds no experiment")]
     return {"items": items, "files": _files_of(entry.object.partition(":")[0])}
+
+
+def _describe_ado(entry: Entry) -> dict[str, Any]:
+    """A failure is kept until a package or the module changes: to try it means to import all of ado."""
+    try:
+        from benchhouse.catalog.ado_describe import describe
+
+        found = describe(entry)
+    except BaseException as error:  # noqa: BLE001 - a stranger's module may raise anything, SystemExit too
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError) and error.name == "ado":
+            reason = "ado is not installed: pip install 'benchhouse[ado]'"
+        return {"items": [_broken(entry, reason)], "files": {}}
+    common = _broken(entry, None)
+    items = [common | item | {"version": item["version"] or common["version"]} for item in found]
+    return {
+        "items": items or [_broken(entry, "it holds no experiment")],
+        "files": _files_of(entry.object.partition(":")[0]),
+    }
 
 
 def _describe_one(entry: Entry, item: "Experiment") -> dict[str, Any]:
@@ -176,6 +214,7 @@ def _broken(entry: Entry, reason: str | None) -> dict[str, Any]:
         "distribution": entry.distribution,
         "distribution_version": entry.distribution_version,
         "broken": reason[:2000] if reason else None,
+        "bridge": "ado" if entry.group in ADO else "",
     }
 
 
@@ -256,7 +295,13 @@ def _key(entry: Entry) -> str:
     """Changes whenever the description may: another version, interpreter or module file."""
     path = _module_file(entry.object.partition(":")[0])
     stamp = f"{path}:{_stamp(path)}" if path else ""
-    return f"{entry.distribution}=={entry.distribution_version}|{entry.name}={entry.object}|{sys.executable}|{stamp}"
+    known = f"{entry.distribution}=={entry.distribution_version}|{entry.name}={entry.object}|{sys.executable}|{stamp}"
+    return f"{known}|{entry.group}|{_environment()}" if entry.group in ADO else known
+
+
+@functools.cache
+def _environment() -> str:
+    return environment_stamp()
 
 
 def _module_file(module: str) -> str | None:

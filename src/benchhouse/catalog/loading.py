@@ -1,6 +1,7 @@
 """From an entry point to Experiment objects: an Experiment, a list of them, a module, or a plain function."""
 
-import sys
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,10 @@ def experiments_of(found: Any, entry_name: str, distribution_version: str) -> li
 
 def load(ref: ExperimentRef) -> Experiment:
     """The code that `ref` names; anything but that name and version is refused, never run."""
+    if ref.bridge:
+        from benchhouse.catalog.ado_call import load_ado
+
+        return load_ado(ref)
     entry_name = f"{ref.name}@{ref.version}"
     found = experiments_of(load_object(ref.object), entry_name, ref.distribution_version)
     for experiment in found:
@@ -37,19 +42,32 @@ def load(ref: ExperimentRef) -> Experiment:
     raise BenchError(f"{ref.object} offers {offered}, not {ref.name} {ref.version}: was the package changed?")
 
 
+def preload(ref: ExperimentRef) -> None:
+    """Import what an experiment needs and is not its own: ado, which takes longer than most of what is written for it.
+
+    What can't be imported is told by whoever loads the experiment.
+    """
+    if ref.bridge:
+        with suppress(Exception):
+            from benchhouse.catalog.ado_describe import keep_ray_options
+
+            keep_ray_options()
+
+
 def load_entry(entry: Entry) -> list[Experiment]:
     return experiments_of(load_object(entry.object), entry.name, entry.distribution_version)
 
 
 def code_digest(ref: ExperimentRef) -> str:
     """Digest of the Python files of the package that holds the experiment: other code, other digest."""
-    module = sys.modules[ref.object.partition(":")[0].partition(".")[0]]
-    if hasattr(module, "__path__"):
+    top = ref.object.partition(":")[0].partition(".")[0]
+    spec = find_spec(top)  # of what is not imported too: it is read, not run
+    if spec is not None and spec.submodule_search_locations is not None:
         files = sorted(
             (path.relative_to(root).as_posix(), path)
-            for root in map(Path, module.__path__)
+            for root in map(Path, spec.submodule_search_locations)
             for path in root.rglob("*.py")
         )
     else:
-        files = [("", Path(module.__file__ or ""))]
+        files = [("", Path((spec.origin if spec else None) or ""))]
     return digest([[name, file_digest(path)] for name, path in files])

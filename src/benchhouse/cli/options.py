@@ -51,7 +51,7 @@ def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
         click.option("--site", metavar="SITE", help="Site profile, by name or file; see: bench site list."),
         click.option("--runtime", metavar="NAME", help="What jobs run inside, whatever the scenario says."),
-        click.option("--executor", metavar="NAME", help="Where jobs go, whatever the scenario says."),
+        click.option("--executor", "--engine", metavar="NAME", help="Where jobs go, whatever the scenario says."),
     ):
         function = option(function)
     return function

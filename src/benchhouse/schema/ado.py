@@ -9,6 +9,8 @@ from benchhouse.schema.model import Model
 
 OURS = "benchhouse"
 """How ado calls the actuator that offers our experiments."""
+TRIAL = "trial"
+"""Its experiment that runs one trial which was planned here."""
 
 
 class _Camel(Model):

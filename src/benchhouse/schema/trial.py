@@ -31,6 +31,7 @@ class ExperimentRef(Model):
     object: str = Field(description="`module:attribute` that holds it.")
     distribution: str = Field(description="The Python distribution that provides it.")
     distribution_version: str
+    bridge: str = Field("", description="The system that it was written for, where that is not this one: `ado`.")
 
 
 def instance_digest(experiment: bytes, version: bytes, target: bytes, parameters: bytes, services: bytes) -> str:

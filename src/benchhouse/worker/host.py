@@ -21,7 +21,7 @@ from benchhouse.worker import processes
 from benchhouse.worker.limits import sweep_cages
 from benchhouse.worker.owned import processes_of, sweep_scratch
 from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
-from benchhouse.worker.warming import warm_up
+from benchhouse.worker.warming import bridge_of, warm_up, warm_up_for
 
 _GRACE_S = 3.0
 
@@ -73,6 +73,8 @@ def _obey(order: dict[str, Any], workers: dict[int, str]) -> None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGTERM)
         return
+    if bridge := bridge_of(Path(order["folder"]) / "trial.json"):
+        warm_up_for(bridge)
     host = os.getpid()
     pid = os.fork()
     if pid == 0:

@@ -1,8 +1,11 @@
 """What every trial needs, made once before the first of them is forked: half of a short trial would else go into it."""
 
 import gc
+import json
+from functools import cache
+from pathlib import Path
 
-from benchhouse.catalog.loading import load
+from benchhouse.catalog.loading import load, preload
 from benchhouse.evidence.manifest import FileEntry, Manifest
 from benchhouse.schema.experiment import Metric
 from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
@@ -34,5 +37,24 @@ def warm_up(ref: ExperimentRef | None = None) -> None:
         for inputs in (experiment.target_model, experiment.workload_model):
             if inputs is not None:
                 inputs.model_rebuild()
+    if ref is not None:
+        preload(ref)
     gc.collect()
     gc.freeze()
+
+
+@cache
+def warm_up_for(bridge: str) -> None:
+    """The system that experiments of this bridge were written for, once for all trials that a host forks."""
+    preload(ExperimentRef(name="", version="", object="", distribution="", distribution_version="", bridge=bridge))
+    gc.collect()
+    gc.freeze()
+
+
+def bridge_of(spec: Path) -> str:
+    """Read without a model: this is asked before every trial, and is nothing for nearly all of them."""
+    try:
+        found: str = json.loads(spec.read_bytes())["experiment"].get("bridge", "")
+    except (OSError, ValueError, KeyError):
+        return ""  # the trial's own worker tells what is wrong with it
+    return found

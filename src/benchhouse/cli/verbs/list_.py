@@ -28,6 +28,7 @@ def experiments(ctx: click.Context, nexus: str | None, as_json: bool) -> None:
     rows = []
     for item in listed:
         state = "broken" if item["broken"] else "deprecated" if item["deprecated"] else ""
+        state = f"{item['bridge']} {state}".strip()
         if claims[item["name"], item["version"]] > 1:
             state = f"{state} claimed twice".strip()
         about = item["broken"].splitlines()[0] if item["broken"] else item["description"]

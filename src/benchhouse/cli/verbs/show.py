@@ -30,6 +30,10 @@ def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) ->
     if shown["deprecated"]:
         instead = shown["deprecated"].get("replaced_by")
         click.echo(f"DEPRECATED: {shown['deprecated']['reason']}{f'; use {instead}' if instead else ''}")
+    if shown["bridge"]:
+        click.echo(f"written for {shown['bridge']}: {shown['object']}")
+    for line in shown["notes"]:
+        click.echo(f"note: {line}")
     for part in ("target", "workload"):
         if shown[part]:
             click.echo(f"\n{part}")

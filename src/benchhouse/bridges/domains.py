@@ -1,0 +1,82 @@
+"""The inputs of an experiment of ours as ado describes them: names, domains and defaults, as plain data."""
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from benchhouse.schema.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input; one of the target's is called `target.NAME`."""
+
+    name: str
+    domain: dict[str, Any]
+    required: bool
+    default: Any
+    description: str
+
+
+def inputs_of(experiment: Experiment) -> Iterator[Input]:
+    """Those that a point can have a value for: what is optional and no plain value keeps its default."""
+    if experiment.takes_target and experiment.target_model is None:
+        yield Input("target.name", _open("name"), True, None, "The target.")
+    for model, above in ((experiment.target_model, "target."), (experiment.workload_model, "")):
+        for key, field in _fields(model).items():
+            default = None if field.is_required() else field.get_default(call_default_factory=True)
+            if field.is_required() or isinstance(default, bool | int | float | str):
+                domain = _domain(field, default)
+                yield Input(f"{above}{key}", domain, field.is_required(), default, field.description or "")
+
+
+def semantic(version: str) -> str | None:
+    """A version as ado insists on it, MAJOR.MINOR.PATCH; None where it can't be said so."""
+    found = re.fullmatch(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
+    return ".".join(str(int(part or 0)) for part in found.groups()) if found else None
+
+
+@contextmanager
+def skipping(name: str) -> Iterator[None]:
+    """One experiment that ado can't take spoils none of the others."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - a stranger's module or inputs may raise anything
+        logging.getLogger("benchhouse").warning("%s is not offered to ado: %s: %s", name, type(error).__name__, error)
+
+
+def _fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
+
+
+def _domain(field: FieldInfo, default: Any) -> dict[str, Any]:
+    kind = _plain_type(field.annotation)
+    if kind is bool:
+        return {"variableType": "BINARY_VARIABLE_TYPE"}
+    if get_origin(kind) is Literal:
+        values = list(get_args(kind))
+        return {"variableType": "CATEGORICAL_VARIABLE_TYPE", "values": values}
+    if kind in (int, float):  # of whole numbers without an end ado can't say whether others are among them
+        return {"variableType": "CONTINUOUS_VARIABLE_TYPE"}
+    if kind is str:
+        return _open(default)
+    return {"variableType": "UNKNOWN_VARIABLE_TYPE"} if default is None else _open(default)
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Without None: `int | None` is an int."""
+    if get_origin(annotation) in (Union, UnionType):
+        members = [part for part in get_args(annotation) if part is not type(None)]
+        return members[0] if len(members) == 1 else None
+    return annotation
+
+
+def _open(example: Any) -> dict[str, Any]:
+    return {"variableType": "OPEN_CATEGORICAL_VARIABLE_TYPE", "values": [example if example is not None else ""]}

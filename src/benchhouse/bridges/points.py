@@ -1,0 +1,135 @@
+"""One point that another system asks for, as a trial: a folder, our worker in a process of its own, sealed evidence.
+
+Evidence is kept in the folder that $BENCH_ADO_RESULTS names; without it, what was measured is all that stays.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchhouse.api import places
+from benchhouse.catalog.loading import code_digest, load
+from benchhouse.evidence.asking import make_folder
+from benchhouse.evidence.folder import read_meta, read_metrics
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.resources import Limits
+from benchhouse.schema.scenario import Runtime
+from benchhouse.schema.trial import MEASURED, ExperimentRef, Instance, TrialSpec
+
+KEEP = "BENCH_ADO_RESULTS"
+_TAIL = 2000
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a point ended: what it measured, why it failed, and everything else that is known of it."""
+
+    values: dict[str, float]
+    failure: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def run_job(path: str) -> Ended:
+    """A trial that was planned by `bench run`: its folder is there, and the file at `path` says where."""
+    job = json.loads(Path(path).read_bytes())
+    folder = Path(job["folder"])
+    final = Path(json.loads((folder / "trial.json").read_bytes())["final"])
+    said = _work(job["python"], folder)
+    ended = _read(TrialFolder(final), said)
+    if not final.is_dir():
+        Path(job["log"]).parent.mkdir(parents=True, exist_ok=True)
+        Path(job["log"]).write_text(said)
+        return ended
+    measured = read_meta(TrialFolder(final))
+    values = {"succeeded": float(measured.outcome == "succeeded"), "duration_s": measured.duration_s}
+    return Ended(
+        values, "", ended.facts | {"failure": ended.failure}
+    )  # the failure is in our evidence, and retried here
+
+
+def run_point(described: Mapping[str, Any], values: Mapping[str, Any]) -> Ended:
+    """A point of an experiment of ours, with the values that a sweep of ado chose."""
+    kept = os.environ.get(KEEP)
+    root = Path(kept).absolute() if kept else Path(tempfile.mkdtemp(prefix="benchhouse-ado-"))
+    try:
+        spec = _spec(ExperimentRef.model_validate(described), values, root)
+        folder = TrialFolder(root / f".{spec.trial_id}")
+        make_folder(folder, spec)
+        said = _work([sys.executable], folder.path)
+        return _read(TrialFolder(Path(spec.final)), said)
+    finally:
+        if not kept:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _spec(ref: ExperimentRef, values: Mapping[str, Any], root: Path) -> TrialSpec:
+    code = load(ref)
+    prefix = "target."
+    target = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
+    workload = {key: value for key, value in values.items() if not key.startswith(prefix)}
+    parameters = code.workload_model.model_validate(workload).model_dump(mode="json", by_alias=True, round_trip=True)
+    instance = Instance(experiment=ref.name, version=ref.version, target=target, parameters=parameters)
+    name = str(uuid.uuid4())
+    return TrialSpec(
+        trial_id=name,
+        run_id="ado",
+        scenario="ado",
+        plan_digest="",
+        instance_digest=instance.digest(),
+        benchmark_case_id=instance.case_id(),
+        workload_spec_digest=instance.workload_digest(),
+        experiment=ref,
+        component=code.component,
+        service=code.services[0] if len(code.services) == 1 else code.name,
+        target=target,
+        parameters=parameters,
+        repetition=0,
+        seed=0,
+        resources=code.resources,
+        limits=Limits(),
+        executor="ado",
+        runtime=Runtime(),
+        code_digest=code_digest(ref),
+        cache=str(places.cache()),
+        final=str(root / name),
+    )
+
+
+def _work(python: Sequence[str], folder: Path) -> str:
+    """Our worker on that folder; returns its last words, which are none where all went well."""
+    command = [*python, "-m", "benchhouse.worker", str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    said = (ended.stdout + ended.stderr)[-_TAIL:]
+    return said or (f"the worker exited with {ended.returncode}" if ended.returncode else "")
+
+
+def _read(folder: TrialFolder, said: str) -> Ended:
+    if not folder.meta.is_file():
+        return Ended({}, f"the trial left no evidence: {said}")
+    meta, metrics = read_meta(folder), read_metrics(folder)
+    rows = metrics.benchhouse.measurements
+    values = {row.metric: row.value for row in rows if row.stat in ("value", "mean")}
+    failure = ""
+    if meta.failure and meta.outcome not in MEASURED:
+        failure = f"{meta.failure.code}: {meta.failure.message}\n{meta.failure.traceback}".strip()
+    facts = {
+        "outcome": meta.outcome,
+        "experiment": meta.experiment.name,
+        "version": meta.experiment.version,
+        "distribution": f"{meta.experiment.distribution} {meta.experiment.distribution_version}",
+        "code_digest": meta.code_digest,
+        "trial_id": meta.trial_id,
+        "duration_s": meta.duration_s,
+        "warnings": [f"{item.code}: {item.message}" for item in meta.warnings],
+        "metadata": meta.custom,
+        "measurements": [row.model_dump(mode="json", exclude_defaults=True) for row in rows],
+    }
+    return Ended(values, failure, facts | ({"type": meta.failure.code} if failure and meta.failure else {}))

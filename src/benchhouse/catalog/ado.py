@@ -1,0 +1,138 @@
+"""ado's experiments as experiments of ours, made of their description alone: ado itself is not imported here.
+
+An input is described as ado describes a property: its identifier, its default, and the domain of its values.
+"""
+
+import math
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context, Deprecated, Experiment, Metric
+from benchhouse.schema.resources import Resources
+
+Call = Callable[[dict[str, Any]], Any]
+"""Takes the inputs by their names, gives what the experiment returns."""
+
+
+def declare(described: Mapping[str, Any], call: Call | None = None) -> Experiment:
+    """The experiment that `described` (a `Listed` as a dict) tells of; without `call` it can be planned, not run."""
+    outputs = tuple(item["name"] for item in described["metrics"])
+
+    def run(workload: Any, ctx: Context) -> dict[str, Any]:
+        if call is None:
+            raise BenchError(f"{described['name']} is only described here")
+        return _sort_out(call(workload.model_dump(by_alias=True)), outputs, ctx)
+
+    run.__annotations__ = {"workload": input_model(described["name"], described["inputs"])}
+    deprecated = described.get("deprecated")
+    return Experiment(
+        name=described["name"],
+        version=described["version"],
+        function=run,
+        metrics=tuple(Metric.model_validate(item) for item in described["metrics"]),
+        resources=Resources.model_validate(described.get("resources") or {}),
+        deprecated=Deprecated.model_validate(deprecated) if deprecated else None,
+        component="custom",
+        description=described.get("description", ""),
+    )
+
+
+def _sort_out(returned: Any, outputs: Sequence[str], ctx: Context) -> dict[str, Any]:
+    """The declared outputs; ado drops what else was returned, here it is kept as metadata."""
+    if not isinstance(returned, dict):
+        ctx.fail("bad_return", f"it returned a {type(returned).__name__}; expected a dict of its outputs")
+    returned = {metric_name(str(key)): value for key, value in returned.items()}
+    if extra := {key: value for key, value in returned.items() if key not in outputs}:
+        ctx.metadata(**extra)
+    if missing := [name for name in outputs if name not in returned]:
+        ctx.warn("missing_output", f"declared, and not returned: {', '.join(missing)}")
+    return {name: returned[name] for name in outputs if returned.get(name) is not None}
+
+
+def metric_name(output: str) -> str:
+    """An output's identifier may be any text; a metric's name may not."""
+    name = re.sub(r"[^A-Za-z0-9_.@-]", "_", output)[:100]
+    return name if name[:1].isalpha() else f"m{name}"[:100]
+
+
+def input_model(name: str, inputs: Sequence[Mapping[str, Any]]) -> type[BaseModel]:
+    """The model of an experiment's inputs: types, values, ranges and defaults as its properties say."""
+    fields: dict[str, Any] = {}
+    for number, item in enumerate(inputs):
+        key = item["identifier"]
+        plain = key.isidentifier() and not key.startswith("_")
+        told = Field(
+            ... if item["required"] else item["default"],
+            alias=None if plain else key,
+            description=item.get("description", ""),
+        )
+        fields[key if plain else f"input_{number}"] = (_type(item["domain"]), told)
+    title = "".join(part.title() for part in name.replace("-", "_").replace(".", "_").split("_"))
+    config = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True, protected_namespaces=())
+    with warnings.catch_warnings():  # an input may be called `copy` or `json`, as methods of every model are
+        warnings.simplefilter("ignore")
+        return create_model(f"{title}Inputs", __config__=config, **fields)
+
+
+def _type(domain: Mapping[str, Any]) -> Any:
+    """The type of a property's values, with what it allows; an open set of categories is not closed here either."""
+    kind, values = domain.get("variableType"), domain.get("values")
+    low_high, step = domain.get("domainRange"), domain.get("interval")
+    if kind == "BINARY_VARIABLE_TYPE":
+        return bool
+    if kind in ("OPEN_CATEGORICAL_VARIABLE_TYPE", "UNKNOWN_VARIABLE_TYPE", None):
+        return str if values and all(isinstance(value, str) for value in values) else Any
+    if values:
+        return _one_of(values)
+    if kind == "CATEGORICAL_VARIABLE_TYPE":
+        return Any
+    whole = kind == "DISCRETE_VARIABLE_TYPE" and all(
+        float(number).is_integer() for number in (*(low_high or ()), *((step,) if step else ()))
+    )
+    low, high = (min(low_high), max(low_high)) if low_high else (None, None)
+    bounded = Annotated[int if whole else float, Field(ge=low, lt=high)]  # type: ignore[valid-type]
+    if step and not (whole and step == 1):
+        return Annotated[bounded, AfterValidator(_on_steps(low or 0, step))]
+    return bounded
+
+
+def _one_of(values: Sequence[Any]) -> Any:
+    if all(isinstance(value, str) for value in values):
+        return Literal[tuple(values)]
+    kinds = {type(value) for value in values}
+    base: Any = int if kinds == {int} else float if kinds <= {int, float} else bool if kinds == {bool} else Any
+
+    def check(value: Any) -> Any:
+        if value not in values:
+            raise ValueError(f"it is none of {', '.join(map(str, values[:20]))}{', ...' if len(values) > 20 else ''}")
+        return value
+
+    return Annotated[base, AfterValidator(check)]
+
+
+def _on_steps(low: float, step: float) -> Callable[[float], float]:
+    def check(value: float) -> float:
+        steps = (Decimal(str(value)) - Decimal(str(low))) / Decimal(str(step))
+        if steps != steps.to_integral_value():
+            raise ValueError(f"it is not on a step of {step:g} from {low:g}")
+        return value
+
+    return check
+
+
+def resources_of(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Ray's options as resources of ours, and what is said of those that have no counterpart."""
+    known = {"num_cpus": "cpus", "num_gpus": "gpus", "memory": "memory"}
+    given = {key: value for key, value in options.items() if value is not None}
+    asked = {known[key]: math.ceil(value) for key, value in given.items() if key in known and value}
+    others = sorted(given.keys() - known.keys())
+    notes = [f"ray_options without effect here: {', '.join(others)}"] if others else []
+    if fraction := [key for key in ("num_cpus", "num_gpus") if given.get(key) and given[key] % 1]:
+        notes.append(f"a trial has whole cores and GPUs: {', '.join(fraction)} of ray_options is rounded up")
+    return Resources.model_validate(asked).model_dump(), notes

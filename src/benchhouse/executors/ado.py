@@ -1,0 +1,163 @@
+"""A run as an operation of ado: its trials are the points of a space, our actuator runs each, evidence is ours.
+
+ado starts (or finds) Ray, hands the points out and keeps its own record of them, in its active context.
+"""
+
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchhouse.schema.ado import OURS, TRIAL
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
+from benchhouse.schema.resources import Resources
+from benchhouse.schema.yamldump import dump_yaml
+
+_TOGETHER = 10_000
+_GRACE_S = 20.0
+_LAST_WORDS_S = 120.0
+
+
+class AdoExecutor:
+    """One operation a submission; a trial is done when its folder was sealed, and so moved away."""
+
+    outlives = False
+    keepers = None
+    window = _TOGETHER
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.parallel = assignment.parallel
+        self.folder = assignment.run.path / "ado"
+        self.jobs: dict[JobId, Job] = {}
+        self.operations: dict[Path, subprocess.Popen[bytes]] = {}
+        self.where: dict[JobId, Path] = {}
+        self.said: dict[JobId, str] = {}
+
+    def adopt(self) -> Mapping[JobId, int]:
+        return {}
+
+    def end_services(self) -> None:
+        """They are processes of whoever runs it."""
+
+    def check(self, resources: Resources) -> None:
+        if find_spec("ado") is None:
+            raise BenchError("ado is not installed", "pip install 'benchhouse[ado]'")
+        if resources.nodes > 1:
+            raise BenchError(f"a trial asks for {resources.nodes} nodes; an ado operation gives it one")
+
+    def render(self, jobs: Sequence[Job], trials: int) -> str:
+        space, operation = _space([self._file(job) for job in jobs]), _operation(self.parallel)
+        more = f"# ... and {trials - len(jobs)} more values of `job`\n" if trials > len(jobs) else ""
+        texts = [f"# space.yaml\n{dump_yaml(space)}{more}", f"# operation.yaml\n{dump_yaml(operation)}"]
+        return "\n".join([*texts, shlex.join(_command(self.folder / "N"))])
+
+    def submit(self, jobs: Sequence[Job]) -> list[JobId]:
+        if not jobs:
+            return []
+        folder = self.folder / str(len(list(self.folder.glob("*/space.yaml"))) + 1)
+        folder.mkdir(parents=True)
+        for job in jobs:
+            told = {"folder": str(job.folder), "python": list(job.python), "log": str(job.log)}
+            self._file(job).write_text(json.dumps(told))
+            self.jobs[job.id], self.where[job.id] = job, folder
+        (folder / "space.yaml").write_text(dump_yaml(_space([self._file(job) for job in jobs])))
+        (folder / "operation.yaml").write_text(dump_yaml(_operation(min(self.parallel, len(jobs)))))
+        with (folder / "ado.log").open("wb") as words:
+            self.operations[folder] = subprocess.Popen(
+                [sys.executable, "-m", "benchhouse.executors.ado_operation", *_command(folder)],
+                stdin=subprocess.PIPE, stdout=words, stderr=words, cwd=folder, start_new_session=True,
+                env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},
+            )  # fmt: skip
+        return [job.id for job in jobs]
+
+    def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
+        deadline = time.monotonic() + wait_s
+        while True:
+            # First whether it has ended, then what it left: a trial may be sealed in between.
+            over = {folder for folder, process in self.operations.items() if process.poll() is not None}
+            states = {name: self._state(name, over) for name in ids}
+            if time.monotonic() >= deadline or any(state.phase == "done" for state in states.values()):
+                return states
+            time.sleep(min(0.1, max(0.0, deadline - time.monotonic())))
+
+    def _state(self, name: JobId, over: set[Path]) -> JobState:
+        if not self.jobs[name].folder.exists():
+            return JobState("done")
+        if name in self.said:
+            return JobState("done", self.said[name])
+        folder = self.where[name]
+        if folder in over:
+            return JobState("done", f"ado's operation ended without it: {_last_words(folder / 'ado.log')}")
+        return JobState("running", detail=str(self.operations[folder].pid))
+
+    def cancel(self, ids: Sequence[JobId]) -> None:
+        """An operation is ended as a whole: its other trials are started anew by whoever still wants them."""
+        for folder in {self.where[name] for name in ids if name in self.where}:
+            self._end(folder)
+        self.said |= dict.fromkeys(ids, "cancelled")
+
+    def close(self) -> None:
+        for folder, process in self.operations.items():
+            if all(not job.folder.exists() for name, job in self.jobs.items() if self.where[name] == folder):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=_LAST_WORDS_S)  # all is measured: ado is let write that down
+            self._end(folder)
+
+    def _end(self, folder: Path) -> None:
+        """The process that holds the operation ends all that ado started when its input ends."""
+        process = self.operations[folder]
+        assert process.stdin
+        process.stdin.close()
+        try:
+            process.wait(timeout=_GRACE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _file(self, job: Job) -> Path:
+        return (self.folder / f"{job.id}.json").absolute()
+
+
+def _command(folder: Path) -> list[str]:
+    beside = Path(sys.executable).with_name("ado")
+    ado = str(beside) if beside.exists() else shutil.which("ado") or "ado"
+    files = (folder / "operation.yaml").absolute(), (folder / "space.yaml").absolute()
+    return [ado, "create", "operation", "-f", str(files[0]), "--with", f"space={files[1]}"]
+
+
+def _space(files: Sequence[Path]) -> dict[str, Any]:
+    domain = {"values": [str(path) for path in files], "variableType": "CATEGORICAL_VARIABLE_TYPE"}
+    return {
+        "sampleStoreIdentifier": "default",
+        "entitySpace": [{"identifier": "job", "propertyDomain": domain}],
+        "experiments": [
+            {"actuatorIdentifier": OURS, "experimentIdentifier": TRIAL, "experimentVersion": "1.0.0"}
+        ],
+    }  # fmt: skip
+
+
+def _operation(batch: int) -> dict[str, Any]:
+    parameters = {
+        "numberEntities": "all", "batchSize": batch, "singleMeasurement": False,
+        "samplerConfig": {"samplerType": "generator", "mode": "sequential"},
+    }  # fmt: skip
+    module = {"operationType": "explore", "operatorName": "random_walk"}
+    return {"operation": {"module": module, "parameters": parameters}, "spaces": ["space"]}
+
+
+def _last_words(log: Path) -> str:
+    try:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return "no words"
+    return f"{lines[-1][:300]} (see {log})" if lines else "no words"
