@@ -128,7 +128,7 @@ def append(path: Path, *messages: Mapping[str, Any]) -> None:
 def _environment(given: Mapping[str, str]) -> dict[str, str]:
     """The orchestrator's, over what the node itself has; a temporary folder that is not there is no use."""
     folder = given.get("TMPDIR")
-    left_out = {"TMPDIR"} if folder and not os.path.isdir(folder) else set()
+    left_out = {"TMPDIR"} if folder and not Path(folder).is_dir() else set()
     return {**os.environ, **{name: value for name, value in given.items() if name not in left_out}}
 
 
