@@ -1,4 +1,4 @@
-"""The piece on a node, and what is refused before anything is asked of a cluster; with a host that is faked by a shell."""
+"""The piece on a node, and what is refused before a cluster is asked for it; with a host that is faked by a shell."""
 
 import json
 import os

@@ -14,9 +14,8 @@ from benchhouse.schema.protocols import Assignment, Carrier
 def carrier(prepared: Prepared, ledger: Ledger) -> Carrier | None:
     """Who takes whole runs at the place where this scenario goes; None where a process here carries them."""
     scenario = prepared.plan.scenario
-    executor = plug("executors", scenario.executor)(
-        Assignment(scenario.parallel, scenario, prepared.site, ledger.folder)
-    )
+    assignment = Assignment(scenario.parallel, scenario, prepared.site, ledger.folder)
+    executor = plug("executors", scenario.executor)(assignment)
     found: Carrier | None = getattr(executor, "carrier", None)
     return found
 
@@ -28,7 +27,8 @@ def carry(workspace: Workspace, ledger: Ledger, by: Carrier) -> str:
     command = [sys.executable, "-m", "benchhouse", "-C", root, "run", "--resume", run_id]
     if site := ledger.record.site:
         command += ["--site", site]
-    job = by.carry(f"bench-{run_id}", command)
+    earlier = sum(event.event == "submitted" for event in ledger.events())
+    job = by.carry(f"bench-{run_id}-{earlier + 1}", command)
     write_text(ledger.folder.carried, job)
     ledger.tell("submitted", reason=f"job {job}")
     return job

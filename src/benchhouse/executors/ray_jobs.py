@@ -53,9 +53,9 @@ class RayJobs:
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"} | (
-            {"Authorization": f"Bearer {key}"} if (key := token()) else {}
-        )
+        headers = {"Content-Type": "application/json"}
+        if key := token():
+            headers["Authorization"] = f"Bearer {key}"
         request = urllib.request.Request(f"{self.address}{path}", data, headers)  # noqa: S310 - http(s), by its schema
         try:
             with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310

@@ -75,7 +75,7 @@ class Keepers(Protocol):
 
 
 class Carrier(Protocol):
-    """Of an executor whose cluster takes whole runs, orchestrator included: its attribute `carrier`, where it has one."""
+    """Takes whole runs, orchestrator included; the attribute `carrier` of an executor that has one."""
 
     def carry(self, name: str, command: Sequence[str]) -> str:
         """Have the command run there, once for each name; returns the id of its job."""
