@@ -1,4 +1,4 @@
-"""What our orchestration adds to trials on Ray: N no-op trials by `bench run --executor ray`, against N plain Ray tasks.
+"""What our orchestration adds to trials on Ray: N no-op trials by `bench run --executor ray`, and N plain Ray tasks.
 
 Each plain task starts our worker (`python -m benchhouse.worker FOLDER`) on a folder that was made before, which is what
 one would write without us: the same evidence is sealed, but nobody plans, follows, retries, records or collects. Both
@@ -7,7 +7,7 @@ start a Ray cluster of their own on this machine, with the same cores, and end i
 CPU seconds are those of a cgroup that holds the whole tree, as Ray's daemons reap their workers without a trace in any
 rusage. Ours and the peer alternate; the figure is the median of the rounds' ratios, and is to be at most 1.3.
 
-    python benchmarks/ray_overhead.py [--trials 500] [--parallel 2] [--rounds 3] [--json]   exits 1 when the bar is missed
+    python benchmarks/ray_overhead.py [--trials 500] [--parallel 2] [--rounds 3] [--json]      exits 1 when it is missed
 """
 
 import argparse

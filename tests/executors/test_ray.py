@@ -103,7 +103,7 @@ def test_a_cluster_that_dies_for_good_leaves_a_run_that_is_finished_elsewhere(la
     workload = {"seconds": 1, "n": list(range(8))}
     process = lab.start("run", lab.scenario("slow", workload=workload, executor="ray"))
     wait_until(lambda: len(lab.folders()) >= 2, "two sealed trials", 280)
-    cluster = [line for line in lab.left_running() if "/ray/" in line or "ray::" in line]
+    cluster = [line for line in lab.left_running() if "/site-packages/ray/" in line or " ray::" in line]
     assert any("gcs_server" in line for line in cluster)
     for line in cluster:
         with contextlib.suppress(ProcessLookupError):

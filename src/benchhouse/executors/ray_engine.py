@@ -30,6 +30,7 @@ class RayEngine:
         self.ray: Any = None
         self.own: Path | None = None
         self.address = ""
+        self.is_gone = False
         self.runtime_env: dict[str, Any] = {}
         self.slots: dict[Any, str] = {}  # by the reference to its result
         self._seen, self._next_look = time.monotonic(), 0.0
@@ -94,6 +95,7 @@ class RayEngine:
         try:
             ended, _ = self.ray.wait(references, num_returns=len(references), timeout=0)
         except Exception as error:
+            self.is_gone = True
             raise ClusterGoneError(str(error).splitlines()[0]) from error
         return {self.slots.pop(reference): self._reason(reference) for reference in ended}
 
@@ -103,7 +105,13 @@ class RayEngine:
                 self.ray.cancel(reference, force=True)
 
     def close(self) -> None:
-        if self.ray:
+        if self.ray and self.is_gone:
+            with contextlib.suppress(
+                Exception
+            ):  # what is left of a cluster of our own; to any other we say nothing more
+                node = self.ray._private.worker._global_node
+                node.kill_all_processes(check_alive=False, allow_graceful=False, wait=False)
+        elif self.ray:
             self.stop(list(self.slots.values()))
             with contextlib.suppress(Exception):
                 self.ray.shutdown()
@@ -127,6 +135,7 @@ class RayEngine:
         if not why:
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > _GONE_S:
+            self.is_gone = True
             raise ClusterGoneError(f"{self.address} has not answered for {_GONE_S:g} s: {why}")
 
     def _prepare_own(self) -> None:
@@ -213,4 +222,4 @@ def unanswered(host: str, port: int, limit_s: float = _ANSWER_S) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(RayEngine()))
+    os._exit(serve(RayEngine()))  # Ray's own farewell waits long for a cluster that is gone
