@@ -106,9 +106,7 @@ class RayEngine:
 
     def close(self) -> None:
         if self.ray and self.is_gone:
-            with contextlib.suppress(
-                Exception
-            ):  # what is left of a cluster of our own; to any other we say nothing more
+            with contextlib.suppress(Exception):  # ends what is left of a cluster of our own
                 node = self.ray._private.worker._global_node
                 node.kill_all_processes(check_alive=False, allow_graceful=False, wait=False)
         elif self.ray:
