@@ -20,6 +20,7 @@ from benchhouse.schema.errors import BenchError
 
 _ANSWER_S = 10.0
 _LOOK_S, _GONE_S = 5.0, 20.0
+_TRIES = 3  # Ray gives up a node whose agents have not begun within 15 s, as happens where all cores are busy
 _SHORT = 30  # characters; Ray adds some sixty of its own, and 107 are all that a socket's name may have
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">I", 0)[1:] + b"\x04\x00" + bytes(4)
 """How a client of gRPC begins: the preface, and empty settings; a server answers with settings of its own."""
@@ -54,6 +55,10 @@ class RayEngine:
             raise BenchError("Ray is not installed here", "pip install 'benchhouse[ray]'") from error
         self.ray = ray
         self.ray.cloudpickle.register_pickle_by_value(far_node)  # its Python need not have benchhouse
+        for _ in range(_TRIES - 1 if own else 0):
+            with contextlib.suppress(BenchError):
+                return self._connect(address, self._of_our_own())
+            self.ray.shutdown()
         self._connect(address, self._of_our_own() if own else {"address": address})
 
     def _connect(self, address: str, how: dict[str, Any]) -> None:
