@@ -63,6 +63,7 @@ def make_trial(
     histogram: Histogram | None = None,
     histogram_file: Histogram | None = None,
     reason: tuple[str, str] = ("boom", "it broke"),
+    executor: str = "local",
 ) -> Path:
     """Write one trial folder; returns where it lies. `histogram_file` is a lie about `histogram`, sealed like truth.
 
@@ -100,7 +101,7 @@ def make_trial(
         seed=2**63 + repetition,
         resources=Resources(),
         limits=Limits(),
-        executor="local",
+        executor=executor,
         runtime=Runtime(),
         cache="/tmp/cache",
         final=str(final),

@@ -195,8 +195,9 @@ def _run_row(trials: Sequence[Row]) -> Row:
     dirty = {row["git_dirty"] for row in trials} - {None}
     cases = sorted({row["benchmark_case_id"] for row in trials})
     succeeded = sum(row["outcome"] == "succeeded" for row in trials)
-    same = ("run_id", "scenario", "plan_digest", "experiment", "experiment_version", "executor", "runtime")
+    same = ("run_id", "scenario", "plan_digest", "experiment", "experiment_version", "runtime")
     return {name: first[name] for name in same} | {
+        "executor": ", ".join(sorted({row["executor"] for row in trials})),
         "started": first["started"],
         "ended": max(row["ended"] for row in trials),
         "trials": len(trials),

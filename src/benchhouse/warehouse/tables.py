@@ -93,7 +93,9 @@ _RUN_MANIFESTS = Column(
 )
 _EXPERIMENT = Column("experiment", "text", "Name of the experiment.")
 _VERSION = Column("experiment_version", "text", "Version of the experiment.")
-_EXECUTOR = Column("executor", "text", "Where the jobs went: local, slurm, ...")
+_EXECUTOR = Column(
+    "executor", "text", "Where the jobs went: local, slurm, ...; of a run that was finished elsewhere, each place."
+)
 _RUNTIME = Column("runtime", "text", "What the jobs ran inside: process, venv, ...")
 _PLAN = Column("plan_digest", "text", "Digest of the plan that was run.")
 _TRIAL_ID = Column("trial_id", "text", "The trial's uuid.")
