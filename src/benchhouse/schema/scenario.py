@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
+from benchhouse.schema.ray import RaySettings
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.service import ServiceUse
 from benchhouse.schema.site import Word
@@ -163,6 +164,7 @@ class Scenario(Defined):
     account: Word | None = Field(None, description="Slurm account.")
     qos: Word | None = Field(None, description="Slurm quality of service.")
     slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="How trials become Slurm jobs.")
+    ray: RaySettings = Field(default_factory=RaySettings, description="How trials run on Ray.")
     artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
     binds: list[str] = Field(default_factory=list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
+from benchhouse.schema.ray import RaySite
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@/+=-]*")
 _FLAG = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9._:,@/+=%*\[\]|&()-]+)?")
@@ -109,6 +110,7 @@ class Site(Model, strict=True):
     )
     environment: dict[Name, str] = Field(default_factory=dict, description="Variables of every job.")
     slurm: SlurmSite = Field(default_factory=SlurmSite)
+    ray: RaySite = Field(default_factory=RaySite)
     folders: Folders = Field(default_factory=Folders)
     quotas: dict[str, Quota] = Field(
         default_factory=dict, description="By folder, for what no command of the site tells."

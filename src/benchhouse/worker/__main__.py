@@ -1,6 +1,6 @@
 """`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one.
 
-`--task FOLDER` runs those of one task of a batch system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a
+`--host --own` is the same where the orchestrator is on another node. `--task FOLDER` runs those of one task of a batch system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a
 free-standing monitor.
 """
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchhouse.schema.container import ENTERED
+from benchhouse.schema.owner import OWNER, identity
 
 
 def main(arguments: list[str]) -> int:
@@ -16,6 +17,11 @@ def main(arguments: list[str]) -> int:
         from benchhouse.worker import node
 
         node.enter_s()  # told before anything else takes time
+    if arguments == ["--host", "--own"]:
+        os.environ[OWNER] = (
+            identity()
+        )  # kept by exec: what it starts names it, as an orchestrator elsewhere can't be seen
+        os.execv(sys.executable, [sys.executable, "-m", "benchhouse.worker", "--host"])
     if arguments == ["--host"]:
         from benchhouse.worker.host import serve
 

@@ -16,10 +16,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchhouse.schema.owner import OWNER
+from benchhouse.schema.owner import OWNER, identity
 from benchhouse.worker import processes
 from benchhouse.worker.limits import sweep_cages
-from benchhouse.worker.owned import processes_of, sweep_scratch
+from benchhouse.worker.owned import left_processes, processes_of, sweep_scratch
 from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
 from benchhouse.worker.warming import warm_up
 
@@ -60,7 +60,9 @@ def serve() -> int:
 
 def _sweep() -> None:
     """End what an earlier host of this orchestrator left when it was killed."""
-    if mine := os.environ.get(OWNER):
+    if (mine := os.environ.get(OWNER)) == identity():
+        processes.kill_tree(left_processes(), grace_s=0.0)  # of other hosts: this one is its own owner
+    elif mine:
         processes.kill_tree(processes_of(mine), grace_s=0.0)
     sweep_cages(LEFTOVERS)
     sweep_scratch(LEFTOVERS)

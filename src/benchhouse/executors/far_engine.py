@@ -1,0 +1,135 @@
+"""A cluster's own library, in a process of its own: it may take seconds to load, and end the process that uses it.
+
+`python -m benchhouse.executors.NAME_engine` serves one executor in lines of JSON. In: `open` (settings), `nodes`,
+`start` (a slot), `stop` (slots). Out: `nodes`, `gone` (a slot, with why), `refused` (message and hint), `lost` (the
+cluster, with why). When its input ends, so does everything that it started.
+"""
+
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from pydantic import Field
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.model import Model
+
+_LOOK_S = 0.2
+_OWN = ("RAY_", "DASK_", "SPARK_", "PYSPARK_", "SLURM_", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "BENCHHOUSE_")
+
+
+class Ask(Model):
+    """What one slot needs, which is what one trial needs."""
+
+    cpus: int = Field(1, description="Cores.")
+    gpus: int = Field(0, description="GPUs.")
+    memory: int | None = Field(None, description="Bytes; none: not counted.")
+    custom: dict[str, float] = Field(default_factory=dict, description="The cluster's own kinds, by name.")
+
+
+class Node(Model):
+    """What a node of the cluster has in all, whether or not it is free."""
+
+    name: str = Field(description="As people call it.")
+    cpus: float = Field(description="Cores.")
+    gpus: float = Field(0, description="GPUs.")
+    memory: int | None = Field(None, description="Bytes; none: unknown.")
+    custom: dict[str, float] = Field(default_factory=dict, description="The cluster's own kinds, by name.")
+
+
+class Slot(Model):
+    """A place on a node that runs trials one after the other."""
+
+    name: str = Field(description="Of the slot, one of the run's.")
+    ask: Ask = Field(description="What it needs.")
+    folder: str = Field(description="Where its orders and reports are, seen by all nodes.")
+    python: tuple[str, ...] = Field(description="Command prefix that ends in an interpreter with benchhouse.")
+    patience_s: float = Field(30.0, description="How long it goes on without a sign of its orchestrator.")
+
+
+class ClusterGoneError(Exception):
+    """The cluster has gone for good; its words say how that was seen."""
+
+
+class Engine(Protocol):
+    """What Ray, Dask or Spark must fill in. A slot is one long call of `far_node.keep_slot`, retried by nobody."""
+
+    def open(self, settings: Mapping[str, Any]) -> None:
+        """Start a cluster of our own, or find one; BenchError within 15 s where an address does not answer."""
+        ...
+
+    def nodes(self) -> Sequence[Node]: ...
+
+    def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
+        """Ask for it and return; it begins when the cluster has room for it."""
+        ...
+
+    def gone(self) -> Mapping[str, str]:
+        """Slots that have ended since the last call, with why; cheap. Raises ClusterGoneError."""
+        ...
+
+    def stop(self, slots: Sequence[str]) -> None:
+        """End these with everything they started, and take back those that have not begun; they show in `gone`."""
+        ...
+
+    def close(self) -> None:
+        """End all slots, then the cluster where it is ours."""
+        ...
+
+
+def carried(environment: Mapping[str, str]) -> dict[str, str]:
+    """The orchestrator's variables that its trials have as well, as under Slurm; not those that speak of this node."""
+    return {name: value for name, value in environment.items() if not name.startswith(_OWN)}
+
+
+def serve(engine: Engine) -> int:
+    """Obey until the input ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)  # the orchestrator's to handle; not SIG_IGN, which children would keep
+    words = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is not for the orchestrator
+    environment, buffer, opened = carried(os.environ), b"", False
+    try:
+        while True:
+            readable, _, _ = select.select([0], [], [], _LOOK_S if opened else None)
+            if readable:
+                chunk = os.read(0, 1 << 16)
+                if not chunk:
+                    return 0
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                for line in lines:
+                    _obey(engine, json.loads(line), environment, words)
+                    opened = True
+            for slot, reason in engine.gone().items() if opened else ():
+                _say(words, {"gone": slot, "reason": reason})
+    except BenchError as error:
+        _say(words, {"refused": error.message, "hint": error.hint})
+        return 1
+    except ClusterGoneError as error:
+        _say(words, {"lost": str(error)})
+        return 1
+    finally:
+        engine.close()
+        sys.stderr.flush()
+
+
+def _obey(engine: Engine, order: dict[str, Any], environment: Mapping[str, str], words: int) -> None:
+    if "open" in order:
+        engine.open(order["open"])
+    if "open" in order or "nodes" in order:
+        _say(words, {"nodes": [node.model_dump() for node in engine.nodes()]})
+    if "start" in order:
+        engine.start(Slot.model_validate(order["start"]), environment)
+    if "stop" in order:
+        engine.stop(order["stop"])
+
+
+def _say(words: int, message: dict[str, Any]) -> None:
+    try:
+        os.write(words, json.dumps(message).encode() + b"\n")
+    except BrokenPipeError:
+        return  # the input will end too

@@ -1,0 +1,152 @@
+"""The piece of a run that sits on a node of a cluster: it keeps one warm worker host and carries messages to and fro.
+
+Only the standard library, and no other module of ours: an engine may send this function to a Python without benchhouse.
+Orders come in `orders.jsonl`, reports go out in `reports.jsonl`, both only grow, and each has one writer. Files are
+opened anew for each look: that is when a network file system asks its server.
+"""
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+ALIVE, ORDERS, REPORTS = "alive", "orders.jsonl", "reports.jsonl"
+PLACED = "BENCHHOUSE_PLACED"  # in the environment of a host: where the executor put it, as JSON
+_SOON_S, _IDLE_S, _BUSY_S = 0.004, 0.1, 0.25  # between two looks: after news, while there is no trial, while one runs
+_BEAT_S = 2.0
+
+
+def keep_slot(
+    folder: str,
+    python: Sequence[str],
+    environment: Mapping[str, str],
+    placed: Mapping[str, str],
+    patience_s: float = 30.0,
+) -> str:
+    """Run trials until told to end; returns why it ended. `placed` is what evidence will say of this place.
+
+    Ends with everything it started when the orchestrator's `alive` has not changed for `patience_s`; and when this
+    process is killed, as the host's input then ends.
+    """
+    home = Path(folder)
+    facts = {"node": socket.gethostname(), **placed}
+    if not home.is_dir():
+        return f"{folder} is not to be seen on {facts['node']}: a run needs a file system that all nodes share"
+    if shutil.which(python[0]) is None:
+        return f"there is no {python[0]} on {facts['node']}: its environment must be where all nodes see it"
+    with tempfile.TemporaryFile() as words:
+        host = subprocess.Popen(
+            [*python, "-m", "benchhouse.worker", "--host", "--own"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=words,
+            env=_environment(environment) | {PLACED: json.dumps(facts)},
+        )
+        assert host.stdin and host.stdout
+        try:
+            _tell(home, {"placed": facts})
+            reason = _carry(home, host.stdin, host.stdout, patience_s)
+        finally:
+            _end(host)
+        words.seek(0)
+        said = words.read().decode("utf-8", "replace").strip().splitlines()
+    reason = reason or f"the worker host ended with code {host.returncode}{f': {said[-1]}' if said else ''}"
+    with contextlib.suppress(OSError):
+        _tell(home, {"ended": reason})
+    return reason
+
+
+def _carry(home: Path, orders: IO[bytes], answers: IO[bytes], patience_s: float) -> str:
+    """Until there is an end, which is named; nothing where the host itself has ended."""
+    tail, running, buffer = Tail(home / ORDERS), set[str](), b""
+    pause_s, beat, heard, next_look = _SOON_S, b"", time.monotonic(), 0.0
+    while True:
+        news = tail.read()
+        for order in news:
+            if "end" in order:
+                return str(order["end"])
+            with contextlib.suppress(BrokenPipeError):  # the answers will tell
+                orders.write(json.dumps(order).encode() + b"\n")
+                orders.flush()
+        readable, _, _ = select.select([answers], [], [], pause_s)
+        if readable:
+            chunk = os.read(answers.fileno(), 1 << 16)
+            if not chunk:
+                return ""
+            *lines, buffer = (buffer + chunk).split(b"\n")
+            _tell(home, *(json.loads(line) for line in lines if line), running=running)
+        pause_s = _SOON_S if news or readable else min(2 * pause_s, _BUSY_S if running else _IDLE_S)
+        if (now := time.monotonic()) >= next_look:
+            next_look = now + _BEAT_S
+            if (found := _read(home.parent / ALIVE)) != beat and found:
+                beat, heard = found, now
+            elif now - heard > patience_s:
+                return f"its orchestrator has not been heard of for {patience_s:g} s"
+
+
+class Tail:
+    """What is new in a file of JSON lines that another process appends to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._at = 0
+
+    def read(self) -> list[dict[str, Any]]:
+        """Whole lines since the last look; a line that is being written waits for its end."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._at)
+                text = file.read()
+        except OSError:
+            return []
+        whole = text[: text.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return [json.loads(line) for line in whole.splitlines()]
+
+
+def _tell(home: Path, *reports: dict[str, Any], running: set[str] | None = None) -> None:
+    for report in reports:
+        if running is not None and "id" in report:
+            (running.discard if "exit" in report else running.add)(report["id"])
+    append(home / REPORTS, *reports)
+
+
+def append(path: Path, *messages: Mapping[str, Any]) -> None:
+    """With one write, so that a reader sees whole lines."""
+    with path.open("ab", buffering=0) as file:
+        file.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+
+
+def _environment(given: Mapping[str, str]) -> dict[str, str]:
+    """The orchestrator's, over what the node itself has; a temporary folder that is not there is no use."""
+    folder = given.get("TMPDIR")
+    left_out = {"TMPDIR"} if folder and not os.path.isdir(folder) else set()
+    return {**os.environ, **{name: value for name, value in given.items() if name not in left_out}}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _end(host: "subprocess.Popen[bytes]") -> None:
+    """Its input ends: it ends what it runs, then itself."""
+    assert host.stdin and host.stdout
+    with contextlib.suppress(BrokenPipeError):
+        host.stdin.close()
+    try:
+        host.wait(timeout=15)
+    except subprocess.TimeoutExpired:
+        host.kill()
+        host.wait()
+    host.stdout.close()

@@ -1,0 +1,206 @@
+"""Ray as an engine of `far`: slots are Ray tasks. Runs in a process of its own, which Ray ends when its cluster dies."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchhouse.executors import far_node
+from benchhouse.executors.far_engine import ClusterGoneError, Node, Slot, serve
+from benchhouse.executors.ray import OWN, this_machine
+from benchhouse.schema.errors import BenchError
+
+_ANSWER_S = 10.0
+_LOOK_S, _GONE_S = 5.0, 20.0
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">I", 0)[1:] + b"\x04\x00" + bytes(4)
+"""How a client of gRPC begins: the preface, and empty settings; a server answers with settings of its own."""
+
+
+class RayEngine:
+    def __init__(self) -> None:
+        self.ray: Any = None
+        self.own: Path | None = None
+        self.address = ""
+        self.runtime_env: dict[str, Any] = {}
+        self.slots: dict[Any, str] = {}  # by the reference to its result
+        self._seen, self._next_look = time.monotonic(), 0.0
+
+    def open(self, settings: Mapping[str, Any]) -> None:
+        address: str = settings["address"]
+        self.runtime_env = dict(settings["runtime_env"])
+        own = address == OWN
+        if not own and address != "auto":
+            host, port = endpoint(address)
+            if why := unanswered(host, port):
+                raise BenchError(
+                    f"no Ray cluster answers at {address}: {why}",
+                    "start one: ray start --head; or leave ray.address out",
+                )
+        if own:
+            self._prepare_own()
+        try:
+            import ray
+        except ImportError as error:
+            raise BenchError("Ray is not installed here", "pip install 'benchhouse[ray]'") from error
+        self.ray = ray
+        ray.cloudpickle.register_pickle_by_value(far_node)  # type: ignore[attr-defined]
+        try:
+            ray.init(
+                **(self._of_our_own() if own else {"address": address}), log_to_driver=False, configure_logging=False
+            )
+        except Exception as error:  # noqa: BLE001 - Ray raises many kinds, all with words for people
+            said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise BenchError(
+                f"Ray can't be used at {address}: {said[:300]}",
+                "from a machine that is no node of it use ray://HOST:10001; its token: RAY_AUTH_TOKEN_PATH",
+            ) from error
+        with contextlib.suppress(Exception):
+            self.address = address if "://" in address else ray.get_runtime_context().gcs_address
+
+    def nodes(self) -> Sequence[Node]:
+        return [described(node) for node in self.ray.nodes() if node["Alive"]]
+
+    def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
+        wanted: dict[str, Any] = {
+            "num_cpus": slot.ask.cpus,
+            "num_gpus": slot.ask.gpus,
+            "resources": slot.ask.custom,
+            "max_retries": 0,  # retries are ours
+            "name": f"bench {slot.name}",
+        }
+        if slot.ask.memory:
+            wanted["memory"] = slot.ask.memory
+        if self.runtime_env:
+            wanted["runtime_env"] = self.runtime_env
+        task = self.ray.remote(run_slot).options(**wanted)
+        reference = task.remote(slot.folder, list(slot.python), dict(environment), slot.patience_s)
+        self.slots[reference] = slot.name
+
+    def gone(self) -> Mapping[str, str]:
+        self._look()
+        if not self.slots:
+            return {}
+        references = list(self.slots)
+        try:
+            ended, _ = self.ray.wait(references, num_returns=len(references), timeout=0)
+        except Exception as error:  # noqa: BLE001 - of the connection, by whatever name
+            raise ClusterGoneError(str(error).splitlines()[0]) from error
+        return {self.slots.pop(reference): self._reason(reference) for reference in ended}
+
+    def stop(self, slots: Sequence[str]) -> None:
+        for reference in [reference for reference, name in self.slots.items() if name in slots]:
+            with contextlib.suppress(Exception):
+                self.ray.cancel(reference, force=True)
+
+    def close(self) -> None:
+        if self.ray:
+            self.stop(list(self.slots.values()))
+            with contextlib.suppress(Exception):
+                self.ray.shutdown()
+        if self.own:
+            shutil.rmtree(self.own, ignore_errors=True)
+
+    def _reason(self, reference: Any) -> str:
+        try:
+            return str(self.ray.get(reference))
+        except Exception as error:  # noqa: BLE001 - a worker or a node that died, a runtime_env that can't be made
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            return f"{type(error).__name__}: {' '.join(lines)}"[:400]
+
+    def _look(self) -> None:
+        """Ray waits a minute for a head that is gone, then ends this process; we tell before."""
+        now = time.monotonic()
+        if now < self._next_look or not self.address:
+            return
+        self._next_look = now + _LOOK_S
+        why = unanswered(*endpoint(self.address), limit_s=3.0)
+        if not why:
+            self._seen = time.monotonic()
+        elif time.monotonic() - self._seen > _GONE_S:
+            raise ClusterGoneError(f"{self.address} has not answered for {_GONE_S:g} s: {why}")
+
+    def _prepare_own(self) -> None:
+        """Its own folder, which is short, as names of sockets are; and its own token, before Ray looks for one."""
+        self.own = Path(tempfile.mkdtemp(prefix="bench-ray-", dir="/tmp" if len(tempfile.gettempdir()) > 30 else None))
+        if "RAY_AUTH_MODE" not in os.environ:
+            token = self.own / "token"
+            token.touch(mode=0o600)
+            token.write_text(secrets.token_hex(32))
+            os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+
+    def _of_our_own(self) -> dict[str, Any]:
+        have = this_machine()
+        return {
+            "address": "local",
+            "num_cpus": int(have.cpus),
+            "num_gpus": int(have.gpus),
+            "include_dashboard": False,
+            "_temp_dir": str(self.own),
+            "_node_ip_address": "127.0.0.1",
+        }
+
+
+def run_slot(folder: str, python: list[str], environment: dict[str, str], patience_s: float) -> str:
+    """On the node. Without `python`, that of the environment which Ray has made for this task."""
+    import ray
+
+    here = ray.get_runtime_context()
+    node_id = here.get_node_id()
+    names = {node["NodeID"]: node["NodeName"] for node in ray.nodes()}
+    placed = {
+        "executor": "ray",
+        "id": here.get_task_id(),
+        "job_id": here.get_job_id(),
+        "node_id": node_id,
+        "worker_id": here.get_worker_id(),
+        "node": names.get(node_id) or socket.gethostname(),
+    }
+    if not python:
+        environment = {name: value for name, value in environment.items() if name not in ("PATH", "VIRTUAL_ENV")}
+    return far_node.keep_slot(folder, python or [sys.executable], environment, placed, patience_s)
+
+
+def described(node: Mapping[str, Any]) -> Node:
+    has = node["Resources"]
+    known = ("CPU", "GPU", "memory", "object_store_memory")
+    custom = {name: amount for name, amount in has.items() if name not in known and not name.startswith("node:")}
+    return Node(
+        name=node["NodeName"] or node["NodeManagerAddress"],
+        cpus=has.get("CPU", 0),
+        gpus=has.get("GPU", 0),
+        memory=int(has.get("memory", 0)),
+        custom=custom,
+    )
+
+
+def endpoint(address: str) -> tuple[str, int]:
+    host, _, port = address.partition("://")[2 if "://" in address else 0].rstrip("/").rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def unanswered(host: str, port: int, limit_s: float = _ANSWER_S) -> str:
+    """Why nothing that speaks gRPC is there; nothing where it is."""
+    try:
+        with socket.create_connection((host, port), timeout=limit_s) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+                return ""
+            connection.settimeout(limit_s)
+            connection.sendall(_HELLO)
+            answer = connection.recv(9)
+    except TimeoutError:
+        return f"no answer within {limit_s:g} s"
+    except OSError as error:
+        return error.strerror or str(error)
+    return "" if answer[3:4] == b"\x04" else "something else than Ray is there"
+
+
+if __name__ == "__main__":
+    sys.exit(serve(RayEngine()))
