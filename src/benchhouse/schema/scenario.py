@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from benchhouse.schema.dask import DaskSettings
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
@@ -164,6 +165,7 @@ class Scenario(Defined):
     account: Word | None = Field(None, description="Slurm account.")
     qos: Word | None = Field(None, description="Slurm quality of service.")
     slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="How trials become Slurm jobs.")
+    dask: DaskSettings = Field(default_factory=DaskSettings, description="How trials run on Dask.")
     ray: RaySettings = Field(default_factory=RaySettings, description="How trials run on Ray.")
     artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
     binds: list[str] = Field(default_factory=list, description="source:destination folders for containers.")

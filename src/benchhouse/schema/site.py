@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from benchhouse.schema.dask import DaskSite
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
@@ -110,6 +111,7 @@ class Site(Model, strict=True):
     )
     environment: dict[Name, str] = Field(default_factory=dict, description="Variables of every job.")
     slurm: SlurmSite = Field(default_factory=SlurmSite)
+    dask: DaskSite = Field(default_factory=DaskSite)
     ray: RaySite = Field(default_factory=RaySite)
     folders: Folders = Field(default_factory=Folders)
     quotas: dict[str, Quota] = Field(
