@@ -1,7 +1,7 @@
 """Dask as an engine of `far`: slots are Dask tasks, each sent to a worker that has room for it by our own count.
 
-Dask gives a task one thread, whatever it needs, and would pile tasks up in its scheduler. So slots wait here, and one is
-handed over when a worker's threads, memory and resources, less those of our other slots there, hold it.
+Dask gives a task one thread, whatever it needs, and would pile tasks up in its scheduler. So slots wait here, and one
+is handed over when a worker's threads, memory and resources, less those of our other slots there, hold it.
 """
 
 import contextlib
@@ -168,9 +168,7 @@ class DaskEngine:
         """What a worker has, less what our slots there take."""
         node = described(address, info)
         taken = [held.slot.ask for held in self.held.values() if held.worker == address]
-        custom = {
-            name: amount - sum(ask.custom.get(name, 0) for ask in taken) for name, amount in node.custom.items()
-        }
+        custom = {name: amount - sum(ask.custom.get(name, 0) for ask in taken) for name, amount in node.custom.items()}
         memory = None if node.memory is None else node.memory - sum(ask.memory or 0 for ask in taken)
         return node.model_copy(
             update={

@@ -15,6 +15,7 @@ from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.service import ServiceUse
 from benchhouse.schema.site import Word
 from benchhouse.schema.slurm import SlurmSettings
+from benchhouse.schema.spark import SparkSettings
 from benchhouse.schema.telemetry import Monitors
 
 Order = Literal["interleaved", "sequential", "random"]
@@ -167,6 +168,7 @@ class Scenario(Defined):
     slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="How trials become Slurm jobs.")
     dask: DaskSettings = Field(default_factory=DaskSettings, description="How trials run on Dask.")
     ray: RaySettings = Field(default_factory=RaySettings, description="How trials run on Ray.")
+    spark: SparkSettings = Field(default_factory=SparkSettings, description="How trials run on Spark.")
     artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
     binds: list[str] = Field(default_factory=list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")

@@ -10,6 +10,7 @@ from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
 from benchhouse.schema.ray import RaySite
+from benchhouse.schema.spark import SparkSite
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@/+=-]*")
 _FLAG = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9._:,@/+=%*\[\]|&()-]+)?")
@@ -113,6 +114,7 @@ class Site(Model, strict=True):
     slurm: SlurmSite = Field(default_factory=SlurmSite)
     dask: DaskSite = Field(default_factory=DaskSite)
     ray: RaySite = Field(default_factory=RaySite)
+    spark: SparkSite = Field(default_factory=SparkSite)
     folders: Folders = Field(default_factory=Folders)
     quotas: dict[str, Quota] = Field(
         default_factory=dict, description="By folder, for what no command of the site tells."
