@@ -1,8 +1,8 @@
 """Spark as an engine of `far`: slots are tasks of one Spark job, each in an executor of its own on a cluster.
 
-What an application asks for is fixed when it begins: `spark.task.cpus` and the size of an executor are those of a trial.
-Spark's own retries can't be switched off without ending the whole job with its first lost task: they find that their slot
-has begun before, and end at once.
+What an application asks for is fixed when it begins: `spark.task.cpus` and the size of an executor are a trial's.
+Spark's own retries can't be switched off without ending the whole job with its first lost task: they find that their
+slot has begun before, and end at once.
 """
 
 import contextlib
