@@ -27,7 +27,7 @@ test-deps:
 	@scripts/install-test-deps.sh
 
 test: venv test-deps ## the whole test suite
-	$(PYTEST) -n $(WORKERS) -m 'not serial and not clients' $(TESTS)
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m 'not serial and not clients' $(TESTS)
 	$(PYTEST) -n $(WORKERS) -m 'clients and not serial' $(TESTS) || test $$? -eq 5  # 5: none is marked
 	$(PYTEST) -m serial $(TESTS) || test $$? -eq 5  # 5: none is marked
 

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,11 +127,16 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "estimated_left_s": sum(durations) / len(durations) * left if durations and left and not finished else None,
         "failures": [item for item in unsuccessful if item["outcome"] != "invalid"],
         "invalid": [item for item in unsuccessful if item["outcome"] == "invalid"],
-        "stopped": events[-1].reason if stopped_by else "",
+        "stopped": events[-1].reason if stopped_by or _broke_off(events) else "",
         "stopped_by": stopped_by,
         "services": run_services.services(workspace, ledger, running),
         "next": _next_command(record, owner, finished, stopped_by, unsuccessful, waiting),
     }
+
+
+def _broke_off(events: Sequence[Event]) -> bool:
+    """Whether the run ended by something that was not asked for, such as a cluster that went away."""
+    return bool(events) and events[-1].event == "interrupted" and events[-1].reason != "interrupted"
 
 
 def _state(owner: int | None, finished: bool, waiting: "Queue", left: int) -> str:

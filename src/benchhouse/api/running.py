@@ -132,13 +132,22 @@ def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
     return Ledger.create(workspace, record, prepared.file.document.text, benchmark_text)
 
 
-def resume_run(workspace: Workspace, token: str) -> tuple[Ledger, Prepared]:
-    """An earlier run and its plan, read from the ledger alone."""
+def resume_run(workspace: Workspace, token: str, elsewhere: Where | None = None) -> tuple[Ledger, Prepared]:
+    """An earlier run and its plan, read from the ledger alone; what is missing may run `elsewhere`.
+
+    The plan does not cover where it runs, so its digest stays; each trial's evidence says which executor ran it.
+    """
     ledger = Ledger(workspace.run(find_run(workspace, token)))
     text = ledger.folder.scenario.read_text(encoding="utf-8")
     home = Path(ledger.record.scenario_file).parent
     record = ledger.record
-    where = Where(record.executor, record.runtime, record.site)
+    asked = elsewhere or Where()
+    if asked.executor not in (None, record.executor) and ledger.goes_on():
+        raise BenchError(
+            f"jobs of run {ledger.folder.run_id} may still be under way on {record.executor}",
+            f"end them first: bench stop {ledger.folder.run_id}",
+        )
+    where = Where(asked.executor or record.executor, record.runtime, asked.site or record.site)
     prepared = prepare_text(workspace, text, str(ledger.folder.scenario), home, where)
     if prepared.plan.digest != ledger.record.plan_digest:
         raise BenchError(
@@ -146,6 +155,8 @@ def resume_run(workspace: Workspace, token: str) -> tuple[Ledger, Prepared]:
             f"its scenario now plans as {prepared.plan.digest[:12]}",
             "the experiment's package or the environment has changed; start afresh: bench run --new",
         )
+    if where.executor != record.executor:
+        prepared.notes.append(f"this run began on {record.executor}; what is missing runs on {where.executor}")
     for name in changed_conditions(ledger, prepared):
         prepared.notes.append(
             f"another {name} than when this run began: its numbers mix the two (bench run --new keeps them apart)"
@@ -157,10 +168,17 @@ def _last_of_plan(workspace: Workspace, prepared: Prepared, finished_too: bool) 
     for run_id in reversed(list_runs(workspace)):
         ledger = Ledger(workspace.run(run_id))
         record = ledger.record
-        same = record.scenario == prepared.plan.scenario.scenario and record.executor == prepared.plan.scenario.executor
-        if same and record.plan_digest == prepared.plan.digest:
-            finished = not finished_too and any(event.event == "finished" for event in ledger.events())
-            return None if finished else ledger
+        if record.scenario != prepared.plan.scenario.scenario or record.plan_digest != prepared.plan.digest:
+            continue
+        finished = any(event.event == "finished" for event in ledger.events())
+        here = prepared.plan.scenario.executor
+        if record.executor == here:
+            return None if finished and not finished_too else ledger
+        if not finished:
+            prepared.notes.append(
+                f"run {run_id} of this plan is unfinished on {record.executor}; "
+                f"to finish it here:  bench run --resume {run_id} --executor {here}"
+            )
     return None
 
 

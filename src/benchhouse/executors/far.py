@@ -1,8 +1,9 @@
-"""Trials on the nodes of a cluster that see the same files: what Ray, Dask and Spark share. See docs/design/executors.md.
+"""Trials on the nodes of a cluster that see the same files: what Ray, Dask and Spark share.
 
-A run asks its cluster for slots, each as large as one trial. A slot is one long call on a node; it keeps the worker host
-of the local executor (`far_node`), which is given jobs and answers by files in the run's folder. So limits, outcomes and
-evidence are the local ones, and the cluster places, counts and isolates what it is there for.
+A run asks its cluster for slots, each as large as one trial. A slot is one long call on a node; it keeps the worker
+host of the local executor (`far_node`), which is given jobs and answers by files in the run's folder. So limits,
+outcomes and evidence are the local ones, and the cluster does what it is there for: it places. Why so:
+docs/design/executors.md.
 """
 
 import contextlib

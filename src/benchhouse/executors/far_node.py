@@ -131,7 +131,7 @@ def append(path: Path, *messages: Mapping[str, Any]) -> None:
 def _environment(given: Mapping[str, str], imposed: Sequence[str]) -> dict[str, str]:
     """The orchestrator's, over what the node itself has; a temporary folder that is not there is no use."""
     folder = given.get("TMPDIR")
-    left_out = {"TMPDIR"} if folder and not os.path.isdir(folder) else set()
+    left_out = {"TMPDIR"} if folder and not Path(folder).is_dir() else set()
     here = {name: value for name, value in os.environ.items() if name not in imposed}
     return {**here, **{name: value for name, value in given.items() if name not in left_out}}
 

@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster: one of the run's own on this machine, or one that is there. How and why: docs/design/executors.md."""
+"""Jobs on a Ray cluster: one of the run's own on this machine, or one that is there."""
 
 import os
 from collections.abc import Mapping, Sequence

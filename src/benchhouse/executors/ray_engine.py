@@ -1,4 +1,4 @@
-"""Ray as an engine of `far`: slots are Ray tasks. Runs in a process of its own, which Ray ends when its cluster dies."""
+"""Ray as an engine of `far`: slots are Ray tasks. It has a process of its own, which Ray ends when a cluster dies."""
 
 import contextlib
 import os
@@ -20,6 +20,7 @@ from benchhouse.schema.errors import BenchError
 
 _ANSWER_S = 10.0
 _LOOK_S, _GONE_S = 5.0, 20.0
+_SHORT = 30  # characters; Ray adds some sixty of its own, and 107 are all that a socket's name may have
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">I", 0)[1:] + b"\x04\x00" + bytes(4)
 """How a client of gRPC begins: the preface, and empty settings; a server answers with settings of its own."""
 
@@ -51,19 +52,20 @@ class RayEngine:
         except ImportError as error:
             raise BenchError("Ray is not installed here", "pip install 'benchhouse[ray]'") from error
         self.ray = ray
-        ray.cloudpickle.register_pickle_by_value(far_node)  # type: ignore[attr-defined]
+        self.ray.cloudpickle.register_pickle_by_value(far_node)  # its Python need not have benchhouse
+        self._connect(address, self._of_our_own() if own else {"address": address})
+
+    def _connect(self, address: str, how: dict[str, Any]) -> None:
         try:
-            ray.init(
-                **(self._of_our_own() if own else {"address": address}), log_to_driver=False, configure_logging=False
-            )
-        except Exception as error:  # noqa: BLE001 - Ray raises many kinds, all with words for people
+            self.ray.init(**how, log_to_driver=False, configure_logging=False)
+        except Exception as error:
             said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise BenchError(
                 f"Ray can't be used at {address}: {said[:300]}",
                 "from a machine that is no node of it use ray://HOST:10001; its token: RAY_AUTH_TOKEN_PATH",
             ) from error
         with contextlib.suppress(Exception):
-            self.address = address if "://" in address else ray.get_runtime_context().gcs_address
+            self.address = address if "://" in address else self.ray.get_runtime_context().gcs_address
 
     def nodes(self) -> Sequence[Node]:
         return [described(node) for node in self.ray.nodes() if node["Alive"]]
@@ -91,7 +93,7 @@ class RayEngine:
         references = list(self.slots)
         try:
             ended, _ = self.ray.wait(references, num_returns=len(references), timeout=0)
-        except Exception as error:  # noqa: BLE001 - of the connection, by whatever name
+        except Exception as error:
             raise ClusterGoneError(str(error).splitlines()[0]) from error
         return {self.slots.pop(reference): self._reason(reference) for reference in ended}
 
@@ -129,7 +131,8 @@ class RayEngine:
 
     def _prepare_own(self) -> None:
         """Its own folder, which is short, as names of sockets are; and its own token, before Ray looks for one."""
-        self.own = Path(tempfile.mkdtemp(prefix="bench-ray-", dir="/tmp" if len(tempfile.gettempdir()) > 30 else None))
+        where = tempfile.gettempdir()
+        self.own = Path(tempfile.mkdtemp(prefix="bench-ray-", dir="/tmp" if len(where) > _SHORT else where))  # noqa: S108
         if "RAY_AUTH_MODE" not in os.environ:
             token = self.own / "token"
             token.touch(mode=0o600)
@@ -152,16 +155,17 @@ def run_slot(folder: str, python: list[str], environment: dict[str, str], patien
     """On the node. Without `python`, that of the environment which Ray has made for this task."""
     import ray
 
-    here = ray.get_runtime_context()
+    cluster: Any = ray
+    here = cluster.get_runtime_context()
     node_id = here.get_node_id()
-    names = {node["NodeID"]: node["NodeName"] for node in ray.nodes()}
+    called = {node["NodeID"]: node_name(node) for node in cluster.nodes()}
     placed = {
         "executor": "ray",
         "id": here.get_task_id(),
         "job_id": here.get_job_id(),
         "node_id": node_id,
         "worker_id": here.get_worker_id(),
-        "node": names.get(node_id) or socket.gethostname(),
+        "node": called.get(node_id) or socket.gethostname(),
     }
     if not python:
         environment = {name: value for name, value in environment.items() if name not in ("PATH", "VIRTUAL_ENV")}
@@ -173,12 +177,18 @@ def described(node: Mapping[str, Any]) -> Node:
     known = ("CPU", "GPU", "memory", "object_store_memory")
     custom = {name: amount for name, amount in has.items() if name not in known and not name.startswith("node:")}
     return Node(
-        name=node["NodeName"] or node["NodeManagerAddress"],
+        name=node_name(node),
         cpus=has.get("CPU", 0),
         gpus=has.get("GPU", 0),
         memory=int(has.get("memory", 0)),
         custom=custom,
     )
+
+
+def node_name(node: Mapping[str, Any]) -> str:
+    """As it was started, `--node-name`; else its host's. Where nobody named it, Ray takes its address for a name."""
+    named = node["NodeName"]
+    return str(named if named and named != node["NodeManagerAddress"] else node["NodeManagerHostname"])
 
 
 def endpoint(address: str) -> tuple[str, int]:

@@ -129,8 +129,7 @@ class Orchestrator:
                     self._follow()
                 self._last_look()
             except BaseException as error:
-                interrupted = isinstance(error, KeyboardInterrupt)
-                self._abandon("interrupted" if interrupted else f"{type(error).__name__}: {error}")
+                self._abandon(_in_words(error))
                 raise
         if self.stopped:
             self.ledger.tell(self.stopped_by, reason=self.stopped[:500])
@@ -480,6 +479,13 @@ class Orchestrator:
             self._cancel(list(self.active))
         with contextlib.suppress(OSError, BenchError):
             self.ledger.tell("interrupted", reason=reason[:500])
+
+
+def _in_words(error: BaseException) -> str:
+    """Why a run broke off, for its ledger."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return error.message if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
 
 
 def _plain(value: Any) -> Any:

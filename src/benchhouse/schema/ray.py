@@ -24,8 +24,8 @@ class RaySite(Model, strict=True):
 
     address: Address | None = Field(
         None,
-        description="HOST:6379 from a node of it, ray://HOST:10001 from elsewhere, http://HOST:8265 for `bench submit`; "
-        "none: $RAY_ADDRESS, else a cluster of the run's own, on this machine.",
+        description="HOST:6379 from a node of it, ray://HOST:10001 from elsewhere, http://HOST:8265 for `bench "
+        "submit`; none: $RAY_ADDRESS, else a cluster of the run's own, on this machine.",
     )
 
 
@@ -37,5 +37,5 @@ class RaySettings(RaySite):
     )
     runtime_env: dict[str, Any] = Field(
         default_factory=dict,
-        description="Of Ray: pip, uv, env_vars, ...; trials then run in the Python that it makes, where benchhouse must be.",
+        description="Of Ray: pip, uv, env_vars, ...; trials then run in the Python that it makes, with benchhouse.",
     )

@@ -196,6 +196,9 @@ class Meta(Model):
     duration_s: float = Field(description="By the monotonic clock, so a clock that is set back does no harm.")
     timestamp: str
     host: str
+    placed: dict[str, str] = Field(
+        default_factory=dict, description="By which executor, on which node as it calls it, and its ids of the job."
+    )
     partition: str | None = None
     slurm_job_id: str | None = None
     slurm_node_list: str | None = None

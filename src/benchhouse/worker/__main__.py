@@ -1,7 +1,7 @@
 """`python -m benchhouse.worker FOLDER` runs one trial; `--host` runs many, each in a process forked from this one.
 
-`--host --own` is the same where the orchestrator is on another node. `--task FOLDER` runs those of one task of a batch system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a
-free-standing monitor.
+`--host --own` is the same where the orchestrator is on another node, `--task FOLDER` runs those of one task of a batch
+system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a free-standing monitor.
 """
 
 import os
@@ -18,10 +18,8 @@ def main(arguments: list[str]) -> int:
 
         node.enter_s()  # told before anything else takes time
     if arguments == ["--host", "--own"]:
-        os.environ[OWNER] = (
-            identity()
-        )  # kept by exec: what it starts names it, as an orchestrator elsewhere can't be seen
-        os.execv(sys.executable, [sys.executable, "-m", "benchhouse.worker", "--host"])
+        os.environ[OWNER] = identity()  # exec keeps it: all that is started below names this process
+        os.execv(sys.executable, [sys.executable, "-m", "benchhouse.worker", "--host"])  # noqa: S606
     if arguments == ["--host"]:
         from benchhouse.worker.host import serve
 

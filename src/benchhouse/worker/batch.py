@@ -1,10 +1,12 @@
-"""What a batch system says of the job that a worker runs in, by its environment."""
+"""What a batch system or a cluster says of the job that a worker runs in, by its environment."""
 
+import json
 import os
 from datetime import datetime
 from typing import Any
 
 TASK = "SLURM_ARRAY_TASK_ID"
+PLACED = "BENCHHOUSE_PLACED"  # set by an executor whose jobs run on other nodes: JSON, with at least executor and node
 
 
 def job() -> str | None:
@@ -32,3 +34,15 @@ def described(submitted: str | None, started: str) -> dict[str, Any]:
         waited = datetime.fromisoformat(started) - datetime.fromisoformat(submitted)
         found |= {"submitted": submitted, "queue_s": waited.total_seconds()}
     return found
+
+
+def placed(executor: str, host: str) -> dict[str, str]:
+    """Where the executor put this trial: `executor`, `node`, and where it has them, its own ids."""
+    try:
+        said: dict[str, str] = json.loads(os.environ.get(PLACED, "{}"))
+    except ValueError:
+        said = {}
+    if said.get("executor") == executor:
+        return said
+    found = {"executor": executor, "node": os.environ.get("SLURMD_NODENAME") or host}
+    return found | ({"id": name} if (name := job()) else {})

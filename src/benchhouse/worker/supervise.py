@@ -320,6 +320,7 @@ def _meta(
     handover: Handover,
 ) -> Meta:
     ended, where = now(), node.host()
+    placed = batch.placed(spec.executor, where)
     attempt = Attempt(
         attempt=spec.attempt,
         outcome=outcome,
@@ -327,7 +328,7 @@ def _meta(
         started=started,
         ended=ended,
         host=where,
-        job=batch.job(),
+        job=placed.get("id"),
     )
     return Meta(
         trial_id=spec.trial_id,
@@ -342,6 +343,7 @@ def _meta(
         duration_s=duration_s,
         timestamp=started,
         host=where,
+        placed=placed,
         partition=os.environ.get("SLURM_JOB_PARTITION") or spec.partition,
         slurm_job_id=batch.job(),
         slurm_node_list=os.environ.get("SLURM_JOB_NODELIST"),

@@ -1,5 +1,6 @@
 """Plan, run, collect and show a scenario; after an interruption, only what is missing."""
 
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -58,13 +59,13 @@ def command(
     workspace = options.workspace(ctx)
     path = scenario or config
     given = exporting.checked_labels(textfile, labels)
-    if resume and (path or fresh or dry_run or any(where.values())):
+    if resume and (path or fresh or dry_run or where["runtime"]):
         raise BenchError(
             "--resume carries on a run as it was planned",
-            "leave out SCENARIO, --new, --dry-run, --executor, --runtime and --site",
+            "leave out SCENARIO, --new, --dry-run and --runtime; what is missing may run elsewhere: --executor, --site",
         )
     if resume:
-        ledger, prepared = running.resume_run(workspace, resume)
+        ledger, prepared = running.resume_run(workspace, resume, planning.Where(**where))
     elif path is None:
         raise BenchError("give a scenario file", "bench run SCENARIO.yaml, or bench run --resume RUN")
     else:
@@ -92,6 +93,10 @@ def command(
         _collect(workspace, run_id)
         show.note(f"carry on:  bench run --resume {run_id}")
         return Exit.INTERRUPTED
+    except BenchError:
+        with contextlib.suppress(BenchError, OSError):  # what is done is kept and shown, whatever broke the run off
+            _collect(workspace, run_id)
+        raise
     skipped = _collect(workspace, run_id)
     _show_end(workspace, summary, as_json)
     return Exit.TRIAL_FAILED if skipped else summary.exit_code

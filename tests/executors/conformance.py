@@ -1,0 +1,65 @@
+"""What every executor promises, and where each of them is to be had. A further one joins by a line in `PLACES`."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from laboratory import Lab
+from services.ray_cluster import RayCluster
+from services.slurm_cluster import Cluster
+
+
+@dataclass
+class Place:
+    """One executor, ready to be used by laboratories."""
+
+    name: str
+    site: dict[str, Any]
+    variables: dict[str, str]
+    outlives: bool = False  # its jobs go on without an orchestrator
+
+    def furnish(self, lab: Lab) -> Lab:
+        lab.variables |= self.variables
+        (lab.workspace / "site.yaml").write_text(json.dumps({"site": "test", "executor": self.name, **self.site}))
+        return lab
+
+
+def local(request: pytest.FixtureRequest) -> Place:
+    return Place("local", {}, {})
+
+
+def slurm(request: pytest.FixtureRequest) -> Place:
+    cluster: Cluster = request.getfixturevalue("cluster")
+    return Place("slurm", {"slurm": {"poll": 2.0, "partition": "all"}}, {"SLURM_CONF": cluster.conf}, outlives=True)
+
+
+def ray(request: pytest.FixtureRequest) -> Place:
+    cluster: RayCluster = request.getfixturevalue("ray_cluster")
+    return Place("ray", {"ray": {"address": cluster.address}}, cluster.variables)
+
+
+def joined(make: Callable[[pytest.FixtureRequest], Place], *marks: pytest.MarkDecorator) -> Any:
+    """One line of `PLACES`; all tests of a cluster run in one test process, so that it is started once."""
+    return pytest.param(make, id=make.__name__, marks=[pytest.mark.xdist_group(make.__name__), *marks])
+
+
+PLACES = [joined(local), joined(slurm), joined(ray)]
+
+SWEEP: dict[str, Any] = {
+    "workload": {"act": ["ok", "fail", "raise", "stubborn", "fill", "flaky", "kill_worker", "daemon"]},
+    "limits": {"wall": "20s", "memory": "300MB"},
+    "retries": {"max_retries": 2, "backoff": 0.05},
+    "parallel": 2,
+}
+OUTCOMES = {
+    "ok": "succeeded",
+    "fail": "failed",
+    "raise": "error",
+    "stubborn": "timeout",
+    "fill": "out_of_memory",
+    "flaky": "succeeded",
+    "daemon": "succeeded",
+}
+"""Of those that are sealed; `kill_worker` never is, and ends as `lost`."""
