@@ -6,8 +6,12 @@ is handed over when a worker's threads, memory and resources, less those of our 
 
 import contextlib
 import os
+import shutil
 import socket
+import ssl
+import struct
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +27,7 @@ from benchhouse.schema.errors import BenchError
 _ANSWER_S = 8.0
 _GONE_S = 15.0  # a scheduler that is restarted within this time is found again
 _LOOK_S = 1.0
+_LONGEST_HELLO = 1 << 20
 _OVER = ("finished", "error", "cancelled", "lost")
 _NAMES = {"cpus": ("cpus", "CPU", "cpu"), "gpus": ("gpus", "GPU", "gpu"), "memory": ("memory", "MEMORY")}
 
@@ -40,6 +45,7 @@ class DaskEngine:
     def __init__(self) -> None:
         self.client: Any = None
         self.cluster: Any = None
+        self.scratch: Path | None = None
         self.address = ""
         self.workers: dict[str, dict[str, Any]] = {}  # by address, as the scheduler tells
         self.waiting: dict[str, tuple[Slot, dict[str, str]]] = {}
@@ -48,14 +54,17 @@ class DaskEngine:
 
     def open(self, settings: Mapping[str, Any]) -> None:
         self.address = settings["address"]
-        if "://" in self.address and (why := unanswered(self.address)):
+        if "://" in self.address and (why := unanswered(self.address, settings["security"])):
             raise _no_answer(self.address, why)
         try:
             import dask
             import distributed
         except ImportError as error:
             raise no_dask() from error
-        dask.config.set({"distributed.comm.timeouts.connect": f"{_ANSWER_S:g}s"})
+        self.scratch = Path(tempfile.mkdtemp(prefix="bench-dask-"))
+        dask.config.set(
+            {"distributed.comm.timeouts.connect": f"{_ANSWER_S:g}s", "temporary-directory": str(self.scratch)}
+        )
         self.client = self._client(distributed, settings["security"])
         self._look(now=True)
 
@@ -99,6 +108,8 @@ class DaskEngine:
             if thing is not None:
                 with contextlib.suppress(Exception):
                     thing.close(timeout=5)
+        if self.scratch:
+            shutil.rmtree(self.scratch, ignore_errors=True)
 
     def _client(self, distributed: Any, security: Mapping[str, str] | None) -> Any:
         if self.address == OWN:
@@ -106,7 +117,8 @@ class DaskEngine:
             # In this process: no port that a neighbour could send code to, and no second copy of the library.
             self.cluster = distributed.LocalCluster(
                 n_workers=1, threads_per_worker=int(have.cpus), processes=False, dashboard_address=None,
-                memory_limit=have.memory or 0, resources={"gpus": have.gpus} if have.gpus else None,
+                memory_limit=have.memory or 0,
+                resources={"gpus": have.gpus} if have.gpus else None,
             )  # fmt: skip
             return distributed.Client(self.cluster, set_as_default=False)
         where = {"address": self.address} if "://" in self.address else {"scheduler_file": self.address}
@@ -121,6 +133,11 @@ class DaskEngine:
             return distributed.Client(**where, timeout=_ANSWER_S, set_as_default=False)
         except Exception as error:  # by many names, all with words for people
             said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            if self.address.startswith("tls") and not security:
+                raise BenchError(
+                    f"{self.address} can't be spoken to without certificates: {said[:300]}",
+                    "name the file that names them: dask: {security: /path/security.yaml}",
+                ) from error
             raise _no_answer(self.address, said[:300]) from error
 
     def _look(self, *, now: bool = False) -> None:
@@ -239,16 +256,38 @@ def _no_answer(address: str, why: str) -> BenchError:
     )
 
 
-def unanswered(address: str, limit_s: float = _ANSWER_S) -> str:
-    """Why nobody listens there; nothing where somebody does. Told before a second is spent on loading Dask."""
-    host, _, port = address.partition("://")[2].rpartition(":")
+def unanswered(address: str, security: Mapping[str, str] | None = None, limit_s: float = _ANSWER_S) -> str:
+    """Why no scheduler is there; nothing where one is. Dask itself waits for ever for one that takes and is silent."""
+    protocol, _, place = address.partition("://")
+    host, _, port = place.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s):
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s) as connection:
+            connection.settimeout(limit_s)
+            if protocol == "tcp":
+                return "" if _says_hello(connection) else "something else than Dask is there"
+            if protocol == "tls" and security:
+                with _trusting(security).wrap_socket(connection) as inner:
+                    return "" if _says_hello(inner) else "something else than Dask is there"
             return ""
     except TimeoutError:
         return f"no answer within {limit_s:g} s"
     except OSError as error:
         return error.strerror or str(error)
+
+
+def _says_hello(connection: socket.socket) -> bool:
+    """Dask tells of itself, unasked, and before that how long it will be."""
+    hello = b""
+    while len(hello) < 8 and (more := connection.recv(8 - len(hello))):
+        hello += more
+    return len(hello) == 8 and 0 < struct.unpack("<Q", hello)[0] < _LONGEST_HELLO
+
+
+def _trusting(security: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=security["ca_file"])
+    context.check_hostname = False  # as Dask has it: whoever the authority has signed is the cluster
+    context.load_cert_chain(security["client_cert"], security["client_key"])
+    return context
 
 
 if __name__ == "__main__":
