@@ -1,12 +1,14 @@
 """What every executor promises, and where each of them is to be had. A further one joins by a line in `PLACES`."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from laboratory import Lab
+from services.dask_cluster import DaskCluster
 from services.ray_cluster import RayCluster
 from services.slurm_cluster import Cluster
 
@@ -40,12 +42,24 @@ def ray(request: pytest.FixtureRequest) -> Place:
     return Place("ray", {"ray": {"address": cluster.address}}, cluster.variables)
 
 
+def dask(request: pytest.FixtureRequest) -> Place:
+    cluster: DaskCluster = request.getfixturevalue("dask_cluster")
+    return Place("dask", {"dask": {"address": cluster.address}}, {})
+
+
+def spark(request: pytest.FixtureRequest) -> Place:
+    pytest.importorskip("pyspark")
+    if not shutil.which("java"):
+        pytest.skip("there is no Java here")
+    return Place("spark", {"spark": {"master": "local[2]"}}, {})
+
+
 def joined(make: Callable[[pytest.FixtureRequest], Place], *marks: pytest.MarkDecorator) -> Any:
     """One line of `PLACES`; all tests of a cluster run in one test process, so that it is started once."""
     return pytest.param(make, id=make.__name__, marks=[pytest.mark.xdist_group(make.__name__), *marks])
 
 
-PLACES = [joined(local), joined(slurm), joined(ray)]
+PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark)]
 
 SWEEP: dict[str, Any] = {
     "workload": {"act": ["ok", "fail", "raise", "stubborn", "fill", "flaky", "kill_worker", "daemon"]},

@@ -222,6 +222,13 @@ def test_two_changes_at_once_are_exploratory():
     assert two.notes[0].startswith("Exploratory: 2 things changed at once (git commit, host)")
 
 
+def test_the_executor_is_no_second_cause_beside_another_change():
+    facts = {"executor": "local", "host": "node1"}
+    table = compare_runs([row()], [row(run="b")], facts_a=facts, facts_b={"executor": "dask", "host": "node2"})
+    assert [item.dimension for item in table.differences] == ["executor", "host"]
+    assert not table.exploratory
+
+
 def test_headline_statistics_are_compared_and_single_sided_ones_named():
     a = [row(metric="latency", stat=stat, unit="ms", direction="lower") for stat in ("mean", "p50", "p90", "p99")]
     b = [dict(item, run_id="b") for item in a[:2]]

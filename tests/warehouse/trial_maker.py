@@ -70,6 +70,7 @@ def make_trial(
     submitted: str | None = None,
     topology: Topology | None = None,
     cluster: Cluster | None = None,
+    executor: str = "local",
 ) -> Path:
     """Write one trial folder; returns where it lies. `histogram_file` is a lie about `histogram`, sealed like truth.
 
@@ -110,7 +111,7 @@ def make_trial(
         seed=2**63 + repetition,
         resources=Resources(),
         limits=Limits(),
-        executor="local",
+        executor=executor,
         runtime=Runtime(),
         submitted=submitted,
         cluster=cluster,

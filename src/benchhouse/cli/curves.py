@@ -83,7 +83,8 @@ def show_beside(found: "SideBySide") -> None:
             click.echo(f"{case.case}\n")
         for ranking in case.rankings:
             rows = []
-            names = _names([by_place[standing.point] for standing in ranking.standings])
+            shown = [by_place[standing.point] for standing in ranking.standings]
+            names, where = _names(shown), len({member.executor for member in shown}) > 1
             for standing in ranking.standings:
                 member = by_place[standing.point]
                 values = member.samples[ranking.metric, ranking.stat].values
@@ -92,13 +93,14 @@ def show_beside(found: "SideBySide") -> None:
                 change, interval = standing.told(ranking.unit)
                 against = change + (f" ({interval})" if interval else "")
                 name = f"{names[standing.point]} {standing.mark or ''}".strip()
-                rows.append((standing.place, name, told, against, len(values), _verdict(standing.verdict)))
+                first = (standing.place, name, member.executor) if where else (standing.place, name)
+                rows.append((*first, told, against, len(values), _verdict(standing.verdict)))
             value = titled(ranking.name, ranking.unit)
             show.table(
-                ("place", "target", value, "against best, interval", "n", "verdict"),
+                ("place", "target", *(["executor"] if where else []), value, "against best, interval", "n", "verdict"),
                 rows,
                 right=("place", value, "n"),
-                whole=("place", value, "n", "verdict"),
+                whole=("place", "executor", value, "n", "verdict"),
                 spare=("n", "place"),
             )
             click.echo()
@@ -109,7 +111,15 @@ def show_beside(found: "SideBySide") -> None:
 
 
 def _names(members: "Sequence[Member]") -> dict[int, str]:
-    """The targets' names, or all that tells the points apart where a name does not."""
-    targets = [member.target_name for member in members]
-    clear = len(set(targets)) == len(targets)
-    return {member.at: member.target_name if clear else f"{member.target_name} {member.label}" for member in members}
+    """The targets' names, or all that tells the points apart where a name does not; at last the run."""
+    names = {member.at: member.target_name for member in members}
+    if len(set(names.values())) < len(names):
+        names = {member.at: _whole_name(member) for member in members}
+    if len(set(names.values())) < len(names):
+        names = {member.at: f"{names[member.at]} ({member.run_id})" for member in members}
+    return names
+
+
+def _whole_name(member: "Member") -> str:
+    named = member.label == member.target_name or member.label.startswith(f"{member.target_name} ")
+    return member.label if named else f"{member.target_name} {member.label}"

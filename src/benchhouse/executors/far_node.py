@@ -30,8 +30,11 @@ def keep_slot(
     environment: Mapping[str, str],
     placed: Mapping[str, str],
     patience_s: float = 30.0,
+    imposed: Sequence[str] = (),
 ) -> str:
     """Run trials until told to end; returns why it ended. `placed` is what evidence will say of this place.
+
+    `imposed` are variables that the cluster sets for its own tasks: a trial has them only from its orchestrator.
 
     Ends with everything it started when the orchestrator's `alive` has not changed for `patience_s`; and when this
     process is killed, as the host's input then ends.
@@ -48,7 +51,7 @@ def keep_slot(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=words,
-            env=_environment(environment) | {PLACED: json.dumps(facts)},
+            env=_environment(environment, imposed) | {PLACED: json.dumps(facts)},
         )
         assert host.stdin and host.stdout
         try:
@@ -125,11 +128,12 @@ def append(path: Path, *messages: Mapping[str, Any]) -> None:
         file.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
 
 
-def _environment(given: Mapping[str, str]) -> dict[str, str]:
+def _environment(given: Mapping[str, str], imposed: Sequence[str]) -> dict[str, str]:
     """The orchestrator's, over what the node itself has; a temporary folder that is not there is no use."""
     folder = given.get("TMPDIR")
     left_out = {"TMPDIR"} if folder and not Path(folder).is_dir() else set()
-    return {**os.environ, **{name: value for name, value in given.items() if name not in left_out}}
+    here = {name: value for name, value in os.environ.items() if name not in imposed}
+    return {**here, **{name: value for name, value in given.items() if name not in left_out}}
 
 
 def _read(path: Path) -> bytes:

@@ -32,6 +32,9 @@ from benchhouse.warehouse.query import Warehouse
 Row = Mapping[str, Any]
 SEED = 20_240_229
 _LISTED = 8
+PLACE = "executor"
+"""Told where it differs, but no cause: the same worker runs the trial under every executor, and what a place can change
+(host, packages, neighbours) counts by its own name."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,7 @@ def compare_runs(
         only_b=[point.label for point in only_b],
         unmatched_metrics=unmatched,
         differences=differences,
-        exploratory=len(differences) > 1,
+        exploratory=len(_causes(differences)) > 1,
         confidence=confidence,
         seed=seed,
         notes=[*told, *_notes(rows, differences, confidence)],
@@ -366,13 +369,18 @@ def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapp
     return [Difference(name, ", ".join(list(x)[:4]), ", ".join(list(y)[:4])) for name, (x, y) in found.items()]
 
 
+def _causes(differences: Iterable[Difference]) -> list[str]:
+    """What a change of a number could be put down to."""
+    return [item.dimension for item in differences if item.dimension != PLACE]
+
+
 def _notes(rows: list[PointRow], differences: list[Difference], confidence: float) -> list[str]:
     notes = []
     if all(set(row.trials_a) == set(row.trials_b) for row in rows):
         notes.append("A and B are the same trials.")
-    if len(differences) > 1:
-        names = ", ".join(item.dimension for item in differences)
-        notes.append(f"Exploratory: {len(differences)} things changed at once ({names}); no change has one cause.")
+    if len(causes := _causes(differences)) > 1:
+        names = ", ".join(causes)
+        notes.append(f"Exploratory: {len(causes)} things changed at once ({names}); no change has one cause.")
     tested = sum(row.p_value is not None for row in rows)
     if tested > 1:
         chance = (1.0 - confidence) * tested
@@ -393,6 +401,7 @@ def circumstances(trials: Iterable[Row]) -> dict[str, str]:
         return ", ".join(sorted({str(value) for value in values if value})[:4])
 
     return {
+        PLACE: told(row.get("executor") for row in rows),
         "experiment version": told(row["experiment_version"] for row in rows),
         "git commit": told(
             row["git_commit"] and row["git_commit"][:12] + (" (dirty)" if row["git_dirty"] else "") for row in rows

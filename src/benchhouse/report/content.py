@@ -52,6 +52,7 @@ class Point(Model):
     instance_digest: str
     benchmark_case_id: str
     workload_spec_digest: str
+    executor: str = Field("", description="Where its trials ran; several where the run was finished elsewhere.")
     numbers: list[Number]
 
     def number(self, column: tuple[str, str, str]) -> Number | None:
@@ -208,6 +209,10 @@ class ReportData(Model):
             for number in point.numbers:
                 found.setdefault(number.column, number)
         return sorted(found.values(), key=lambda number: not number.primary)
+
+    def several_executors(self) -> bool:
+        """Whether a table of points must say where each ran."""
+        return len({point.executor for point in self.points}) > 1
 
     def outcomes(self) -> dict[str, int]:
         total: dict[str, int] = {}

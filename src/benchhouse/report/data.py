@@ -200,7 +200,7 @@ def _run(run_id: str, rows: Sequence[Row]) -> RunFacts:
         run_id=run_id,
         started=min(row["started"] for row in rows),
         ended=max(row["ended"] for row in rows),
-        executor=first["executor"],
+        executor=", ".join(sorted({row["executor"] for row in rows})),
         runtime=first["runtime"],
         plan_digest=first["plan_digest"],
         experiment=first["experiment"],

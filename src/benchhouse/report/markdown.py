@@ -166,17 +166,20 @@ def _points(data: ReportData) -> str:
     if not data.points:
         return ""
     columns = [column for column in data.columns() if column.primary] or data.columns()
-    heads = ["point", *(plain(titled(column.name, column.cell.unit)) for column in columns), "trace"]
+    where = data.several_executors()
+    first = ["point", "executor"] if where else ["point"]
+    heads = [*first, *(plain(titled(column.name, column.cell.unit)) for column in columns), "trace"]
     rows = []
     for point in data.points[:_MOST_POINTS]:
         found = [point.number(column.column) for column in columns]
         ref = next((item.cell.ref for item in found if item), "")
-        rows.append([plain(point.label), *(value_text(item) if item else "–" for item in found), code(ref)])
+        named = [plain(text) for text in (point.label, point.executor)[: len(first)]]
+        rows.append([*named, *(value_text(item) if item else "–" for item in found), code(ref)])
     doubts = sorted({item.shaky for point in data.points for item in point.numbers if item.shaky})
     left_out = len(data.points) - _MOST_POINTS
     notes = [f"{plural(left_out, 'trial')} more in report.json."] if left_out > 0 else []
     notes += [f"\\~ {plain(doubt)}." for doubt in doubts[:5]]
-    body = table(heads, rows, range(1, len(heads) - 1))
+    body = table(heads, rows, range(len(first), len(heads) - 1))
     return "\n\n".join(["## Points", "Mean over trials ± standard deviation; n is the number of trials.", body, *notes])
 
 

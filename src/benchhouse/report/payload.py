@@ -123,9 +123,10 @@ def _restates(a: Sequence[float | None], b: Sequence[float | None]) -> bool:
 
 
 def axis_values(point: Point, *, several_runs: bool) -> dict[str, Any]:
-    """What tells a point from others: its axes, its target and, where several are reported, its run."""
+    """What tells a point from others: its axes, its target, its executor and, of several, its run."""
     axes = {name: _scalar(value) for name, value in point.axes.items()}
     axes["@target"] = point.target_name
+    axes["@executor"] = point.executor
     if several_runs:
         axes["@run"] = point.run_id
     return axes
@@ -142,7 +143,7 @@ def varying_axes(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if "@target" in found:
         for name, values in found.items():
             pairs = {(str(point.get(name)), point["@target"]) for point in points}
-            if name not in ("@target", "@run") and len(pairs) == len(values) == len(found["@target"]):
+            if name not in ("@target", "@executor", "@run") and len(pairs) == len(values) == len(found["@target"]):
                 del found["@target"]
                 break
     return [_axis(name, values) for name, values in found.items()]

@@ -52,6 +52,7 @@ def make_points(
                 instance_digest=first["instance_digest"],
                 benchmark_case_id=first["benchmark_case_id"],
                 workload_spec_digest=first["workload_spec_digest"],
+                executor=first["executor"],
                 numbers=numbers,
             )
         )

@@ -40,6 +40,7 @@ class Member:
     samples: dict[Column, Sample] = field(default_factory=dict)
     at: int = 0
     """Its place among the points that it was taken from."""
+    executor: str = ""
 
     @property
     def case(self) -> dict[str, Any]:
@@ -80,6 +81,7 @@ def members_of_rows(rows: Iterable[Row]) -> list[Member]:
             point = point_of(row)
             given = _given(point.experiment, point.target, point.parameters)
             found[key] = Member(point.label, row["run_id"], point.target_name, point.digest, given, at=len(found))
+            found[key].executor = row.get("executor") or ""
         sample = Sample(row["unit"], row["direction"], row["values"], row["trials"])
         found[key].samples[row["metric"], row["stat"]] = sample
     return list(found.values())

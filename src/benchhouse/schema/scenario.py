@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from benchhouse.schema.dask import DaskSettings
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
@@ -15,6 +16,7 @@ from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.service import ServiceUse
 from benchhouse.schema.site import Word
 from benchhouse.schema.slurm import SlurmSettings
+from benchhouse.schema.spark import SparkSettings
 from benchhouse.schema.telemetry import Monitors
 
 Order = Literal["interleaved", "sequential", "random"]
@@ -195,7 +197,9 @@ class Scenario(Defined):
     account: Word | None = Field(None, description="Slurm account.")
     qos: Word | None = Field(None, description="Slurm quality of service.")
     slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="How trials become Slurm jobs.")
+    dask: DaskSettings = Field(default_factory=DaskSettings, description="How trials run on Dask.")
     ray: RaySettings = Field(default_factory=RaySettings, description="How trials run on Ray.")
+    spark: SparkSettings = Field(default_factory=SparkSettings, description="How trials run on Spark.")
     artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
     binds: list[str] = Field(default_factory=list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")

@@ -5,11 +5,13 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from benchhouse.schema.dask import DaskSite
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
 from benchhouse.schema.topology import Cluster
 from benchhouse.schema.ray import RaySite
+from benchhouse.schema.spark import SparkSite
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@/+=-]*")
 _FLAG = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9._:,@/+=%*\[\]|&()-]+)?")
@@ -111,7 +113,9 @@ class Site(Model, strict=True):
     )
     environment: dict[Name, str] = Field(default_factory=dict, description="Variables of every job.")
     slurm: SlurmSite = Field(default_factory=SlurmSite)
+    dask: DaskSite = Field(default_factory=DaskSite)
     ray: RaySite = Field(default_factory=RaySite)
+    spark: SparkSite = Field(default_factory=SparkSite)
     folders: Folders = Field(default_factory=Folders)
     quotas: dict[str, Quota] = Field(
         default_factory=dict, description="By folder, for what no command of the site tells."

@@ -13,6 +13,7 @@ WITH grouped AS (
          any_value(t.target) AS target, any_value(t.parameters) AS parameters, t.instance_digest,
          any_value(t.benchmark_case_id) AS benchmark_case_id,
          any_value(t.workload_spec_digest) AS workload_spec_digest,
+         string_agg(DISTINCT t.executor, ', ' ORDER BY t.executor) AS executor,
          m.metric, m.stat, m.unit, m.direction, count(*) AS n,
          list(m.value ORDER BY t.repetition, t.trial_id) AS "values",
          list(t.trial_id ORDER BY t.repetition, t.trial_id) AS trials,
@@ -23,7 +24,7 @@ WITH grouped AS (
   GROUP BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction
 )
 SELECT run_id, scenario, experiment, target_name, point, axes, target, parameters, instance_digest,
-       benchmark_case_id, workload_spec_digest, metric, stat, unit, direction, n,
+       benchmark_case_id, workload_spec_digest, executor, metric, stat, unit, direction, n,
        list_avg("values") AS mean, list_stddev_samp("values") AS stdev,
        list_min("values") AS min, list_max("values") AS max, "values", trials, samples
 FROM grouped

@@ -239,8 +239,9 @@ def _run_row(trials: Sequence[Row]) -> Row:
     gaps = {"intent": said, "mode": said, "cadence": said}
     if not waits:
         gaps |= {"queue_s": json.loads(first["unknown"] or "{}").get("queue_s", "no trial says")}
-    same = ("scenario", "plan_digest", "experiment", "experiment_version", "executor", "runtime")
+    same = ("scenario", "plan_digest", "experiment", "experiment_version", "runtime")
     return {name: first[name] for name in same} | _shared_ids(trials, gaps) | _run_keys(trials) | {
+        "executor": ", ".join(sorted({row["executor"] for row in trials})),
         "intent": None,
         "mode": None,
         "cadence": None,

@@ -21,7 +21,9 @@ UNKNOWN = Column("unknown", "text", "Why columns of this row are null: a JSON ob
 SOFTWARE_ID = Column("software_version_id", "text", "Row of software_version_dim.")
 HARDWARE_ID = Column("hardware_topology_id", "text", "Row of hardware_topology_dim.")
 CLUSTER_ID = Column("cluster_region_id", "text", "Row of cluster_region_dim.")
-_EXECUTOR = Column("executor", "text", "Where the jobs went: local, slurm, ...")
+_EXECUTOR = Column(
+    "executor", "text", "Where the jobs went: local, slurm, ...; of a run that was finished elsewhere, each place."
+)
 _RUNTIME = Column("runtime", "text", "What the jobs ran inside: process, venv, ...")
 _PLAN = Column("plan_digest", "text", "Digest of the plan that was run.")
 _TRIAL_ID = Column("trial_id", "text", "The trial's uuid.")

@@ -1,0 +1,296 @@
+"""Dask as an engine of `far`: slots are Dask tasks, each sent to a worker that has room for it by our own count.
+
+Dask gives a task one thread, whatever it needs, and would pile tasks up in its scheduler. So slots wait here, and one
+is handed over when a worker's threads, memory and resources, less those of our other slots there, hold it.
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import ssl
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchhouse.executors import far_node
+from benchhouse.executors.dask import OWN, no_dask, this_machine
+from benchhouse.executors.dask_slot import run_slot
+from benchhouse.executors.far_engine import Ask, ClusterGoneError, Node, Slot, serve
+from benchhouse.schema.errors import BenchError
+
+_ANSWER_S = 8.0
+_GONE_S = 15.0  # a scheduler that is restarted within this time is found again
+_LOOK_S = 1.0
+_LONGEST_HELLO = 1 << 20
+_OVER = ("finished", "error", "cancelled", "lost")
+_NAMES = {"cpus": ("cpus", "CPU", "cpu"), "gpus": ("gpus", "GPU", "gpu"), "memory": ("memory", "MEMORY")}
+
+
+@dataclass
+class Held:
+    """A slot that Dask has."""
+
+    slot: Slot
+    worker: str
+    future: Any
+
+
+class DaskEngine:
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.cluster: Any = None
+        self.scratch: Path | None = None
+        self.address = ""
+        self.workers: dict[str, dict[str, Any]] = {}  # by address, as the scheduler tells
+        self.waiting: dict[str, tuple[Slot, dict[str, str]]] = {}
+        self.held: dict[str, Held] = {}
+        self._next_look, self._connected = 0.0, time.monotonic()
+
+    def open(self, settings: Mapping[str, Any]) -> None:
+        self.address = settings["address"]
+        if "://" in self.address and (why := unanswered(self.address, settings["security"])):
+            raise _no_answer(self.address, why)
+        try:
+            import dask
+            import distributed
+        except ImportError as error:
+            raise no_dask() from error
+        self.scratch = Path(tempfile.mkdtemp(prefix="bench-dask-"))
+        dask.config.set(
+            {"distributed.comm.timeouts.connect": f"{_ANSWER_S:g}s", "temporary-directory": str(self.scratch)}
+        )
+        self.client = self._client(distributed, settings["security"])
+        self._look(now=True)
+
+    def nodes(self) -> Sequence[Node]:
+        self._look(now=True)
+        return [described(address, info) for address, info in self.workers.items()]
+
+    def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
+        self.waiting[slot.name] = (slot, dict(environment))
+        self._look(now=True)
+        self._hand_over()
+
+    def gone(self) -> Mapping[str, str]:
+        self._check_scheduler()
+        self._look()
+        over = {}
+        for name, held in list(self.held.items()):
+            if held.future.status in _OVER:
+                over[name] = _reason(held.future)
+            elif held.worker not in self.workers:
+                over[name] = f"Dask's worker {held.worker} has left the cluster"
+                held.future.cancel()
+            else:
+                continue
+            del self.held[name]
+        self._hand_over()
+        return over
+
+    def stop(self, slots: Sequence[str]) -> None:
+        """A thread can't be ended from outside: one that has begun is told by its orders, and forgotten by Dask."""
+        for name in slots:
+            self.waiting.pop(name, None)
+            if name in self.held:
+                self._tell_end(self.held[name])
+                self.held[name].future.cancel()
+
+    def close(self) -> None:
+        for held in self.held.values():
+            self._tell_end(held)
+        for thing in (self.client, self.cluster):
+            if thing is not None:
+                with contextlib.suppress(Exception):
+                    thing.close(timeout=5)
+        if self.scratch:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _client(self, distributed: Any, security: Mapping[str, str] | None) -> Any:
+        if self.address == OWN:
+            have = this_machine()
+            # In this process: no port that a neighbour could send code to, and no second copy of the library.
+            self.cluster = distributed.LocalCluster(
+                n_workers=1, threads_per_worker=int(have.cpus), processes=False, dashboard_address=None,
+                memory_limit=have.memory or 0,
+                resources={"gpus": have.gpus} if have.gpus else None,
+            )  # fmt: skip
+            return distributed.Client(self.cluster, set_as_default=False)
+        where = {"address": self.address} if "://" in self.address else {"scheduler_file": self.address}
+        if security:
+            where["security"] = distributed.Security(
+                tls_ca_file=security["ca_file"],
+                tls_client_cert=security["client_cert"],
+                tls_client_key=security["client_key"],
+                require_encryption=True,
+            )
+        try:
+            return distributed.Client(**where, timeout=_ANSWER_S, set_as_default=False)
+        except Exception as error:  # by many names, all with words for people
+            said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            if self.address.startswith("tls") and not security:
+                raise BenchError(
+                    f"{self.address} can't be spoken to without certificates: {said[:300]}",
+                    "name the file that names them: dask: {security: /path/security.yaml}",
+                ) from error
+            raise _no_answer(self.address, said[:300]) from error
+
+    def _look(self, *, now: bool = False) -> None:
+        """Ask the scheduler for its workers, once in a while; without an answer what was known stays."""
+        if not now and time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _LOOK_S
+        if self.client.status == "running":
+            try:
+                found = self.client.scheduler_info(n_workers=-1)
+            except TypeError:  # before 2025 it always told of all
+                found = self.client.scheduler_info()
+            if found.get("workers") or now:
+                self.workers = dict(found.get("workers") or {})
+
+    def _check_scheduler(self) -> None:
+        now = time.monotonic()
+        if self.client.status == "running":
+            self._connected = now
+        elif self.client.status == "closed" or now - self._connected > _GONE_S:
+            raise ClusterGoneError("its scheduler no longer answers")
+
+    def _hand_over(self) -> None:
+        """In order: a large slot is not overtaken for ever by small ones."""
+        for name, (slot, environment) in list(self.waiting.items()):
+            worker = self._roomiest(slot.ask)
+            if worker is None:
+                return
+            del self.waiting[name]
+            self.held[name] = Held(slot, worker, self._submit(slot, environment, worker))
+
+    def _submit(self, slot: Slot, environment: dict[str, str], worker: str) -> Any:
+        return self.client.submit(
+            run_slot, slot.folder, list(slot.python), environment, slot.patience_s,
+            workers=[worker], allow_other_workers=False, pure=False, retries=0, key=f"bench-{slot.name}",
+            resources=counted(slot.ask, self.workers[worker].get("resources") or {}),
+        )  # fmt: skip
+
+    def _roomiest(self, ask: Ask) -> str | None:
+        room = {address: self._free(address, info) for address, info in self.workers.items()}
+        fitting = [address for address, free in room.items() if _fits(ask, free)]
+        return max(fitting, key=lambda address: room[address].cpus, default=None)
+
+    def _free(self, address: str, info: Mapping[str, Any]) -> Node:
+        """What a worker has, less what our slots there take."""
+        node = described(address, info)
+        taken = [held.slot.ask for held in self.held.values() if held.worker == address]
+        custom = {name: amount - sum(ask.custom.get(name, 0) for ask in taken) for name, amount in node.custom.items()}
+        memory = None if node.memory is None else node.memory - sum(ask.memory or 0 for ask in taken)
+        return node.model_copy(
+            update={
+                "cpus": node.cpus - sum(ask.cpus for ask in taken),
+                "gpus": node.gpus - sum(ask.gpus for ask in taken),
+                "memory": memory,
+                "custom": custom,
+            }
+        )
+
+    def _tell_end(self, held: Held) -> None:
+        with contextlib.suppress(OSError):
+            far_node.append(Path(held.slot.folder) / far_node.ORDERS, {"end": "it was stopped"})
+
+
+def described(address: str, info: Mapping[str, Any]) -> Node:
+    """A worker as a node: its threads are its cores, its memory limit its memory."""
+    resources: Mapping[str, float] = info.get("resources") or {}
+    own = {name for names in _NAMES.values() for name in names}
+    cpus, gpus, memory = (_named(resources, kind) for kind in ("cpus", "gpus", "memory"))
+    limit = info.get("memory_limit") or None
+    return Node(
+        name=str(info.get("name") or address),
+        cpus=info["nthreads"] if cpus is None else min(cpus, info["nthreads"]),
+        gpus=gpus or 0,
+        memory=int(memory) if memory is not None else limit,
+        custom={name: amount for name, amount in resources.items() if name not in own},
+    )
+
+
+def counted(ask: Ask, resources: Mapping[str, float]) -> dict[str, float]:
+    """What Dask itself is to count, so that others on the cluster are counted too: kinds that the worker declares."""
+    wanted: dict[str, float] = dict(ask.custom)
+    for kind in _NAMES:
+        amount = getattr(ask, kind)
+        name = next((name for name in _NAMES[kind] if name in resources), None)
+        if amount and name:
+            wanted[name] = amount
+    return wanted
+
+
+def _named(resources: Mapping[str, float], kind: str) -> float | None:
+    return next((resources[name] for name in _NAMES[kind] if name in resources), None)
+
+
+def _fits(ask: Ask, free: Node) -> bool:
+    return (
+        ask.cpus <= free.cpus
+        and ask.gpus <= free.gpus
+        and (not ask.memory or free.memory is None or ask.memory <= free.memory)
+        and all(amount <= free.custom.get(name, 0) for name, amount in ask.custom.items())
+    )
+
+
+def _reason(future: Any) -> str:
+    if future.status == "finished":
+        return str(future.result(timeout=5))
+    if future.status == "error":
+        error = future.exception(timeout=5)
+        return f"{type(error).__name__}: {error}"[:400]
+    return f"Dask says that its task is {future.status}"
+
+
+def _no_answer(address: str, why: str) -> BenchError:
+    return BenchError(
+        f"no Dask scheduler answers at {address}: {why}",
+        "start one: dask scheduler, and dask worker ADDRESS; or leave dask.address out",
+    )
+
+
+def unanswered(address: str, security: Mapping[str, str] | None = None, limit_s: float = _ANSWER_S) -> str:
+    """Why no scheduler is there; nothing where one is. Dask itself waits for ever for one that takes and is silent."""
+    protocol, _, place = address.partition("://")
+    host, _, port = place.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s) as connection:
+            connection.settimeout(limit_s)
+            if protocol == "tcp":
+                return "" if _says_hello(connection) else "something else than Dask is there"
+            if protocol == "tls" and security:
+                with _trusting(security).wrap_socket(connection) as inner:
+                    return "" if _says_hello(inner) else "something else than Dask is there"
+            return ""
+    except TimeoutError:
+        return f"no answer within {limit_s:g} s"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _says_hello(connection: socket.socket) -> bool:
+    """Dask tells of itself, unasked, and before that how long it will be."""
+    hello = b""
+    while len(hello) < 8 and (more := connection.recv(8 - len(hello))):
+        hello += more
+    return len(hello) == 8 and 0 < struct.unpack("<Q", hello)[0] < _LONGEST_HELLO
+
+
+def _trusting(security: Mapping[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=security["ca_file"])
+    context.check_hostname = False  # as Dask has it: whoever the authority has signed is the cluster
+    context.load_cert_chain(security["client_cert"], security["client_key"])
+    return context
+
+
+if __name__ == "__main__":
+    code = serve(DaskEngine())
+    sys.stderr.flush()
+    os._exit(code)  # threads of a cluster of our own may be busy with slots, which end as this process does

@@ -1,0 +1,259 @@
+"""Spark as an engine of `far`: slots are tasks of one Spark job, each in an executor of its own on a cluster.
+
+What an application asks for is fixed when it begins: `spark.task.cpus` and the size of an executor are a trial's.
+Spark's own retries can't be switched off without ending the whole job with its first lost task: they find that their
+slot has begun before, and end at once.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchhouse.executors import far_node
+from benchhouse.executors.far_engine import Ask, ClusterGoneError, Node, Slot, serve
+from benchhouse.executors.spark import check_java, this_machine
+from benchhouse.executors.spark_probe import unanswered
+from benchhouse.executors.spark_slot import run_slot
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.spark import LOCAL_CLUSTER, STANDALONE
+
+_GATHER_S = 0.3  # slots that come together are one job
+_LOOK_S = 1.0
+_GONE_S = 15.0
+_EXECUTORS_S = 60.0
+_MANY = 1_000_000  # failures of a task that Spark is to bear: its later attempts end at once
+_LEAST_HEAP = 512 << 20
+_LEAN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a Java that only waits is not worth optimising
+
+
+@dataclass
+class Batch:
+    """One Spark job."""
+
+    group: str
+    slots: list[Slot]
+    over: set[str] = field(default_factory=set)
+    ended: bool = False
+    error: str = ""
+
+
+class SparkEngine:
+    def __init__(self) -> None:
+        self.context: Any = None
+        self.master = ""
+        self.scratch: Path | None = None
+        self.fresh: list[tuple[Slot, dict[str, str]]] = []
+        self.fresh_since = 0.0
+        self.batches: list[Batch] = []
+        self._seen, self._next_look = time.monotonic(), 0.0
+
+    def open(self, settings: Mapping[str, Any]) -> None:
+        self.master = settings["master"]
+        check_java()
+        standalone = STANDALONE.fullmatch(self.master)
+        if standalone and (why := unanswered(standalone["host"], int(standalone["port"]), settings["conf"])):
+            raise BenchError(
+                f"no Spark master answers at {self.master}: {why}",
+                "start one: sbin/start-master.sh; or leave spark.master out",
+            )
+        try:
+            import pyspark
+        except ImportError as error:
+            raise BenchError("Spark is not installed here", "pip install 'benchhouse[spark]'") from error
+        ask, slots = Ask.model_validate(settings["ask"]), int(settings["slots"])
+        self.scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
+        conf = pyspark.SparkConf(loadDefaults=True)
+        for key, value in {**properties(self.master, ask, slots, self.scratch), **settings["conf"]}.items():
+            conf.set(key, value)
+        try:
+            self.context = pyspark.SparkContext(conf=conf)
+            self.context.setLogLevel("ERROR")
+        except Exception as error:  # of Java or of py4j, by many names
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            raise BenchError(
+                f"Spark can't be started for {self.master}: {(lines or [type(error).__name__])[0][:300]}",
+                "see its own words above; Spark 4 needs Java 17 or later: java -version",
+            ) from error
+
+    def nodes(self) -> Sequence[Node]:
+        if not STANDALONE.fullmatch(self.master) and not LOCAL_CLUSTER.fullmatch(self.master):
+            return [this_machine(self.master)]
+        deadline = time.monotonic() + _EXECUTORS_S
+        while not (found := self._executors()) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return [
+            Node(name=one.hostPort().rpartition(":")[0], cpus=one.totalCores(), memory=None) for one in found.values()
+        ]
+
+    def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
+        self.fresh_since = self.fresh_since if self.fresh else time.monotonic()
+        self.fresh.append((slot, dict(environment)))
+
+    def gone(self) -> Mapping[str, str]:
+        if self.fresh and time.monotonic() - self.fresh_since >= _GATHER_S:
+            self._begin_job()
+        if time.monotonic() < self._next_look:
+            return {}
+        self._next_look = time.monotonic() + _LOOK_S
+        try:
+            self._check_cluster()
+            found = {name: why for batch in self.batches for name, why in self._ended(batch).items()}
+        except ClusterGoneError:
+            raise
+        except Exception as error:  # py4j: its Java is gone
+            raise ClusterGoneError(f"its driver has ended: {type(error).__name__}") from error
+        self.batches = [batch for batch in self.batches if len(batch.over) < len(batch.slots)]
+        return found
+
+    def stop(self, slots: Sequence[str]) -> None:
+        """A batch of which nothing else is left is cancelled; of others, a slot is told by its orders."""
+        self.fresh = [item for item in self.fresh if item[0].name not in slots]
+        for batch in self.batches:
+            for slot in batch.slots:
+                if slot.name in slots:
+                    self._tell_end(slot)
+            if all(slot.name in slots or slot.name in batch.over for slot in batch.slots):
+                with contextlib.suppress(Exception):
+                    self.context.cancelJobGroup(batch.group)
+
+    def close(self) -> None:
+        for batch in self.batches:
+            for slot in batch.slots:
+                if slot.name not in batch.over:
+                    self._tell_end(slot)
+        if self.context is not None:
+            with contextlib.suppress(Exception):
+                self.context.stop()
+        if self.scratch:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _begin_job(self) -> None:
+        fresh, self.fresh = self.fresh, []
+        batch = Batch(f"bench-{fresh[0][0].name}", [slot for slot, _ in fresh])
+        lines = [
+            json.dumps(
+                {
+                    "folder": slot.folder,
+                    "python": list(slot.python),
+                    "environment": environment,
+                    "patience_s": slot.patience_s,
+                    "application": self.context.applicationId,
+                }
+            )
+            for slot, environment in fresh
+        ]
+        self.batches.append(batch)
+        threading.Thread(target=self._run_job, args=(batch, lines), daemon=True).start()
+
+    def _run_job(self, batch: Batch, lines: list[str]) -> None:
+        try:
+            self.context.setJobGroup(batch.group, f"{len(lines)} slots of benchhouse", interruptOnCancel=True)
+            self.context.parallelize(lines, len(lines)).map(run_slot).collect()
+        except Exception as error:  # noqa: BLE001 - told as the end of its slots
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            batch.error = " ".join(lines)[:400] or type(error).__name__
+        batch.ended = True
+
+    def _ended(self, batch: Batch) -> dict[str, str]:
+        """Slots whose first attempt is over; the later ones are Spark's, and do nothing."""
+        if batch.ended:
+            said = batch.error or "its Spark job has ended"
+            found = {slot.name: said for slot in batch.slots if slot.name not in batch.over}
+        else:
+            found = {}
+            for task in self._tasks(batch):
+                name = batch.slots[task.index()].name
+                if task.attempt() == 0 and task.status() in ("FAILED", "KILLED", "SUCCESS") and name not in batch.over:
+                    said = task.errorMessage()
+                    words = str(said.get()).splitlines() if said.isDefined() else ["its task has ended"]
+                    found[name] = words[0][:300]
+        batch.over.update(found)
+        return found
+
+    def _tasks(self, batch: Batch) -> list[Any]:
+        scala = self.context._jsc.sc()
+        tracker, found = self.context.statusTracker(), []
+        for job in tracker.getJobIdsForGroup(batch.group):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info else ():
+                tasks = scala.statusStore().taskList(int(stage), 0, 4 * len(batch.slots))
+                found += [tasks.apply(at) for at in range(tasks.size())]
+        return found
+
+    def _executors(self) -> dict[str, Any]:
+        listed = self.context._jsc.sc().statusStore().executorList(True)
+        found = [listed.apply(at) for at in range(listed.size())]
+        return {one.id(): one for one in found if one.id() != "driver"}
+
+    def _check_cluster(self) -> None:
+        """A master may be away while its executors work; without either there is nothing left."""
+        if self.context._jsc.sc().isStopped():
+            raise ClusterGoneError("Spark has ended the application")
+        standalone = STANDALONE.fullmatch(self.master)
+        if not standalone or self._executors() or not unanswered(standalone["host"], int(standalone["port"]), {}, 3.0):
+            self._seen = time.monotonic()
+        elif time.monotonic() - self._seen > _GONE_S:
+            raise ClusterGoneError(f"{self.master} no longer answers, and has no executor left")
+
+    def _tell_end(self, slot: Slot) -> None:
+        with contextlib.suppress(OSError):
+            far_node.append(Path(slot.folder) / far_node.ORDERS, {"end": "it was stopped"})
+
+
+def properties(master: str, ask: Ask, slots: int, scratch: Path) -> dict[str, str]:
+    """What the application asks for: room for `slots` trials, each counted in full."""
+    found = {
+        "spark.app.name": "benchhouse",
+        "spark.master": master,
+        "spark.task.cpus": str(ask.cpus),
+        "spark.task.maxFailures": str(_MANY),
+        "spark.speculation": "false",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.local.dir": str(scratch),
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": _LEAN,
+        "spark.executor.extraJavaOptions": _LEAN,
+    }
+    if not STANDALONE.fullmatch(master):
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if not (STANDALONE.fullmatch(master) or LOCAL_CLUSTER.fullmatch(master)):
+        node = this_machine(master)
+        room = slots_in(node, ask, slots)
+        # Its cores are what Spark counts: as many as hold so many trials. Local Spark makes up a secret of its own.
+        return found | {"spark.master": f"local[{room * ask.cpus},{_MANY}]", "spark.authenticate": "true"}
+    memory = max(ask.memory or 0, _LEAST_HEAP)
+    found |= {
+        "spark.executor.cores": str(ask.cpus),
+        "spark.executor.memory": f"{-(-memory // (1 << 20))}m",
+        "spark.cores.max": str(slots * ask.cpus),
+    }
+    if ask.gpus:
+        found |= {f"spark.{whose}.resource.gpu.amount": str(ask.gpus) for whose in ("executor", "task")}
+    return found
+
+
+def slots_in(node: Node, ask: Ask, slots: int) -> int:
+    """How many trials hold side by side, at least one."""
+    by = [slots, int(node.cpus) // ask.cpus]
+    by += [node.memory // ask.memory] if ask.memory and node.memory else []
+    by += [int(node.gpus) // ask.gpus] if ask.gpus else []
+    return max(1, min(by))
+
+
+if __name__ == "__main__":
+    code = serve(SparkEngine())
+    sys.stderr.flush()
+    os._exit(code)

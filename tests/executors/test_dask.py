@@ -1,0 +1,193 @@
+"""Trials on a real Dask cluster: what the conformance suite can't ask of every executor."""
+
+import itertools
+import json
+import os
+import socket
+
+import pytest
+from laboratory import Lab, wait_until
+from services.dask_cluster import DaskCluster, TlsCluster
+from services.dask_cluster import dask_cluster as dask_cluster
+from services.dask_cluster import tls_cluster as tls_cluster
+
+from benchhouse.executors.dask import read_security
+from benchhouse.executors.dask_engine import DaskEngine, Held, counted, described
+from benchhouse.executors.dask_slot import IMPOSED
+from benchhouse.executors.far_engine import Ask, Slot
+from benchhouse.schema.dask import DaskSettings
+from benchhouse.schema.problems import ProblemsError
+
+on_cluster = pytest.mark.xdist_group("dask")
+
+
+def run(lab: Lab, experiment: str, cluster: DaskCluster | TlsCluster, *more, code=0, **scenario):
+    path = lab.scenario(
+        experiment, executor="dask", dask={"address": cluster.address, **scenario.pop("dask", {})}, **scenario
+    )
+    return lab.bench("run", path, *more, code=code, timeout_s=400)
+
+
+@on_cluster
+def test_a_killed_worker_costs_only_its_trials(lab, dask_cluster):
+    """Three side by side, on both workers; the one with a single thread is killed."""
+    scenario = lab.scenario(
+        "slow",
+        executor="dask",
+        dask={"address": dask_cluster.file.as_posix()},
+        parallel=3,
+        workload={"seconds": 3, "n": [0, 1, 2, 3]},
+    )
+    process = lab.start("run", scenario)
+    lab.wait_for_mark("slow-*", 3)
+    dask_cluster.kill("two")
+    try:
+        _, said = process.communicate(timeout=400)
+    finally:
+        dask_cluster.add("two")
+    assert process.returncode == 0, said
+    assert [trial.outcome for trial in lab.trials()] == ["succeeded"] * 4
+    lost = [event for event in lab.events() if event["event"] == "ended" and event["outcome"] == "lost"]
+    assert len(lost) == 1
+    assert "its slot on" in lost[0]["reason"] and "has left the cluster" in lost[0]["reason"]
+    (again,) = (trial for trial in lab.trials() if trial.spec["attempt"] == 2)
+    assert [item["outcome"] for item in again.meta["attempts"]] == ["lost", "succeeded"]
+
+
+@on_cluster
+def test_trials_have_no_variable_that_dask_sets_for_its_own_tasks(lab, dask_cluster):
+    run(lab, "command", dask_cluster, target={"shell": "env > $LAB/env"}, workload={"executions": 1}, parallel=1)
+    seen = dict(line.partition("=")[::2] for line in (lab.marks / "env").read_text().splitlines())
+    assert {name: seen.get(name) for name in IMPOSED} == {name: os.environ.get(name) for name in IMPOSED}
+    assert seen["LAB"] == str(lab.marks)
+
+
+@on_cluster
+def test_trials_that_need_a_whole_worker_don_t_share_it(lab, dask_cluster):
+    run(lab, "slow", dask_cluster, workload={"seconds": 0.5, "n": [0, 1]}, resources={"cpus": 2}, parallel=2)
+    spans = sorted((trial.meta["custom"]["began"], trial.meta["custom"]["ended"]) for trial in lab.trials())
+    assert all(later[0] >= earlier[1] for earlier, later in itertools.pairwise(spans))
+    assert {trial.meta["placed"]["id"] for trial in lab.trials()} == {"one"}
+
+
+@on_cluster
+def test_a_kind_of_the_workers_own_is_honoured_and_one_that_none_has_is_refused(lab, dask_cluster):
+    run(lab, "once", dask_cluster, dask={"resources": {"licence": 1}})
+    assert [trial.meta["placed"]["id"] for trial in lab.trials()] == ["two"]
+    done = run(lab, "once", dask_cluster, dask={"resources": {"licence": 2}}, code=2)
+    assert "2 licence" in done.stderr
+    assert "two has 1 cores, 0 GPUs" in done.stderr and "1 licence" in done.stderr
+
+
+@on_cluster
+def test_a_cluster_that_dies_for_good_ends_the_run_and_another_executor_finishes_it(lab, tls_cluster):
+    scenario = lab.scenario(
+        "slow",
+        executor="dask",
+        workload={"seconds": 1, "n": [0, 1, 2, 3]},
+        dask={"address": tls_cluster.address, "security": str(tls_cluster.security)},
+    )
+    process = lab.start("run", scenario)
+    wait_until(lambda: len(lab.folders()) >= 1, "a sealed trial", 300)
+    tls_cluster.kill()
+    _, said = process.communicate(timeout=300)
+    run_id = lab.run_id()
+    assert process.returncode == 1, said
+    assert f"the Dask cluster ({tls_cluster.address}) is gone: its scheduler no longer answers" in said
+    assert f"bench run --resume {run_id} --executor local" in said
+    assert json.loads(lab.bench("status", run_id, "--json").stdout)["state"] == "interrupted"
+    wait_until(lambda: not lab.left_running(), "the trial that ran to end", 240)
+    before = len(lab.folders())
+    lab.bench("run", "--resume", run_id, "--executor", "local")
+    trials = lab.trials()
+    assert [trial.outcome for trial in trials] == ["succeeded"] * 4
+    assert sorted(trial.spec["executor"] for trial in trials) == ["dask"] * before + ["local"] * (4 - before)
+    rows = json.loads(lab.bench("query", "--json", "SELECT executor FROM benchmark_run_fact").stdout)["rows"]
+    assert rows == [{"executor": "dask, local"}]
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_an_address_that_does_not_answer_is_told_with_what_to_do(lab, listens):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        if not listens:
+            silent.close()
+        done = lab.bench("run", lab.scenario("once", executor="dask", dask={"address": address}), code=2)
+    assert f"no Dask scheduler answers at {address}: " in done.stderr
+    assert "dask scheduler" in done.stderr
+    assert not lab.folders()
+
+
+def test_a_cluster_of_its_own_opens_no_port_and_is_gone_after_the_run(lab):
+    lab.bench("run", lab.scenario("once", executor="dask", workload={"n": [0, 1]}))
+    assert {trial.meta["placed"]["worker"].partition("://")[0] for trial in lab.trials()} == {"inproc"}
+    lab.is_tidy()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:8786", "tcp://", "tcp://host", "http://host:1", "scheduler.json", ""])
+def test_what_is_no_address_is_refused_with_its_place(lab, address):
+    done = lab.bench("validate", lab.scenario("once", executor="dask", dask={"address": address}), code=2)
+    assert "is no address of Dask" in done.stderr
+    assert "s.yaml:1:" in done.stderr
+
+
+def test_a_security_file_is_checked_with_file_line_and_column(tmp_path):
+    path = tmp_path / "security.yaml"
+    path.write_text("ca_file: relative.pem\nclient_crt: /x.pem\nclient_key: /nowhere/key.pem\n")
+    with pytest.raises(ProblemsError) as caught:
+        read_security(str(path))
+    told = str(caught.value)
+    assert f"{path}:1:10" in told and "absolute" in told
+    assert f"{path}:2:1" in told and "client_cert" in told
+    (tmp_path / "ca.pem").touch()
+    path.write_text(f"ca_file: {tmp_path}/ca.pem\nclient_cert: {tmp_path}/no.pem\nclient_key: {tmp_path}/no.key\n")
+    with pytest.raises(ProblemsError, match=r"there is no file .*no\.pem"):
+        read_security(str(path))
+
+
+# -- the count of what workers have, by itself ---------------------------------------------------------------------
+
+
+def worker(**more):
+    return {"name": "w", "nthreads": 4, "memory_limit": 8 << 30, "resources": {}} | more
+
+
+def test_a_worker_is_as_large_as_its_threads_its_limit_and_what_it_declares():
+    node = described("tcp://a:1", worker(resources={"GPU": 2, "licence": 1}))
+    assert (node.cpus, node.gpus, node.memory, node.custom) == (4, 2, 8 << 30, {"licence": 1})
+    assert described("tcp://a:1", worker(resources={"cpus": 2})).cpus == 2
+    assert described("tcp://a:1", worker(memory_limit=0)).memory is None
+
+
+def test_dask_counts_what_a_worker_declares_so_that_others_are_counted_too():
+    ask = Ask(cpus=2, gpus=1, memory=100, custom={"licence": 1})
+    assert counted(ask, {"CPU": 4, "GPU": 1, "licence": 3}) == {"CPU": 2, "GPU": 1, "licence": 1}
+    assert counted(Ask(cpus=2), {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("ask", "taken", "goes_to"),
+    [
+        (Ask(cpus=1), [], "roomy"),
+        (Ask(cpus=2), [Ask(cpus=3)], "small"),
+        (Ask(cpus=4), [Ask(cpus=1)], None),
+        (Ask(cpus=1, memory=6 << 30), [Ask(cpus=1, memory=4 << 30)], None),
+        (Ask(cpus=1, gpus=1), [], None),
+        (Ask(cpus=1, custom={"licence": 1}), [Ask(cpus=1, custom={"licence": 1})], None),
+    ],
+)
+def test_a_slot_goes_where_it_fits_beside_our_others(ask, taken, goes_to):
+    engine = DaskEngine()
+    engine.workers = {"small": worker(nthreads=2, memory_limit=1 << 30), "roomy": worker(resources={"licence": 1})}
+    for at, other in enumerate(taken):
+        engine.held[str(at)] = Held(Slot(name=str(at), ask=other, folder="/x", python=("p",)), "roomy", None)
+    assert engine._roomiest(ask) == goes_to
+
+
+def test_settings_are_in_no_digest(lab):
+    digests = set()
+    for dask in ({}, {"address": "tcp://elsewhere:8786", "resources": {"licence": 2}}):
+        done = lab.bench("plan", lab.scenario("once", dask=dask), "--json")
+        digests.add(json.loads(done.stdout)["plan_digest"])
+    assert len(digests) == 1
+    assert DaskSettings(address="local").address == "local"
