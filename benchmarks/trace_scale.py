@@ -151,9 +151,10 @@ class Template:
         folder.manifest.write_bytes(sealed)
         own = {"trial_id": name, "run_id": run_id, "repetition": repetition,
                "artifact_manifest_digest": hashlib.sha256(sealed).hexdigest()}  # fmt: skip
-        return TrialRows(
-            model | own | {"folder": f"results/demo/{name}"},
-            [row | own | {"value": value if row["value"] == 100.0 else row["value"]} for row in self.rows.measurements],
+        return dataclasses.replace(
+            self.rows,
+            trial=model | own | {"folder": f"results/demo/{name}"},
+            measurements=[row | own | {"value": value if row["value"] == 100.0 else row["value"]} for row in self.rows.measurements],
         )
 
 

@@ -9,9 +9,9 @@ from benchhouse.schema.dask import DaskSite
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
-from benchhouse.schema.topology import Cluster
 from benchhouse.schema.ray import RaySite
 from benchhouse.schema.spark import SparkSite
+from benchhouse.schema.topology import Cluster
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@/+=-]*")
 _FLAG = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9._:,@/+=%*\[\]|&()-]+)?")
