@@ -154,7 +154,10 @@ class Template:
         return dataclasses.replace(
             self.rows,
             trial=model | own | {"folder": f"results/demo/{name}"},
-            measurements=[row | own | {"value": value if row["value"] == 100.0 else row["value"]} for row in self.rows.measurements],
+            measurements=[
+                row | own | {"value": value if row["value"] == 100.0 else row["value"]}
+                for row in self.rows.measurements
+            ],
         )
 
 
