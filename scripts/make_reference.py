@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from benchhouse.api import catalogue, looking
+from benchhouse.api import catalogue, tables
 from benchhouse.cli import bench
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.logs import LogSettings
@@ -20,6 +20,7 @@ from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.scenario import AxisBlock, Benchmark, Defined, Range, Runtime, Scenario
 from benchhouse.schema.site import Folders, Network, Partition, Quality, Quota, Site, SlurmSite
 from benchhouse.schema.telemetry import Monitors, Scrape
+from benchhouse.schema.topology import Cluster
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 _MADE = "<!-- Made by scripts/make_reference.py (make reference); edit the code, not this page. -->"
@@ -137,6 +138,9 @@ def site_page() -> str:
         _keys(Quota),
         "## `network`",
         _keys(Network),
+        "## `cluster`",
+        "What the tables say of the place: `cluster_region_dim`.",
+        _keys(Cluster),
     ]
     return "\n\n".join(lines) + "\n"
 
@@ -210,9 +214,10 @@ def tables_page() -> str:
         _MADE,
         "What `bench query` can ask; `bench warehouse schema --json` prints the same for programs.",
     ]
-    for name, columns in looking.table_schemas().items():
-        rows = [(f"`{item['name']}`", item["type"], item["meaning"]) for item in columns]
-        lines += [f"## `{name}`", _table(("column", "type", "meaning"), rows)]
+    for name, table in tables.describe_tables().items():
+        rows = [(f"`{item['name']}`", item["type"], item["meaning"]) for item in table["columns"]]
+        source = [f"Read from `{table['source']}` of the workspace as it is."] if table["source"] else []
+        lines += [f"## `{name}`", table["description"], *source, _table(("column", "type", "meaning"), rows)]
     return "\n\n".join(lines) + "\n"
 
 

@@ -193,13 +193,3 @@ def rebuild(workspace: Workspace, progress: Callable[[int, int, str], None]) -> 
         return again(workspace, progress)
     except OSError as error:
         raise unwritable(workspace.warehouse, error, "bench warehouse rebuild") from error
-
-
-def table_schemas() -> dict[str, list[dict[str, str]]]:
-    """The curated tables, column by column."""
-    from benchhouse.warehouse.tables import TABLES
-
-    return {
-        name: [{"name": item.name, "type": item.kind, "meaning": item.description} for item in table.columns]
-        for name, table in TABLES.items()
-    }

@@ -1,9 +1,10 @@
 """Arrow columns from Python values, made of their buffers.
 
 `pyarrow.array` would do, but where pandas is installed it imports it first, and that alone costs 200 ms: more than all
-the rest of collecting a small run. For long columns it is still the quicker way.
+the rest of collecting a small run. For long columns, and where pandas is there already, it is the quicker way.
 """
 
+import sys
 from array import array
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,20 +16,53 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1)
 _MILLISECOND = timedelta(milliseconds=1)
-_LONG = 5_000  # values
+_LONG = 1_000  # values
 
 
 def column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     """The column of these values, None where there is none. Raises TypeError or OverflowError for a wrong value."""
     import pyarrow as pa
 
-    if len(values) > _LONG:
-        return pa.array(values, type=kind)
-    if pa.types.is_list(kind):
-        lists = [value or () for value in values]
-        content = column([item for value in lists for item in value], kind.value_type)
-        buffers = [_present(values, pa), _offsets(lists, pa)]
-        return pa.Array.from_buffers(kind, len(values), buffers, children=[content])
+    if pa.types.is_list(kind) and not any(values) and None not in values:
+        nothing = column((), kind.value_type)
+        return pa.Array.from_buffers(
+            kind, len(values), [None, pa.py_buffer(bytes(4 * len(values) + 4))], children=[nothing]
+        )
+    if len(values) > _LONG or "pandas" in sys.modules:
+        try:
+            return pa.array(values, type=kind)
+        except pa.ArrowInvalid as error:
+            raise TypeError(str(error)) from error
+    return _lists(values, kind) if pa.types.is_list(kind) else _plain(values, kind)
+
+
+def spread(values: Sequence[Any], counts: Sequence[int], kind: "pa.DataType") -> "pa.Array":
+    """Each value as many times as it counts."""
+    known = {value: at for at, value in enumerate(dict.fromkeys(values))}
+    places = array("i")
+    for value, count in zip(values, counts, strict=True):
+        places.extend(array("i", [known[value]]) * count)
+    return pick(list(known), places, kind)
+
+
+def pick(values: Sequence[Any], places: "array[int]", kind: "pa.DataType") -> "pa.Array":
+    """The column in which row n is the value at `places[n]`.
+
+    Different texts stay a dictionary, for the writer would make one of them anyway.
+    """
+    import pyarrow as pa
+
+    if all(value is None for value in values):
+        return pa.nulls(len(places), kind)
+    index = pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places)])
+    found = pa.DictionaryArray.from_arrays(index, column(values, kind))
+    whole = pa.types.is_string(kind) and None not in values and len(set(values)) == len(values)
+    return found if whole else found.dictionary_decode()
+
+
+def _plain(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+    import pyarrow as pa
+
     if pa.types.is_string(kind):
         texts = [value.encode() if value is not None else b"" for value in values]
         return pa.Array.from_buffers(
@@ -36,9 +70,22 @@ def column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
         )
     if pa.types.is_boolean(kind):
         return pa.Array.from_buffers(kind, len(values), [_present(values, pa), _bits(values, _true, pa)])
-    plain = [_milliseconds(value) if isinstance(value, datetime) else value or 0 for value in values]
-    numbers = array("d" if pa.types.is_floating(kind) else "q", plain)
-    return pa.Array.from_buffers(kind, len(values), [_present(values, pa), pa.py_buffer(numbers)])
+    present = _present(values, pa)
+    if pa.types.is_timestamp(kind):
+        values = [_milliseconds(value) if isinstance(value, datetime) else value or 0 for value in values]
+    elif present is not None:
+        values = [0 if value is None else value for value in values]
+    numbers = array("d" if pa.types.is_floating(kind) else "q", values)
+    return pa.Array.from_buffers(kind, len(values), [present, pa.py_buffer(numbers)])
+
+
+def _lists(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+    import pyarrow as pa
+
+    lists = [value or () for value in values]
+    content = column([item for value in lists for item in value], kind.value_type)
+    buffers = [_present(values, pa), _offsets(lists, pa)]
+    return pa.Array.from_buffers(kind, len(values), buffers, children=[content])
 
 
 def _milliseconds(value: datetime) -> int:
@@ -52,14 +99,17 @@ def _true(value: Any) -> bool:
 
 def _present(values: Sequence[Any], pa: Any) -> Any:
     """Which values there are; none where all are."""
-    return _bits(values, lambda value: value is not None, pa) if None in values else None
+    if None not in values:
+        return None
+    if all(value is None for value in values):
+        return pa.py_buffer(bytes(len(values) // 8 + 1))
+    return _bits(values, lambda value: value is not None, pa)
 
 
 def _bits(values: Sequence[Any], is_set: Callable[[Any], bool], pa: Any) -> Any:
-    bits = bytearray(len(values) // 8 + 1)
-    for place, value in enumerate(values):
-        bits[place // 8] |= is_set(value) << place % 8
-    return pa.py_buffer(bytes(bits))
+    """Eight values a byte, the first in its lowest bit."""
+    bits = "".join("1" if is_set(value) else "0" for value in reversed(values)) or "0"
+    return pa.py_buffer(int(bits, 2).to_bytes(len(values) // 8 + 1, "little"))
 
 
 def _offsets(parts: Sequence[Any], pa: Any) -> Any:

@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?P<run>.+)-(?P<sha>[0-9a-f]{12})\.parquet")
 
 
+_FEW, _VERY_FEW = 256, 8  # rows
+
+
 class Foreign(Exception):  # noqa: N818 - a reason, told to the user in a list
     """Why a file in the lake is not one of ours."""
 
@@ -36,7 +40,7 @@ def write_tables(workspace: Workspace, run_id: str, tables: Mapping[str, Content
         content = encode(EVIDENCE_TABLES[name], rows)
         sha256 = hashlib.sha256(content).hexdigest()
         file = f"{name}/{run_id}-{sha256[:12]}.parquet"
-        _write(workspace.warehouse / file, content, sha256)
+        _write(workspace.warehouse / file, content, sha256, synced=name in READ_BACK)
         entries.append(
             FileEntry(name, run_id, file, sha256, len(rows), len(starts), SCHEMA_VERSION, min(starts), max(starts))
         )
@@ -52,10 +56,19 @@ def encode(table: Table, rows: Sequence[Any]) -> bytes:
         content = join(rows)
     else:
         schema = table.schema()
-        columns = [column([row[field.name] for row in rows], field.type) for field in schema]
+        values = zip(*map(itemgetter(*schema.names), rows), strict=True) if rows else ((),) * len(schema)
+        columns = [column(each, field.type) for each, field in zip(values, schema, strict=True)]
         content = pa.Table.from_arrays(columns, schema=schema)
     sink = pa.BufferOutputStream()
-    pq.write_table(content, sink, compression="zstd")
+    few = content.num_rows <= _FEW  # of such a file most of the cost is a dictionary and statistics of each column
+    pq.write_table(
+        content,
+        sink,
+        compression="zstd" if content.num_rows > _VERY_FEW else "none",
+        use_dictionary=not few,
+        write_statistics=[] if few else ["run_id"],  # a file is one group of rows: others would skip nothing
+        store_schema=False,  # Parquet's own types say all there is to say
+    )
     return bytes(sink.getvalue().to_pybytes())
 
 
@@ -139,18 +152,19 @@ def _read(path: Path, table: Table) -> "pa.Table":
     return content
 
 
-def _write(path: Path, content: bytes, sha256: str) -> None:
+def _write(path: Path, content: bytes, sha256: str, *, synced: bool) -> None:
+    """Whole or not at all. What a crash may still undo is found by its digest, and made again."""
     if path.is_file() and file_digest(path) == sha256:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    handle = os.open(path.parent, os.O_RDONLY)
+    temporary = f"{path.parent}/.{path.name}.{os.getpid()}.tmp"
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        file = open(temporary, "wb")  # noqa: PTH123, SIM115 - closed below
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = open(temporary, "wb")  # noqa: PTH123, SIM115 - as above
+    with file:
+        file.write(content)
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(temporary, path)  # noqa: PTH105 - ten times a run

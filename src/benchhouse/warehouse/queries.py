@@ -67,3 +67,39 @@ def failures(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
 def _of_runs(warehouse: Warehouse, name: str, sql: str, run_ids: Iterable[str]) -> Result:
     runs = sorted(set(run_ids))
     return warehouse.query(sql, {"runs": runs}, runs=runs, name=name)
+
+
+PIVOT = """
+WITH sides AS (
+  SELECT scope, series, phase, node_name, unit,
+         list_avg(list(avg ORDER BY trial_id) FILTER (WHERE run_id = $base)) AS base,
+         list_avg(list(avg ORDER BY trial_id) FILTER (WHERE run_id = $run)) AS now,
+         count(*) FILTER (WHERE run_id = $base) AS n_base, count(*) FILTER (WHERE run_id = $run) AS n_now
+  FROM telemetry_slice_fact
+  WHERE NOT warmup AND outcome = 'succeeded' AND (phase = 'steady' OR phase = 'trial')
+  GROUP BY scope, series, phase, node_name, unit
+)
+SELECT scope, series, phase, node_name, unit, base, now, n_base, n_now,
+       (now - base) / nullif(abs(base), 0) AS change
+FROM sides WHERE n_base > 0 AND n_now > 0
+ORDER BY abs((now - base) / nullif(abs(base), 0)) DESC NULLS LAST, scope, series, phase, node_name, unit
+LIMIT 50
+""".strip()
+
+RECENT = """
+SELECT run_id, stat, unit, direction, list("value" ORDER BY repetition, trial_id) AS "values"
+FROM measurement_fact
+WHERE metric = $metric AND benchmark_case_id = $case AND outcome = 'succeeded' AND NOT warmup AND scope = 'trial'
+  AND "window" = ''
+GROUP BY run_id, stat, unit, direction ORDER BY run_id, stat, unit, direction NULLS FIRST
+""".strip()
+
+
+def pivot(warehouse: Warehouse, base: str, run: str) -> Result:
+    """What monitors saw in `run` against `base`: the scopes and series whose mean moved most, joined on identity."""
+    return warehouse.query(PIVOT, {"base": base, "run": run}, runs=[base, run], name="pivot")
+
+
+def recent_values(warehouse: Warehouse, case: str, metric: str, run_ids: Iterable[str]) -> Result:
+    """One metric of one case, run by run: what a detector of regressions looks at."""
+    return warehouse.query(RECENT, {"metric": metric, "case": case}, runs=sorted(set(run_ids)), name="recent")

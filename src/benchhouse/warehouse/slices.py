@@ -5,11 +5,12 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.topology import Topology
-from benchhouse.warehouse.columns import column
+from benchhouse.warehouse.columns import column, pick, spread
 from benchhouse.warehouse.labels import utc
 from benchhouse.warehouse.table import Row
 from benchhouse.warehouse.tables import TELEMETRY_SLICE_FACT
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _STATS = ("n", "avg", "min", "max", "p50", "p95", "p99", "too_few_for", "growth")
+_GROUPS = {
+    "scope": ("gpu_uuid", "rank_id", "request_id", "trace_id", "scope"),
+    "series": ("series", "family", "kind", "unit"),
+    "phase": ("phase", "begin_s", "end_s", "window_start", "window_end", "interval_s"),
+}
+"""Columns that go together: a trial has few different ones of each group, and each is converted once."""
 _OF_THE_TRIAL = {
     "trial_id": "trial_id", "run_id": "run_id", "benchmark_case_id": "benchmark_case_id",
     "workload_spec_digest": "workload_spec_digest", "artifact_manifest_digest": "artifact_manifest_digest",
@@ -25,21 +32,29 @@ _OF_THE_TRIAL = {
     "outcome": "outcome",
 }  # fmt: skip
 """Columns that are the same in all slices of a trial, and those of trial_fact that they come from."""
-_OWN = tuple(one.name for one in TELEMETRY_SLICE_FACT.columns if one.name not in _OF_THE_TRIAL)
 _GPU, _RANK = re.compile(r"gpu(\d+)"), re.compile(r"rank:?(\d+)")
 
 
 @dataclass(frozen=True)
-class Slices:
-    """The slices of one trial, sorted by scope, series and phase; `columns` has what differs between them."""
+class Group:
+    """Columns that go together: the different rows of these, as they first come, and which of them each slice has."""
 
-    columns: Mapping[str, list[Any]]
+    entries: list[tuple[Any, ...]]
+    places: list[int]
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The slices of one trial, sorted by scope, series and phase."""
+
+    groups: Mapping[str, Group]
+    stats: Mapping[str, list[Any]]
 
     def __len__(self) -> int:
-        return len(self.columns["scope"])
+        return len(self.stats["n"])
 
 
-NO_SLICES = Slices({name: [] for name in _OWN})
+NO_SLICES = Slices({name: Group([], []) for name in _GROUPS}, {name: [] for name in _STATS})
 
 
 def slice_up(telemetry: TelemetrySummary, topology: Topology | None) -> Slices:
@@ -50,29 +65,39 @@ def slice_up(telemetry: TelemetrySummary, topology: Topology | None) -> Slices:
         ends[phase.name] = min(begin_s, phase.begin_s), max(end_s, phase.end_s)
     start = utc(telemetry.started)
     times = {name: tuple(_after(start, at) for at in both) for name, both in ends.items()}
-    rows = []
+    scopes, series, phases, stats = list[Any](), list[Any](), list[Any](), list[Any]()
     for scope, found in sorted(telemetry.scopes.items()):
-        about = (_uuid(scope, topology), _number(_RANK, scope), None, None)
-        for series, one in sorted(found.series.items()):
-            for phase_name, stats in sorted(one.phases.items()):
-                rows.append((
-                    *about, phase_name, scope, series, one.family, one.kind, one.unit,
-                    *(getattr(stats, name) for name in _STATS), *ends[phase_name], *times[phase_name],
-                    telemetry.interval_s,
-                ))  # fmt: skip
-    return Slices(dict(zip(_OWN, map(list, zip(*rows, strict=True)), strict=True))) if rows else NO_SLICES
+        about = (_uuid(scope, topology), _number(_RANK, scope), None, None, scope)
+        for name, one in sorted(found.series.items()):
+            what = (name, one.family, one.kind, one.unit)
+            for phase_name, each in sorted(one.phases.items()):
+                scopes.append(about)
+                series.append(what)
+                phases.append((phase_name, *ends[phase_name], *times[phase_name], telemetry.interval_s))
+                stats.append([getattr(each, name) for name in _STATS])
+    return make_slices({"scope": scopes, "series": series, "phase": phases}, _transposed(stats))
+
+
+def make_slices(groups: Mapping[str, Sequence[tuple[Any, ...]]], stats: Mapping[str, list[Any]]) -> Slices:
+    """From the rows of each group, slice by slice."""
+    made = {}
+    for name, rows in groups.items():
+        known = {entry: at for at, entry in enumerate(dict.fromkeys(rows))}
+        made[name] = Group(list(known), [known[row] for row in rows])
+    return Slices(made, stats)
 
 
 def slices_of(table: "pa.Table") -> dict[tuple[str, str], Slices]:
     """What `join` wrote, by trial and manifest. The rows of a trial stand together."""
-    trials, manifests = (table.column(name).to_pylist() for name in ("trial_id", "artifact_manifest_digest"))
-    own = {name: table.column(name).to_pylist() for name in _OWN}
+    columns = table.to_pydict()
+    trials, manifests = columns["trial_id"], columns["artifact_manifest_digest"]
+    groups = {name: list(zip(*(columns[one] for one in names), strict=True)) for name, names in _GROUPS.items()}
     found: dict[tuple[str, str], Slices] = {}
     begin = 0
     for at in range(1, len(trials) + 1):
         if at == len(trials) or trials[at] != trials[begin]:
-            part = {name: values[begin:at] for name, values in own.items()}
-            found[trials[begin], manifests[begin]] = Slices(part)
+            part = {name: rows[begin:at] for name, rows in groups.items()}
+            found[trials[begin], manifests[begin]] = make_slices(part, {one: columns[one][begin:at] for one in _STATS})
             begin = at
     return found
 
@@ -82,18 +107,35 @@ def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
     import pyarrow as pa
 
     schema = TELEMETRY_SLICE_FACT.schema()
+    kinds = {field.name: field.type for field in schema}
+    made: dict[str, pa.Array] = {}
+    counts = [len(slices) for _, slices in parts]
+    for name, source in _OF_THE_TRIAL.items():
+        made[name] = spread([row[source] for row, _ in parts], counts, kinds[name])
+    for group, names in _GROUPS.items():
+        entries, places = _merged([slices.groups[group] for _, slices in parts])
+        for name, values in zip(names, zip(*entries, strict=True), strict=True):
+            made[name] = pick(values, places, kinds[name])
+    for name in _STATS:
+        made[name] = column(list(chain.from_iterable(one.stats[name] for _, one in parts)), kinds[name])
+    arrays = [made[field.name] for field in schema]
+    return pa.Table.from_arrays(arrays, names=schema.names).replace_schema_metadata(schema.metadata)
+
+
+def _merged(groups: Sequence[Group]) -> tuple[list[tuple[Any, ...]], "array[int]"]:
+    """The different entries of all of them, and which of them each slice has."""
+    known: dict[tuple[Any, ...], int] = {}
     places = array("i")
-    for at, (_, slices) in enumerate(parts):
-        places.extend([at] * len(slices))
-    index = pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places)])
-    columns = []
-    for field in schema:
-        if source := _OF_THE_TRIAL.get(field.name):
-            each = column([row[source] for row, _ in parts], field.type)
-            columns.append(pa.DictionaryArray.from_arrays(index, each).dictionary_decode())
-        else:
-            columns.append(column([value for _, one in parts for value in one.columns[field.name]], field.type))
-    return pa.Table.from_arrays(columns, schema=schema)
+    for group in groups:
+        at = [known.setdefault(entry, len(known)) for entry in group.entries]
+        places.extend(map(at.__getitem__, group.places))
+    return list(known), places
+
+
+def _transposed(rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    if not rows:
+        return {name: [] for name in _STATS}
+    return dict(zip(_STATS, map(list, zip(*rows, strict=True)), strict=True))
 
 
 def _after(start: datetime, seconds: float) -> datetime:

@@ -5,7 +5,7 @@ of the workspace as they are: what people accepted, what was published, what an 
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -86,6 +86,10 @@ class Table:
 
     def schema(self) -> "pa.Schema":
         """The pyarrow schema, with table name and schema_version in its metadata."""
+        return self._schema
+
+    @cached_property
+    def _schema(self) -> "pa.Schema":
         return _arrow_schema(self)
 
 
@@ -94,7 +98,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@cache
 def _arrow_schema(table: Table) -> "pa.Schema":
     import pyarrow as pa
 

@@ -7,6 +7,13 @@ import click
 
 from benchhouse.cli import options, show
 
+_EXAMPLES = """\b
+Examples:
+  bench query "SELECT run_id, executor, trials, failed FROM benchmark_run_fact"
+  bench query --csv "SELECT target_name, point, qps, recall FROM vector_outcome_fact"
+  bench warehouse schema                      the tables, column by column
+"""
+
 
 class Query(click.Command):
     """SQL may begin with a comment, `-- why`, which is not an option though it looks like one."""
@@ -20,7 +27,7 @@ class Query(click.Command):
 
 @click.command(
     cls=Query,
-    help=f"{__doc__}\n\nTables: benchmark_run_fact, trial_fact, measurement_fact, workload_dim, artifact_lineage_dim.",
+    help=f"{__doc__}\n\n{_EXAMPLES}",
 )
 @click.argument("sql")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")

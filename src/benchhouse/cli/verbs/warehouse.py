@@ -37,15 +37,28 @@ def rebuild(ctx: click.Context, as_json: bool) -> None:
             show.note(f"  and {len(rebuilt.dropped) - _SHOWN} more: --json names them all")
 
 
-@command.command(help="The tables, column by column.")
-@options.json_option
-def schema(as_json: bool) -> None:
-    from benchhouse.api import looking
+@command.command(
+    help="""The tables, column by column; all, or TABLE alone.
 
-    tables = looking.table_schemas()
+    \b
+    Examples:
+      bench warehouse schema
+      bench warehouse schema serving_outcome_fact
+      bench warehouse schema --json
+    """
+)
+@click.argument("table", required=False)
+@options.json_option
+def schema(table: str | None, as_json: bool) -> None:
+    from benchhouse.api import tables
+
+    found = tables.describe_tables(table)
     if as_json:
-        show.as_json(tables)
+        show.as_json(found)
         return
-    for name, columns in tables.items():
-        click.echo(name)
-        show.table(("column", "type", "meaning"), [(item["name"], item["type"], item["meaning"]) for item in columns])
+    for name, one in found.items():
+        click.echo(f"{name}: {one['description']}")
+        show.table(
+            ("column", "type", "meaning"), [(item["name"], item["type"], item["meaning"]) for item in one["columns"]]
+        )
+    show.note(f'ask: bench query "FROM {table or "benchmark_run_fact"}"')
