@@ -13,6 +13,7 @@ from benchhouse.schema.measurement import Extras, HistogramEntry, HistogramsFile
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
 from benchhouse.schema.telemetry import OwnCost, Phase, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
+from benchhouse.schema.topology import Cluster, Topology
 from benchhouse.schema.trial import (
     MEASURED,
     Attempt,
@@ -63,16 +64,25 @@ def make_trial(
     histogram: Histogram | None = None,
     histogram_file: Histogram | None = None,
     reason: tuple[str, str] = ("boom", "it broke"),
+    component: str = "vector",
+    numbers: list[Measurement] | None = None,
+    parameters: dict[str, object] | None = None,
+    submitted: str | None = None,
+    topology: Topology | None = None,
+    cluster: Cluster | None = None,
 ) -> Path:
     """Write one trial folder; returns where it lies. `histogram_file` is a lie about `histogram`, sealed like truth.
 
-    With `cores` it has telemetry: so many were busy.
+    With `cores` it has telemetry: so many were busy. `numbers` are measured instead of the usual ones.
     """
     ref = ExperimentRef(
         name="vector.search", version="1.0", object="x:y", distribution="benchhouse", distribution_version="0.1.0"
     )
     instance = Instance(
-        experiment=ref.name, version=ref.version, target={"name": target}, parameters={"ef": ef, "k": 10}
+        experiment=ref.name,
+        version=ref.version,
+        target={"name": target},
+        parameters={"ef": ef, "k": 10} | (parameters or {}),
     )
     name = trial_id(run_id, instance.digest(), repetition, warmup)
     final = workspace.trial(scenario, name).path
@@ -90,7 +100,7 @@ def make_trial(
         benchmark_case_id=instance.case_id(),
         workload_spec_digest=instance.workload_digest(),
         experiment=ref,
-        component="vector",
+        component=component,
         service="faiss",
         target=instance.target,
         parameters=instance.parameters,
@@ -102,6 +112,8 @@ def make_trial(
         limits=Limits(),
         executor="local",
         runtime=Runtime(),
+        submitted=submitted,
+        cluster=cluster,
         cache="/tmp/cache",
         final=str(final),
     )
@@ -126,11 +138,12 @@ def make_trial(
         packages={"benchhouse": "0.1.0"},
         python="3.11",
         hardware={},
+        topology=topology,
         drivers={},
         limits={},
         usage={"cpu_s": 1.5, "peak_memory_bytes": 1 << 20},
     )
-    measurements = [] if failed else measure(value)
+    measurements = [] if failed else measure(value) if numbers is None else list(numbers)
     if histogram:
         stats = summarise_histogram(histogram, "ms").stats()
         measurements += [

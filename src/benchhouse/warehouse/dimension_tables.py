@@ -74,7 +74,9 @@ HARDWARE_TOPOLOGY_DIM = Table(
         Column("gpu_memory_bytes", "integer", "Memory of the smallest of them."),
         Column("pcie_layout", "text", "Of each GPU: width and generation of its link and the most it can, JSON."),
         Column("nvlink_topology", "text", "Of each GPU: links that are up and to whom, JSON."),
-        Column("gpu_nic_affinity", "text", "Of each GPU: NUMA node, and network devices on the same one, JSON."),
+        Column(
+            "gpu_nic_affinity", "text", "Of each GPU: NUMA node, and places in `nics` of those on the same one, JSON."
+        ),
         Column("nics", "text", "Network devices with driver, speed in Mbit/s and NUMA node, JSON."),
         Column("storage_fabric", "text", "File system of the evidence folder: ext4, lustre, nfs, ..."),
         UNKNOWN,

@@ -115,7 +115,7 @@ def _hardware(topology: Topology | None, hardware: Mapping[str, Any]) -> Row:
         ]),
         "nvlink_topology": _json([{"up": gpu.nvlinks, "peers": gpu.nvlink_peers} for gpu in gpus]),
         "gpu_nic_affinity": _json([
-            {"numa": gpu.numa, "nics": [nic.name for nic in nics if nic.numa == gpu.numa is not None]}
+            {"numa": gpu.numa, "nics": [at for at, nic in enumerate(nics) if nic.numa == gpu.numa is not None]}
             for gpu in gpus
         ]),
         "nics": _json([nic.model_dump(exclude={"name"}) for nic in nics]),

@@ -86,6 +86,16 @@ ORDER BY abs((now - base) / nullif(abs(base), 0)) DESC NULLS LAST, scope, series
 LIMIT 50
 """.strip()
 
+REGRESSION = """
+SELECT instance_digest, metric, stat, unit, direction,
+       list("value" ORDER BY repetition, trial_id) FILTER (WHERE run_id = $base) AS base,
+       list("value" ORDER BY repetition, trial_id) FILTER (WHERE run_id = $run) AS now
+FROM measurement_fact
+WHERE outcome = 'succeeded' AND NOT warmup AND scope = 'trial' AND "window" = '' AND direction IS NOT NULL
+GROUP BY instance_digest, metric, stat, unit, direction
+ORDER BY instance_digest, metric, stat, unit, direction
+""".strip()
+
 RECENT = """
 SELECT run_id, stat, unit, direction, list("value" ORDER BY repetition, trial_id) AS "values"
 FROM measurement_fact
@@ -98,6 +108,11 @@ GROUP BY run_id, stat, unit, direction ORDER BY run_id, stat, unit, direction NU
 def pivot(warehouse: Warehouse, base: str, run: str) -> Result:
     """What monitors saw in `run` against `base`: the scopes and series whose mean moved most, joined on identity."""
     return warehouse.query(PIVOT, {"base": base, "run": run}, runs=[base, run], name="pivot")
+
+
+def regression(warehouse: Warehouse, base: str, run: str) -> Result:
+    """Every metric of every point, `run` beside `base`, value by value; a metric in two units is two rows."""
+    return warehouse.query(REGRESSION, {"base": base, "run": run}, runs=[base, run], name="regression")
 
 
 def recent_values(warehouse: Warehouse, case: str, metric: str, run_ids: Iterable[str]) -> Result:

@@ -1,5 +1,6 @@
 """Questions to the tables: DuckDB in memory over the catalog's files, locked so that SQL can only read them."""
 
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class Warehouse:
         self.catalog = catalog
         self.notes: list[str] = []
         self._say = say
+        self._shown: set[str] = set()
         self._engine: tuple[tuple[tuple[QueryInput, ...], bool], duckdb.DuckDBPyConnection] | None = None
 
     @classmethod
@@ -86,7 +88,7 @@ class Warehouse:
 
         The bytes of every file are checked against the catalog first; a damaged one is made again from evidence.
         """
-        tables = sorted({match.lower() for match in _ANY_TABLE.findall(sql)}) or sorted(TABLES)
+        tables = _tables_in(sql)
         wanted = None if runs is None else sorted(set(runs))
         refuse_mixed_units(sql, parameters or {}, lambda: self.catalog.units(wanted))
         for _ in range(_LOOKS):
@@ -210,6 +212,7 @@ class Warehouse:
         )
         try:
             connection = self._connect(tuple(inputs), older)
+            self._show_empty(connection, _tables_in(sql))
             statements = connection.extract_statements(sql)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise BenchError("only one SELECT at a time is answered: the warehouse is read, never written, by SQL")
@@ -236,27 +239,41 @@ class Warehouse:
         if self._engine:
             self._engine[1].close()
             self._engine = None
-        paths: dict[str, list[str]] = {table: [] for table in TABLES}
+        root, paths = os.path.realpath(self.workspace.warehouse), dict[str, list[str]]()
         for one in inputs:
-            paths[one.table].append(str((self.workspace.warehouse / one.file).resolve()))
+            paths.setdefault(one.table, []).append(os.path.normpath(f"{root}/{one.file}"))
         connection = duckdb.connect(":memory:")
-        if any(TABLES[table].source for table, files in paths.items() if files):
+        if any(TABLES[table].source for table in paths):
             connection.execute("SET TimeZone = 'UTC'")
         for table, files in paths.items():
-            source = TABLES[table].sql_over(_list(files), older=older) if files else TABLES[table].empty_sql()
+            source = TABLES[table].sql_over(_list(files), older=older)
             connection.execute(f"CREATE VIEW {quoted(table)} AS {source}")
         allowed = _list([file for files in paths.values() for file in files])
-        for setting in (
+        settings = (
             f"allowed_paths = {allowed}",
+            "parquet_metadata_cache = true",
             "python_enable_replacements = false",
             "autoinstall_known_extensions = false",
             "autoload_known_extensions = false",
             "enable_external_access = false",
             "lock_configuration = true",
-        ):
-            connection.execute(f"SET {setting}")
+        )
+        connection.execute("; ".join(f"SET {setting}" for setting in settings))
+        self._shown = set(paths)
         self._engine = (inputs, older), connection
         return connection
+
+    def _show_empty(self, connection: "duckdb.DuckDBPyConnection", tables: Iterable[str]) -> None:
+        """Tables without a file are views of no rows; made when they are asked for, as each costs milliseconds."""
+        for table in tables:
+            if table not in self._shown:
+                connection.execute(f"CREATE VIEW {quoted(table)} AS {TABLES[table].empty_sql()}")
+                self._shown.add(table)
+
+
+def _tables_in(sql: str) -> list[str]:
+    """The tables that are named in it; all, where none is."""
+    return sorted({match.lower() for match in _ANY_TABLE.findall(sql)}) or sorted(TABLES)
 
 
 def _few(names: Sequence[str]) -> str:

@@ -103,6 +103,7 @@ def make_rows(
     rows = [
         shared
         | {
+            "instance_digest": spec.instance_digest,
             "metric": one.metric,
             "stat": one.stat,
             "value": one.value,

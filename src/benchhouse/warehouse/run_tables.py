@@ -150,6 +150,7 @@ MEASUREMENT_FACT = Table(
         CASE,
         WORKLOAD,
         MANIFEST,
+        INSTANCE,
         Column("metric", "text", "Name of the metric."),
         Column("stat", "text", "value, mean, stdev, min, p50, p90, p95, p99, p99.9, max, n."),
         Column("value", "number", "The number, bit for bit as in metrics.csv."),

@@ -40,7 +40,7 @@ class Group:
     """Columns that go together: the different rows of these, as they first come, and which of them each slice has."""
 
     entries: list[tuple[Any, ...]]
-    places: list[int]
+    places: "array[int]"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Slices:
         return len(self.stats["n"])
 
 
-NO_SLICES = Slices({name: Group([], []) for name in _GROUPS}, {name: [] for name in _STATS})
+NO_SLICES = Slices({name: Group([], array("i")) for name in _GROUPS}, {name: [] for name in _STATS})
 
 
 def slice_up(telemetry: TelemetrySummary, topology: Topology | None) -> Slices:
@@ -83,7 +83,7 @@ def make_slices(groups: Mapping[str, Sequence[tuple[Any, ...]]], stats: Mapping[
     made = {}
     for name, rows in groups.items():
         known = {entry: at for at, entry in enumerate(dict.fromkeys(rows))}
-        made[name] = Group(list(known), [known[row] for row in rows])
+        made[name] = Group(list(known), array("i", [known[row] for row in rows]))
     return Slices(made, stats)
 
 
@@ -128,7 +128,12 @@ def _merged(groups: Sequence[Group]) -> tuple[list[tuple[Any, ...]], "array[int]
     places = array("i")
     for group in groups:
         at = [known.setdefault(entry, len(known)) for entry in group.entries]
-        places.extend(map(at.__getitem__, group.places))
+        if at == list(range(len(at))):  # as in the first of them, which is usual
+            places.extend(group.places)
+        elif len(at) == 1:
+            places.extend(array("i", at) * len(group.places))
+        else:
+            places.extend(map(at.__getitem__, group.places))
     return list(known), places
 
 
