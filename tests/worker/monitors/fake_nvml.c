@@ -124,3 +124,26 @@ int nvmlDeviceGetFieldValues(void *device, int count, field_t *fields) {
     }
     return 0;
 }
+
+typedef struct { char legacy[16]; unsigned int domain, bus, device, device_id, subsystem_id; char address[32]; } pci_t;
+typedef struct { unsigned long long total, free, used; } memory_v1_t;
+
+int nvmlSystemGetDriverVersion(char *version, unsigned int size) { CHECK(NULL); snprintf(version, size, "570.86.10"); return 0; }
+int nvmlSystemGetCudaDriverVersion_v2(int *version) { CHECK(NULL); *version = 12080; return 0; }
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int size) {
+    CHECK(device);
+    snprintf(uuid, size, "GPU-%d", *(int *)device);
+    return 0;
+}
+int nvmlDeviceGetMemoryInfo(void *device, memory_v1_t *out) { CHECK(device); out->total = 143771ULL << 20; return 0; }
+int nvmlDeviceGetPciInfo_v3(void *device, pci_t *out) {
+    CHECK(device);
+    snprintf(out->address, sizeof out->address, "00000000:%02X:00.0", 0xA0 + *(int *)device);
+    return 0;
+}
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *device, unsigned int link, int *out) { CHECK(device); *out = link < 9 ? 2 : 0; return 0; }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *device, unsigned int link, pci_t *out) {
+    CHECK(device);
+    snprintf(out->address, sizeof out->address, "00000000:A1:00.0");
+    return 0;
+}

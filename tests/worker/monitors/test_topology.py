@@ -1,0 +1,77 @@
+"""What a worker reads of its node: the machine that runs this test, and GPUs of a fake NVML."""
+
+import os
+import platform
+
+import pytest
+
+from benchhouse.worker import topology as module
+from benchhouse.worker.gpu_topology import NoGpus, read_gpus
+from benchhouse.worker.topology import node_topology, topology
+
+
+def test_the_node_is_as_the_kernel_says(tmp_path):
+    node = topology(str(tmp_path))
+    assert (node.machine, node.kernel) == (platform.machine(), platform.release())
+    assert node.cpu.threads == os.cpu_count()
+    assert node.cpu.usable == len(os.sched_getaffinity(0))
+    assert node.cpu.cores is None or 1 <= (node.cpu.sockets or 0) <= node.cpu.cores <= (node.cpu.threads or 0)
+    assert node.memory_bytes == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert node.filesystem
+    assert "lo" not in {nic.name for nic in node.nics}
+
+
+def test_what_is_null_has_a_reason(tmp_path):
+    node = topology(str(tmp_path))
+    nulls = {"cpu_model": node.cpu.model, "cpu_cores": node.cpu.cores, "cpu_governor": node.cpu.governor,
+             "gpus": node.gpus, "gpu_driver": node.gpu_driver, "cuda": node.cuda}  # fmt: skip
+    assert {name for name, value in nulls.items() if value is None} <= set(node.unknown)
+    for nic in node.nics:
+        assert nic.speed_mbps is not None or f"nics.{nic.name}.speed_mbps" in node.unknown
+
+
+def test_it_is_read_once_a_process(monkeypatch, tmp_path):
+    node_topology()
+    monkeypatch.setattr(module, "read_gpus", lambda: pytest.fail("asked again"))
+    assert topology(str(tmp_path)).kernel == platform.release()
+
+
+def test_limits_of_cgroups_are_the_least_from_here_upward(monkeypatch, tmp_path):
+    inner = tmp_path / "job" / "step"
+    inner.mkdir(parents=True)
+    (inner / "cpu.max").write_text("max 100000\n")
+    (inner.parent / "cpu.max").write_text("150000 100000\n")
+    (tmp_path / "cpu.max").write_text("800000 100000\n")
+    (inner / "memory.max").write_text("max\n")
+    (inner.parent / "memory.max").write_text("1048576\n")
+    monkeypatch.setattr(module, "_CGROUP", tmp_path)
+    read = module._read
+    fake = {"/proc/self/cgroup": "0::/job/step"}
+    monkeypatch.setattr(module, "_read", lambda path: fake.get(str(path)) or read(path))
+    assert (module._cpu_quota(), module._memory_limit()) == (1.5, 1 << 20)
+
+
+def test_gpus_tell_how_they_are_joined(library, faults):
+    (first, second), driver, cuda = read_gpus(library)
+    assert (driver, cuda) == ("570.86.10", "12.8")
+    assert (first.uuid, first.name, first.memory_bytes) == ("GPU-0", "NVIDIA H200", 143771 << 20)
+    assert (first.bus, first.pcie_width, first.pcie_generation_most) == ("00000000:a0:00.0", 16, 5)
+    assert (second.pcie_width, second.pcie_width_most) == (8, 16)
+    assert first.nvlinks == 17, "one of 18 is down"
+    assert first.nvlink_peers == ["00000000:a1:00.0"] * 9 + ["switch"] * 8
+    assert (second.nvlinks, second.nvlink_peers) == (None, [])
+
+
+def test_what_one_gpu_does_not_tell_is_null_for_it_alone(library, faults):
+    faults.write_text("nvmlDeviceGetUUID 1 3\nnvmlDeviceGetHandleByIndex_v2 0 15\n")
+    (first, second), driver, _ = read_gpus(library)
+    assert (first.uuid, first.name, first.nvlinks) == (None, None, None)
+    assert (second.uuid, second.name, driver) == (None, "NVIDIA H200", "570.86.10")
+
+
+def test_no_nvml_is_a_reason(tmp_path, library, faults):
+    with pytest.raises(NoGpus, match="is not here"):
+        read_gpus(str(tmp_path / "none.so"))
+    faults.write_text("nvmlInit_v2 0 9\n")
+    with pytest.raises(NoGpus, match="does not begin"):
+        read_gpus(library)
