@@ -35,4 +35,7 @@ def test_query_answers_in_json_and_csv_and_only_reads(lab):
 def test_the_tables_are_described_column_by_column(lab):
     tables = json.loads(lab.bench("warehouse", "schema", "--json").stdout)
     assert {"benchmark_run_fact", "trial_fact", "measurement_fact"} <= set(tables)
-    assert all(column["meaning"] for columns in tables.values() for column in columns)
+    assert all(column["meaning"] for table in tables.values() for column in table["columns"])
+    one = lab.bench("warehouse", "schema", "serving_outcome_fact").stdout
+    assert one.startswith("serving_outcome_fact: One row per run x workload point x concurrency point")
+    assert "Did you mean 'trial_fact'?" in lab.bench("warehouse", "schema", "trial_facts", code=2).stderr

@@ -1,9 +1,17 @@
-"""The warehouse's tables for people: what there is, column by column."""
+"""The warehouse's tables for people: what there is, column by column, and what is too old to be kept."""
 
+from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+
+if TYPE_CHECKING:
+    from benchhouse.schema.retention import Pruning, Retention
 
 
 def describe_tables(name: str | None = None) -> dict[str, dict[str, Any]]:
@@ -24,3 +32,32 @@ def describe_tables(name: str | None = None) -> dict[str, dict[str, Any]]:
         for table in TABLES.values()
         if name in (None, table.name)
     }
+
+
+def prune(workspace: Workspace, *, dry_run: bool) -> "Pruning":
+    """Take away what retention.yaml says is too old. Without such a file it is only shown, by the usual ages."""
+    from benchhouse.warehouse.retention import prune as take_away
+
+    path = workspace.root / "retention.yaml"
+    if not path.is_file() and not dry_run:
+        raise BenchError(
+            "there is no retention.yaml, and evidence is not deleted by a default",
+            "Write one, such as `{hot: 30d, warm: 180d, cold: 730d}`; what would go: bench warehouse prune --dry-run",
+        )
+    return take_away(workspace, read_policy(path), datetime.now(UTC), dry_run=dry_run)
+
+
+def read_policy(path: Path) -> "Retention":
+    """The policy of a file; the usual one where there is none. Every mistake is raised with its place."""
+    from benchhouse.schema.misfits import from_pydantic
+    from benchhouse.schema.problems import ProblemsError
+    from benchhouse.schema.retention import Retention
+    from benchhouse.schema.yamltext import load_yaml
+
+    if not path.is_file():
+        return Retention()
+    document = load_yaml(path)
+    try:
+        return Retention.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, Retention)) from error

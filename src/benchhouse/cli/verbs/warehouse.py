@@ -1,4 +1,4 @@
-"""Look after the curated tables: rebuild, schema."""
+"""Look after the curated tables: rebuild, schema, prune."""
 
 from dataclasses import asdict
 
@@ -62,3 +62,35 @@ def schema(table: str | None, as_json: bool) -> None:
             ("column", "type", "meaning"), [(item["name"], item["type"], item["meaning"]) for item in one["columns"]]
         )
     show.note(f'ask: bench query "FROM {table or "benchmark_run_fact"}"')
+
+
+@command.command(
+    help="""Take away what retention.yaml says is too old: samples of monitors (hot), rows of tables (warm), evidence
+    (cold). What a claim in claims/ is made of stays.
+
+    \b
+    Examples:
+      bench warehouse prune --dry-run
+      bench warehouse prune
+      bench warehouse prune --dry-run --json
+    """
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@options.json_option
+@click.pass_context
+def prune(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
+    from benchhouse.api import tables
+    from benchhouse.schema.quantities import show_bytes
+
+    done = tables.prune(options.workspace(ctx), dry_run=dry_run)
+    if as_json:
+        show.as_json(done.model_dump())
+        return
+    if done.gone:
+        rows = [(one.tier, one.what, f"{one.age_days:g}", one.trials or "", show_bytes(one.size)) for one in done.gone]
+        show.table(("tier", "what", "days old", "trials", "size"), rows)
+    for line in done.pinned:
+        show.note(f"pinned: {line}")
+    total = show_bytes(sum(one.size for one in done.gone))
+    show.note(f"{show.count(len(done.gone), 'thing')} {'would go' if dry_run else 'gone'} ({total})")
+    show.note("do it: bench warehouse prune" if dry_run and done.gone else "what is left: bench status")

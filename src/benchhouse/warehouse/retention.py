@@ -1,0 +1,128 @@
+"""What is old enough to go: samples first, then rows of tables, evidence last, and never what a claim is made of."""
+
+import gzip
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.retention import Pruned, Pruning, Retention
+from benchhouse.warehouse.ingest import open_catalog, sealed_folders
+
+_DAY_S = 86400.0
+
+
+@dataclass
+class _Run:
+    """A run by its evidence: when its last trial ended, where its folders are, and every name it is known by."""
+
+    run_id: str
+    ended: datetime
+    folders: list[Path] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
+
+
+def prune(workspace: Workspace, policy: Retention, now: datetime, *, dry_run: bool) -> Pruning:
+    """Take away what is older than the policy allows. `pinned` names what a claim holds back."""
+    runs, claims = _runs(workspace), _claims(workspace)
+    held = {run.run_id: claim for run in runs for claim in [_claim_on(run, claims)] if claim}
+    gone = [*_prune_monitors(workspace, policy.hot, now, dry_run)]
+    with open_catalog(workspace) as catalog:
+        known = {entry.run_id: entry for entry in catalog.runs()}
+        for run_id in sorted(known):
+            age_s = (now - datetime.fromisoformat(known[run_id].ended)).total_seconds()
+            if age_s <= policy.warm or run_id in held:
+                continue
+            files = catalog.files_of(run_id)
+            size = sum(_size(workspace.warehouse / entry.file) for entry in files)
+            gone.append(_told("warm", run_id, age_s, size, known[run_id].trials))
+            if not dry_run:
+                catalog.forget_run(run_id, files)
+    pinned = []
+    for run in runs:
+        age_s = (now - run.ended).total_seconds()
+        if run.run_id in held and age_s > policy.warm:
+            pinned.append(f"{run.run_id}: {held[run.run_id]}")
+        elif age_s > policy.cold:
+            gone.append(_told("cold", run.run_id, age_s, sum(map(_size, run.folders)), len(run.folders)))
+            if not dry_run:
+                _remove(workspace, run.folders)
+    return Pruning(dry_run=dry_run, policy=policy, gone=gone, pinned=pinned)
+
+
+def _runs(workspace: Workspace) -> list[_Run]:
+    """All runs that have sealed evidence. What can't be read is left alone."""
+    found: dict[str, _Run] = {}
+    for path in sealed_folders(workspace):
+        folder = TrialFolder(path)
+        try:
+            sealed = folder.manifest.read_bytes()
+            run_id = str(json.loads(sealed)["run_id"])
+            ended = datetime.fromisoformat(json.loads(folder.meta.read_bytes())["ended"])
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        ended = ended if ended.tzinfo else ended.replace(tzinfo=UTC)
+        run = found.setdefault(run_id, _Run(run_id, ended, names={run_id}))
+        run.ended = max(run.ended, ended)
+        run.folders += [path, *sorted(path.parent.glob(f"{path.name}.attempt-*"))]
+        run.names |= {path.name, hashlib.sha256(sealed).hexdigest()}
+    return [found[run_id] for run_id in sorted(found)]
+
+
+def _claims(workspace: Workspace) -> dict[str, bytes]:
+    """The content of every file of claims/. One that can't be read might pin anything, so nothing is pruned then."""
+    found = {}
+    folder = workspace.root / "claims"
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else []:
+        if not path.is_file():
+            continue
+        name = path.relative_to(workspace.root).as_posix()
+        try:
+            content = path.read_bytes()
+            found[name] = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+        except (OSError, EOFError, ValueError) as error:
+            raise BenchError(
+                f"{name} can't be read, so nobody knows what it is made of: nothing is pruned ({error})",
+                hint="Mend it or move it away; then again: bench warehouse prune --dry-run",
+            ) from error
+    return found
+
+
+def _claim_on(run: _Run, claims: dict[str, bytes]) -> str | None:
+    """A claim that names the run, one of its trials or one of their manifests."""
+    names = [name.encode() for name in run.names]
+    return next((claim for claim, content in claims.items() if any(name in content for name in names)), None)
+
+
+def _prune_monitors(workspace: Workspace, hot_s: float, now: datetime, dry_run: bool) -> Iterable[Pruned]:
+    for path in sorted(workspace.monitors.glob("*")):
+        newest = max(one.lstat().st_mtime for one in (path, *path.rglob("*")))
+        age_s = now.timestamp() - newest
+        if path.is_dir() and not path.is_symlink() and age_s > hot_s:
+            yield _told("hot", path.relative_to(workspace.root).as_posix(), age_s, _size(path))
+            if not dry_run:
+                shutil.rmtree(path)
+
+
+def _remove(workspace: Workspace, folders: Iterable[Path]) -> None:
+    home = workspace.results.resolve()
+    for folder in folders:
+        if folder.is_symlink() or not folder.resolve().is_relative_to(home):
+            continue  # it is not ours to delete
+        shutil.rmtree(folder)
+
+
+def _told(tier: str, what: str, age_s: float, size: int, trials: int = 0) -> Pruned:
+    return Pruned.model_validate(
+        {"tier": tier, "what": what, "age_days": round(age_s / _DAY_S, 1), "trials": trials, "size": size}
+    )
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(one.lstat().st_size for one in files if one.is_file() and not one.is_symlink())
