@@ -87,8 +87,8 @@ def measure_ingest(root: Path, rows: int, runs: int, rounds: int) -> dict[str, f
             for run in range(runs):
                 trials = make_rows(template, run, rows // runs)
                 lists = _lists(trials)
-                mine += _cpu(lambda trials=trials, run=run: store(catalog, _name(run), trials, []))
-                other += _cpu(lambda lists=lists, path=plain / f"{run}.parquet": _write_plain(path, lists))
+                mine += _cpu(store, catalog, _name(run), trials, [])
+                other += _cpu(_write_plain, plain / f"{run}.parquet", lists)
         ratios.append(mine / other)
         ours, theirs = mine, other
     return {"ingest_cpu_s": ours, "pyarrow_cpu_s": theirs, "ingest_ratio": statistics.median(ratios)}
@@ -115,8 +115,8 @@ def measure_queries(workspace: Workspace, rounds: int) -> dict[str, float]:
         first, again = [], []
         for _ in range(rounds + 1):
             with Warehouse.open(workspace) as warehouse:
-                first.append(_cpu(lambda ask=ask, warehouse=warehouse: ask(warehouse)))
-                again.append(_cpu(lambda ask=ask, warehouse=warehouse: ask(warehouse)))
+                first.append(_cpu(ask, warehouse))
+                again.append(_cpu(ask, warehouse))
         found[f"{name}_cpu_s"] = statistics.median(again[1:])
         found[f"{name}_first_cpu_s"] = statistics.median(first[1:])
     return found
@@ -171,7 +171,7 @@ def make_rows(template: TrialRows, run: int, rows: int) -> dict[str, TrialRows]:
         stats["p99"] = [value * 1.5 for value in stats["avg"]]
         scopes = sorted(["gpu0", "gpu1", "node", "trial"] * (each // 4 + 1))[:each]
         (phase,) = template.telemetry.groups["phase"].entries
-        groups = {
+        groups: dict[str, list[tuple[Any, ...]]] = {
             "scope": [(None, None, None, None, scope) for scope in scopes],
             "series": [(series[row % (each // 4 + 1)], "gpu", "gauge", "1") for row in range(each)],
             "phase": [(*phase[:3], phase[3] + shift, phase[4] + shift, phase[5])] * each,
@@ -211,9 +211,9 @@ def _name(run: int) -> str:
     return f"run-{run:06d}"
 
 
-def _cpu(work: Callable[[], Any]) -> float:
+def _cpu(work: Callable[..., Any], *arguments: Any) -> float:
     start = time.process_time()
-    work()
+    work(*arguments)
     return time.process_time() - start
 
 

@@ -93,7 +93,7 @@ _TRAINING = (
 
 _STORAGE = (
     Outcome("bandwidth_mb_per_s", ("bandwidth",), "MB/s", "Bytes moved a second, in MB."),
-    Outcome("iops", ("iops",), "1/s", "Operations a second."),
+    Outcome("iops", ("iops", "operations_per_s"), "1/s", "Operations a second."),
     Outcome("requests_per_s", ("requests_per_s",), "1/s", "Requests a second."),
     Outcome("transactions_per_s", ("tps", "transactions_per_s"), "1/s", "Transactions a second."),
     *_spread("latency", ("latency",), "Time of an operation"),

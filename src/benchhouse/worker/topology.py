@@ -1,7 +1,9 @@
 """What this node is made of, read from sysfs, cgroups and NVML; once a process, not once a trial."""
 
+import contextlib
 import os
 import platform
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -69,11 +71,20 @@ def _cpu(unknown: dict[str, str]) -> Cpu:
 
 
 def _cpu_model() -> str | None:
-    for line in (_read(Path("/proc/cpuinfo")) or "").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("model name", "CPU part") and value.strip():
-            return value.strip()
-    return None
+    """As /proc/cpuinfo says; on ARM that has a number only, and lscpu knows whose it is."""
+    info = {
+        key.strip(): value.strip()
+        for key, _, value in (line.partition(":") for line in (_read(Path("/proc/cpuinfo")) or "").splitlines())
+    }
+    if info.get("model name"):
+        return info["model name"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        said = subprocess.run(["lscpu"], capture_output=True, text=True, timeout=10, env={"LC_ALL": "C"} | os.environ)
+        for line in said.stdout.splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "Model name" and value.strip() not in ("", "-"):
+                return value.strip()
+    return info.get("CPU part") or None
 
 
 def _numa(unknown: dict[str, str]) -> list[NumaNode]:
