@@ -61,14 +61,16 @@ def encode(table: Table, rows: Sequence[Any]) -> bytes:
         content = pa.Table.from_arrays(columns, schema=schema)
     sink = pa.BufferOutputStream()
     few = content.num_rows <= _FEW  # of such a file most of the cost is a dictionary and statistics of each column
-    pq.write_table(
-        content,
+    with pq.ParquetWriter(
         sink,
+        content.schema,
         compression="zstd" if content.num_rows > _VERY_FEW else "none",
         use_dictionary=not few,
         write_statistics=[] if few else ["run_id"],  # a file is one group of rows: others would skip nothing
         store_schema=False,  # Parquet's own types say all there is to say
-    )
+    ) as writer:
+        writer.write_table(content)
+        writer.add_key_value_metadata(table.schema().metadata)
     return bytes(sink.getvalue().to_pybytes())
 
 

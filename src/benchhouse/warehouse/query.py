@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _ANY_TABLE = re.compile(rf"\b(?:{'|'.join(TABLES)})\b", re.IGNORECASE)
 _LAST = re.compile(r"@last(?:-(\d+))?")
 _SHOWN = 5
-_LOOKS = 10  # a collector may replace files between the look at the catalog and the look at the lake
+_LOOKS = 40  # a collector may replace files between the look at the catalog and the look at the lake
 
 
 @dataclass(frozen=True)
