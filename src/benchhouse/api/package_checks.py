@@ -146,7 +146,7 @@ def _finding(package: str, what: str, problems: Sequence[Problem]) -> Finding:
 
 def _broken(package: str, what: str, error: BenchError, place: str) -> Finding:
     """`place` is told where the error does not say one."""
-    message = error.message.removeprefix(f"{place}: ")
+    message = error.message.removeprefix(place).removeprefix(":").lstrip()
     problems = getattr(error, "problems", None) or [Problem(message, place, None, None, "", error.hint)]
     return Finding(package, what, "broken", tuple(problems))
 
