@@ -123,6 +123,21 @@ def test_what_uses_an_experiment_that_is_not_installed_is_not_checked(nexus, ben
     assert "other: resolving 1 requirement(s) together" in done.err, "what the used benchmark needs"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("logicalBenchmark: [\n", "benchmarks/seg.yaml:1:20: not valid YAML"),
+        ("logicalBenchmark: {benchmarkIdentifier: other}\n", "benchmarks/seg.yaml:1:"),
+        ("benchmark: a b\nexperiment: command\n", "benchmarks/seg.yaml:1:12: 'a b' can't be a name"),
+    ],
+)
+def test_the_top_level_benchmarks_are_looked_at_too(nexus, bench, text, said):
+    write(nexus / "benchmarks" / "seg.yaml", text)
+    done = bench("packages", "validate", "--static")
+    assert done.code == 2 and said in done.err, done.err
+    assert bench("packages", "validate", "terra", "--static").code == 0
+
+
 def test_all_that_is_wrong_with_a_benchmark_is_told_at_once(nexus, bench):
     twice = "entitySpace:\n  - {identifier: model, propertyDomain: {values: [x]}}"
     write(nexus / FLOOD, SPACE.replace("entitySpace:", twice).replace("[1, 2]", "[one]"))

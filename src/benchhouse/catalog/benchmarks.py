@@ -13,6 +13,7 @@ from benchhouse.catalog.entries import Entry, entries, load_object
 from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.nexus import is_logical
 from benchhouse.schema.problems import ProblemsError, did_you_mean
 from benchhouse.schema.scenario import Benchmark
 from benchhouse.schema.yamltext import load_yaml
@@ -76,7 +77,7 @@ def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
         for path in paths:
             try:
                 document = load_yaml(path)
-                if "logicalBenchmark" not in document.data:  # of a nexus, in the same folder
+                if not is_logical(document.data):  # a nexus keeps those in the same folder
                     good.append(Registered(read_benchmark(document), document, origin))
             except BenchError as error:
                 broken.append(Broken(str(path), error, origin))

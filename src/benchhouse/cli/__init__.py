@@ -6,7 +6,7 @@ A verb's module is imported only when it is used: `bench --help` reads the first
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -78,15 +78,20 @@ def bench(ctx: click.Context, folder: str | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; every error of ours is printed once, here, and becomes the exit code."""
+    """Run the command line."""
+    run(bench, "bench")
+
+
+def run(command: click.Command, name: str) -> NoReturn:
+    """Every error of ours is printed once, here, and becomes the exit code."""
     try:
-        code = bench.main(prog_name="bench", standalone_mode=False, auto_envvar_prefix="BENCH")
+        code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")
         sys.stdout.flush()
     except click.exceptions.Abort:
         sys.exit(Exit.INTERRUPTED)
     except click.ClickException as error:
         if _wants_json() and error.exit_code == Exit.BAD_INPUT:
-            path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "bench"
+            path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else name
             show_error(BenchError(error.format_message(), f"see: {path} --help"))
         else:
             error.show()

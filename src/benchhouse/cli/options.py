@@ -1,5 +1,6 @@
 """Options that several verbs share."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,56 @@ def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         function = option(function)
     return function
+
+
+def where_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--where", "conditions", multiple=True, metavar="PROPERTY=VALUE", help="Of a logical benchmark; repeatable."
+    )(function)
+
+
+def logical_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """SCENARIO may be `logical:ID`: these say which part of that logical benchmark becomes the scenario."""
+
+    @functools.wraps(function)
+    def made(**given: Any) -> Any:
+        names = ("wanted", "conditions", "bound", "settings", "repetitions")
+        wanted, conditions, bound, settings, repetitions = (given.pop(name) for name in names)
+        scenario = given.get("scenario")
+        if scenario is not None and str(scenario).startswith("logical:"):
+            from benchhouse.api import logical
+
+            asked = logical.Asked(wanted, pairs(conditions, "--where"), pairs(settings, "--set"), repetitions or 1)
+            name = str(scenario).removeprefix(logical.PREFIX)
+            here = workspace(click.get_current_context())
+            given["scenario"] = logical.scenario_file(here, name, asked, bound, None)
+        elif wanted or conditions or bound or settings or repetitions:
+            raise click.UsageError("--target, --where, --experiment, --set and --repetitions go with logical:ID")
+        return function(**given)
+
+    decorated: Callable[..., Any] = made
+    for option in (
+        click.option("--repetitions", type=click.IntRange(min=1), help="With logical:ID: trials a point."),
+        click.option("--set", "settings", multiple=True, metavar="INPUT=VALUE", help="With logical:ID: an open input."),
+        click.option("--experiment", "bound", metavar="NAME", help="With logical:ID: the binding to run by."),
+        where_option,
+        click.option("--target", "wanted", multiple=True, metavar="NAME", help="With logical:ID: what to measure."),
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    """`KEY=VALUE` of a repeatable option."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise click.UsageError(f"{option} {text!r} is not KEY=VALUE")
+        if key in found:
+            raise click.UsageError(f"{option} {key} is given twice")
+        found[key] = value
+    return found
 
 
 def workspace(ctx: click.Context) -> Workspace:

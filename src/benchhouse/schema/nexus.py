@@ -170,3 +170,8 @@ class LogicalFile(_Camel):
 
     logical_benchmark: LogicalBenchmark
     bindings: list[Binding] = Field(default=[], description="Which experiments answer it, and how.")
+
+
+def is_logical(data: Any) -> bool:
+    """Whether what a file of `benchmarks/` holds is a logical benchmark, and not one of our own."""
+    return isinstance(data, dict) and ("logicalBenchmark" in data or "bindings" in data)

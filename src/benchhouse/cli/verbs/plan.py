@@ -17,6 +17,7 @@ from benchhouse.schema.problems import printable
 @click.option("--points", default=20, show_default=True, type=click.IntRange(min=0), help="How many points to list.")
 @options.where_options
 @options.json_option
+@options.logical_options
 @click.pass_context
 def command(
     ctx: click.Context,

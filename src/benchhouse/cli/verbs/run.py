@@ -37,6 +37,7 @@ _MOST_TEXTS = 3
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
 @options.where_options
 @options.json_option
+@options.logical_options
 @click.pass_context
 def command(
     ctx: click.Context,

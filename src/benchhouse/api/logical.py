@@ -1,0 +1,216 @@
+"""Logical benchmarks: list them, check them beside what is installed, and make one a scenario that runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchhouse.api import places
+from benchhouse.catalog.listing import Listed, list_experiments, resolve, version_key
+from benchhouse.catalog.loading import load
+from benchhouse.catalog.logical import (
+    Logical,
+    Unreadable,
+    by_experiment,
+    experiment_name,
+    find_logical,
+    fits_version,
+    list_logical,
+    read_logical,
+)
+from benchhouse.catalog.logical_facts import Facts, MetricFacts, check_experiments
+from benchhouse.evidence.writing import write_text
+from benchhouse.plan.axes import fields_of
+from benchhouse.plan.logical import Asked, make_scenario
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.nexus import Binding, BoundExperiment, is_logical
+from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.schema.yamldump import dump_yaml
+from benchhouse.schema.yamltext import load_yaml
+
+__all__ = ["Asked"]
+PREFIX = "logical:"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of checking one file."""
+
+    path: str
+    name: str
+    problems: list[Problem]
+    error: BenchError | None = None  # of a file that can't be read at all
+    bindings: int = 0
+
+    @property
+    def good(self) -> bool:
+        return not self.problems and self.error is None
+
+    @property
+    def failure(self) -> BenchError:
+        """All that is wrong, in one."""
+        return ProblemsError(self.problems) if self.problems else self.error or BenchError(f"{self.path} is good")
+
+    def as_dict(self) -> dict[str, Any]:
+        problems = self.problems or list(getattr(self.error, "problems", []))
+        return {
+            "file": self.path,
+            "benchmark": self.name,
+            "valid": self.good,
+            "error": self.error.message if self.error else None,
+            "problems": [problem.as_dict() for problem in problems],
+        }
+
+
+def roots(workspace: Workspace, nexus: str | None = None) -> list[Path]:
+    """Where logical benchmarks are looked for: the nexus, and the workspace where that is another folder."""
+    found = places.nexus(nexus, workspace.root)
+    if nexus and found:
+        return [found]
+    return list(dict.fromkeys([*([found.resolve()] if found else []), workspace.root.resolve()]))
+
+
+def benchmarks(workspace: Workspace, nexus: str | None = None) -> list[dict[str, Any]]:
+    """Every logical benchmark with what answers it; what can't be read has `broken`."""
+    good, broken = list_logical(*roots(workspace, nexus))
+    rows = [
+        {
+            "benchmark": item.name,
+            "target": item.file.logical_benchmark.target.identifier,
+            "properties": item.properties,
+            "metrics": item.metrics,
+            "experiments": list(by_experiment(item.file.bindings)),
+            "file": item.document.path,
+            "broken": None,
+        }
+        for item in good
+    ]
+    empty: dict[str, Any] = {"benchmark": "", "target": "", "properties": [], "metrics": [], "experiments": []}
+    return rows + [empty | {"file": item.path, "broken": item.error.message} for item in broken]
+
+
+def validate_file(path: Path) -> Checked | None:
+    """The same for one file; None where it is not meant as a logical benchmark."""
+    if not is_logical(load_yaml(path).data):
+        return None
+    return _check(read_logical(path), list_experiments(places.cache()))
+
+
+def validate(workspace: Workspace, nexus: str | None = None) -> list[Checked]:
+    """Every logical benchmark, checked by itself and beside the experiments that its bindings name."""
+    good, broken = list_logical(*roots(workspace, nexus))
+    installed = list_experiments(places.cache())
+    found: list[Logical | Unreadable] = [*broken, *good]
+    return [_check(item, installed) for item in found]
+
+
+def find(workspace: Workspace, name: str, nexus: str | None = None) -> Logical:
+    return find_logical(name, *roots(workspace, nexus))
+
+
+def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
+    """The bindings to an experiment, or all of them."""
+    found = [
+        item
+        for item in logical.file.bindings
+        if experiment in (None, item.experiment.experiment_identifier, experiment_name(item.experiment))
+    ]
+    if not found:
+        offered = list(by_experiment(logical.file.bindings))
+        guess = did_you_mean(experiment or "", offered)
+        hint = f"did you mean '{guess}'? " if guess else ""
+        raise BenchError(f"'{logical.name}' has no binding to '{experiment}'", f"{hint}it has: {', '.join(offered)}")
+    return found
+
+
+def scenario_file(workspace: Workspace, name: str, asked: Asked, experiment: str | None, nexus: str | None) -> Path:
+    """A logical benchmark written as a scenario of the experiment that answers it, under `.bench/logical/`."""
+    logical = find(workspace, name, nexus)
+    installed = list_experiments(places.cache())
+    scenario = _first_scenario(logical, _choose(logical, installed, experiment), installed, asked)
+    text = dump_yaml(_literal(scenario))
+    path = workspace.state / "logical" / f"{logical.name}-{digest(text)[:8]}.yaml"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, text)
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+    return path
+
+
+def _first_scenario(
+    logical: Logical, choices: Sequence[tuple[Binding, Listed]], installed: Sequence[Listed], asked: Asked
+) -> dict[str, Any]:
+    """By the first of the bindings that has such a point: one experiment may have several, each for a part."""
+    refused: BenchError | None = None
+    for binding, found in choices:
+        if problems := _check(logical, installed, only=binding).problems:
+            raise ProblemsError(problems)
+        try:
+            return make_scenario(logical, binding, found.name, found.version, asked)
+        except BenchError as error:
+            refused = refused or error
+    assert refused
+    raise refused
+
+
+def _literal(data: Any) -> Any:
+    """As a scenario writes what is meant to the letter: `$` is none of a variable."""
+    if isinstance(data, dict):
+        return {key: _literal(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_literal(item) for item in data]
+    return data.replace("$", "$$") if isinstance(data, str) else data
+
+
+def _choose(logical: Logical, installed: Sequence[Listed], wanted: str | None) -> list[tuple[Binding, Listed]]:
+    """The bindings to run by: to the experiment that was asked for, else to the only one that is installed."""
+    bindings = bindings_to(logical, wanted)
+    found: list[tuple[Binding, Listed]] = []
+    error: BenchError | None = None
+    for binding in bindings:
+        try:
+            found.append((binding, _installed(binding.experiment, installed)))
+        except BenchError as refused:
+            error = refused
+    if not found and error:
+        raise error
+    if len({item.name for _, item in found}) > 1:
+        names = ", ".join(dict.fromkeys(item.name for _, item in found))
+        raise BenchError(f"several experiments answer '{logical.name}': {names}", "choose one: --experiment NAME")
+    return found
+
+
+def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:
+    """The installed experiment of a binding: its version, else the newest of the same MAJOR."""
+    name, asked = experiment_name(bound), bound.experiment_version
+    fitting = [item.version for item in listed if item.name == name and fits_version(asked, item.version)]
+    version = asked if asked in fitting or not fitting else max(fitting, key=version_key)
+    return resolve(name, version if asked else None, listed)
+
+
+def _check(item: Logical | Unreadable, installed: Sequence[Listed], only: Binding | None = None) -> Checked:
+    """All that is wrong at once: of a faulty file too, as far as it could be read."""
+    logical = item.logical if isinstance(item, Unreadable) else item
+    problems = list(getattr(item.error, "problems", [])) if isinstance(item, Unreadable) else []
+    if logical is None:
+        assert isinstance(item, Unreadable)
+        return Checked(item.path, Path(item.path).stem, problems, item.error)
+    problems += check_experiments(logical.file, logical.document, lambda binding: _facts(binding, installed), only)
+    return Checked(logical.document.path, logical.name, problems, bindings=len(logical.file.bindings))
+
+
+def _facts(binding: Binding, installed: Sequence[Listed]) -> Facts | str:
+    try:
+        code = load(_installed(binding.experiment, installed).ref())
+    except BenchError as error:
+        return error.message
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's module may raise anything
+        return f"it can't be imported: {type(error).__name__}: {error}"
+    target = code.target_model
+    inputs = set(fields_of(code.workload_model)) | {"target"}
+    inputs |= {name for field in fields_of(target) for name in (field, f"target.{field}")} if target else {"target.*"}
+    metrics = {item.name: MetricFacts(item.unit, item.direction) for item in code.metrics}
+    return Facts(frozenset(inputs), metrics if metrics or code.strict_metrics else None)

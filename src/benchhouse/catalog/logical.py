@@ -1,0 +1,213 @@
+"""Logical benchmarks: `benchmarks/<id>.yaml` of a nexus, each answered by several experiments through bindings.
+
+Our own benchmark files may stand in the same folder; what says `logicalBenchmark:` is one of these.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchhouse.catalog.domains import MISSING, holds, look_up, same
+from benchhouse.catalog.logical_checks import check_file
+from benchhouse.catalog.nexus import listed_name
+from benchhouse.schema.document import Document
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.misfits import from_pydantic
+from benchhouse.schema.nexus import Binding, BoundExperiment, LogicalFile, Property, is_logical
+from benchhouse.schema.problems import ProblemsError, did_you_mean
+from benchhouse.schema.yamltext import load_yaml
+
+FOLDER = "benchmarks"
+WHOLE_TARGET = "target"  # as `targetMapping`: the trial's target, by its name
+
+
+@dataclass(frozen=True)
+class Logical:
+    """A logical benchmark and the file that defines it."""
+
+    file: LogicalFile
+    document: Document
+
+    @property
+    def name(self) -> str:
+        return self.file.logical_benchmark.benchmark_identifier
+
+    @property
+    def properties(self) -> list[str]:
+        return [item.identifier for item in self.file.logical_benchmark.properties]
+
+    @property
+    def metrics(self) -> list[str]:
+        return self.file.logical_benchmark.metrics
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """Which way each metric improves, as far as the file says: `metadata: {directions: {METRIC: lower}}`."""
+        said: dict[str, str] = (self.file.logical_benchmark.metadata or {}).get("directions", {})
+        return said
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that should hold a logical benchmark and does not."""
+
+    path: str
+    error: BenchError
+    logical: Logical | None = None  # where its shape is right, and only what it says is not
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a result of a bound experiment is of the logical benchmark: of which target, at which properties."""
+
+    target: str
+    properties: tuple[Any, ...]  # in the order of the file
+
+
+def load_logical(path: Path) -> Logical:
+    """Read one file; every mistake that can be seen without the experiments is raised with its place."""
+    found = read_logical(path)
+    if isinstance(found, Unreadable):
+        raise found.error
+    return found
+
+
+def read_logical(path: Path) -> Logical | Unreadable:
+    """The same, with what could be read of a faulty file."""
+    try:
+        document = load_yaml(path)
+        return _read(document, path.stem)
+    except BenchError as error:
+        return Unreadable(str(path), error)
+
+
+def list_logical(*roots: Path) -> tuple[list[Logical], list[Unreadable]]:
+    """The logical benchmarks below these folders; a file that can't be read spoils none of the others."""
+    good: list[Logical] = []
+    broken: list[Unreadable] = []
+    for root in dict.fromkeys(roots):
+        for path in sorted((root / FOLDER).glob("*.yaml")):
+            try:
+                if not path.resolve().is_relative_to(root.resolve()):
+                    raise BenchError(f"{path}: this link leads out of {root}", "copy the file there")
+                document = load_yaml(path)
+                found = _read(document, path.stem) if is_logical(document.data) else None
+            except BenchError as error:
+                found = Unreadable(str(path), error)
+            if isinstance(found, Unreadable):
+                broken.append(found)
+            elif found:
+                good.append(found)
+    return good, broken
+
+
+def find_logical(name: str, *roots: Path) -> Logical:
+    good, broken = list_logical(*roots)
+    if mine := next((item for item in broken if Path(item.path).stem == name), None):
+        raise mine.error
+    matches = [item for item in good if item.name == name]
+    if len(matches) > 1:
+        places = " and ".join(item.document.path for item in matches)
+        raise BenchError(f"the logical benchmark '{name}' is defined twice: {places}", "rename one of them")
+    if matches:
+        return matches[0]
+    guess = did_you_mean(name, [item.name for item in good])
+    hint = f"did you mean '{guess}'? " if guess else ""
+    folders = " or ".join(str(root / FOLDER) for root in dict.fromkeys(roots))
+    there = f"there are: {', '.join(item.name for item in good)}" if good else f"there is none in {folders}"
+    raise BenchError(f"no logical benchmark named '{name}'", f"{hint}{there}")
+
+
+def experiment_name(bound: BoundExperiment) -> str:
+    """The name that the bound experiment, and so each of its results, has here."""
+    return listed_name(bound.actuator_identifier, bound.experiment_identifier)
+
+
+def fits_version(asked: str, found: str) -> bool:
+    """Whether a result of version `found` answers a binding to `asked`: of SemVer only MAJOR is identity."""
+    if not asked or asked == found:
+        return True
+    majors = [version.partition(".")[0] for version in (asked, found)]
+    return majors[0] == majors[1] and majors[0].isdecimal()
+
+
+def answer(
+    logical: Logical, binding: Binding, target_name: str, target: Mapping[str, Any], parameters: Mapping[str, Any]
+) -> Answer | str | None:
+    """What an instance of the bound experiment answers; None where a filter leaves it out, else why it is nowhere."""
+    for fixed in binding.static_filters:
+        if not same(look_up(fixed.property.identifier, target, parameters), fixed.value):
+            return None
+    name: Any = target_name
+    if binding.target_mapping != WHOLE_TARGET:
+        name = look_up(binding.target_mapping, target, parameters)
+    if name is MISSING:
+        return f"no input '{binding.target_mapping}', which is the target"
+    values = []
+    for wanted in logical.file.logical_benchmark.properties:
+        value = _property(binding, wanted.identifier, target, parameters)
+        if value is MISSING:
+            return f"no value of '{wanted.identifier}'"
+        if not holds(wanted.property_domain, value):
+            return f"'{wanted.identifier}' is outside of its domain"
+        values.append(value)
+    return Answer(str(name), tuple(values))
+
+
+def mapped_input(binding: Binding, name: str) -> str:
+    """The experiment's input behind a property; what is not mapped has the same name there."""
+    return next(
+        (
+            item.experiment.identifier
+            for item in binding.property_mapping
+            if item.benchmark and item.experiment and item.benchmark.identifier == name
+        ),
+        name,
+    )
+
+
+def mapped_metric(binding: Binding, name: str) -> str:
+    """The experiment's metric behind one of the benchmark; what is not mapped has the same name there."""
+    found = (item.experiment.identifier for item in binding.metric_mapping if item.benchmark.identifier == name)
+    return next(found, name)
+
+
+def regions_of(binding: Binding, name: str) -> list[tuple[Any, list[Property]]]:
+    """The values of a property that stand for regions of the experiment's inputs, each with its predicate."""
+    return [
+        (item.categorical_value.value, item.predicate or [])
+        for item in binding.property_mapping
+        if item.categorical_value and item.categorical_value.property.identifier == name
+    ]
+
+
+def _property(binding: Binding, name: str, target: Mapping[str, Any], parameters: Mapping[str, Any]) -> Any:
+    regions = regions_of(binding, name)
+    if not regions:
+        return look_up(mapped_input(binding, name), target, parameters)
+    for value, predicate in regions:
+        inputs = [(part, look_up(part.identifier, target, parameters)) for part in predicate]
+        if all(found is not MISSING and holds(part.property_domain, found) for part, found in inputs):
+            return value
+    return MISSING
+
+
+def _read(document: Document, stem: str) -> Logical | Unreadable:
+    try:
+        file = LogicalFile.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, LogicalFile)) from error
+    logical = Logical(file, document)
+    problems = check_file(file, document, stem)
+    return Unreadable(document.path, ProblemsError(problems), logical) if problems else logical
+
+
+def by_experiment(bindings: Iterable[Binding]) -> dict[str, list[Binding]]:
+    """Bindings by the name of their experiment here."""
+    found: dict[str, list[Binding]] = {}
+    for binding in bindings:
+        found.setdefault(experiment_name(binding.experiment), []).append(binding)
+    return found
