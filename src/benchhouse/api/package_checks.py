@@ -126,8 +126,10 @@ def _look_through(look: _Look, package: Package, asked: Asked, say: Callable[[st
     needs, problems = requirements(package, look.nexus.root)
     found = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
     found += [_check(look, package, item) for item in package.all_instances()]
+    if asked.static or problems:
+        return found
     needs += _needs_of_used(look, package, needs)
-    if asked.static or problems or not needs:
+    if not needs:
         return found
     say(f"{package.name}: resolving {len(needs)} requirement(s) together")
     lock, resolved = _together(package, needs, asked.timeout_s)
