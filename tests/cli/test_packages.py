@@ -123,6 +123,21 @@ def test_what_uses_an_experiment_that_is_not_installed_is_not_checked(nexus, ben
     assert "other: resolving 1 requirement(s) together" in done.err, "what the used benchmark needs"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("logicalBenchmark: [\n", "benchmarks/seg.yaml:1:20: not valid YAML"),
+        ("logicalBenchmark: {benchmarkIdentifier: other}\n", "benchmarks/seg.yaml:1:"),
+        ("benchmark: a b\nexperiment: command\n", "benchmarks/seg.yaml:1:12: 'a b' can't be a name"),
+    ],
+)
+def test_the_top_level_benchmarks_are_looked_at_too(nexus, bench, text, said):
+    write(nexus / "benchmarks" / "seg.yaml", text)
+    done = bench("packages", "validate", "--static")
+    assert done.code == 2 and said in done.err, done.err
+    assert bench("packages", "validate", "terra", "--static").code == 0
+
+
 def test_all_that_is_wrong_with_a_benchmark_is_told_at_once(nexus, bench):
     twice = "entitySpace:\n  - {identifier: model, propertyDomain: {values: [x]}}"
     write(nexus / FLOOD, SPACE.replace("entitySpace:", twice).replace("[1, 2]", "[one]"))
@@ -283,3 +298,32 @@ def test_what_is_not_installed_here_is_checked_where_it_is(bench, tmp_path):
     done = bench("packages", "validate", "--install")
     assert (done.code, done.out) == (0, "1 package, 1 benchmark: 0 problems, 0 not checked\n"), done.err
     assert bench("packages", "validate", "--install", "--static").code == 2
+
+
+@pytest.mark.slow
+def test_a_published_space_of_an_experiment_of_ado_holds_and_runs_for_its_model(bench, packages, tmp_path):
+    from ado_packages import DECORATOR, install
+
+    code = DECORATOR + (
+        'NAME = number("model_name", variableType=VariableTypeEnum.OPEN_CATEGORICAL_VARIABLE_TYPE, values=["a"])\n'
+        '@custom_experiment(output_property_identifiers=["letters"], required_properties=[NAME], version="1.0.0")\n'
+        'def counting(model_name: str, times: int = 1):\n    return {"letters": times * len(model_name)}\n'
+    )
+    install(packages.folder, "ado-count", "ado_count", code, "[ado.custom_experiments]\ncount = ado_count\n")
+    packages.forget()
+    registered = "[{requirement_specifier: ado-count, experiments: [counting]}]"
+    write(tmp_path / "packages/terra/nexus.yaml", f"package: {{name: terra, benchmark_packages: {registered}}}\n")
+    write(tmp_path / "packages/terra/models/prithvi/model.yaml", "model: {id: ibm/prithvi}\n")
+    text = SPACE.replace("benchhouse", "custom_experiments").replace("seg", "counting").replace("batch", "times")
+    space = write(tmp_path / FLOOD, text.replace("2.0", "1.0.0"))
+    done = bench("packages", "validate", "--static")
+    assert (done.code, done.out) == (0, "1 package, 1 benchmark: 0 problems, 0 not checked\n"), done.err
+    ran = bench("run", FLOOD, "--json")
+    assert ran.code == 0, ran.err
+    means = {row["mean"] for row in json.loads(ran.out)["points"] if row["metric"] == "letters"}
+    assert means == {len("ibm/prithvi"), 2 * len("ibm/prithvi")}
+    (row,) = json.loads(bench("list", "targets", "--json").out)
+    assert row["target"] == "ibm/prithvi"
+    space.write_text(space.read_text().replace("entitySpace:", "entitySpace:\n"
+                     "  - {identifier: model_name, propertyDomain: {values: [ibm/other]}}"))  # fmt: skip
+    assert "the model of this folder is 'ibm/prithvi'" in bench("packages", "validate", "--static").err

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from benchhouse.api import places, planning
+from benchhouse.api import logical, places, planning
 from benchhouse.api.package_installs import look_inside
 from benchhouse.api.packages import pick
 from benchhouse.api.resolving import TIMEOUT_S, UnresolvedError, resolve_together
-from benchhouse.catalog.benchmarks import Registered
+from benchhouse.catalog.benchmarks import Registered, list_benchmarks
 from benchhouse.catalog.listing import Listed, listed_once, resolve
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Reference, listed_name
 from benchhouse.catalog.nexus_requirements import Requirement, index_name, normal_name, requirements
@@ -104,17 +104,32 @@ def prove(
     findings += [item for item in _same_names(nexus.packages) if name in (None, item.package)]
     with listed_once(places.cache()) as listed:
         look = _Look(workspace, nexus, listed)
+        findings += _top_level(look) if name is None else []
         findings += [item for package in chosen for item in _look_through(look, package, asked, say)]
     benchmarks = sum(1 for package in chosen for _ in package.all_instances())
     return Proof(tuple(findings), len(chosen), benchmarks, asked.static)
+
+
+def _top_level(look: _Look) -> Iterator[Finding]:
+    """`benchmarks/` of the nexus: logical benchmarks, and benchmarks of ours."""
+    seen: set[str] = set()
+    for item in logical.validate(look.workspace, str(look.nexus.root)):
+        seen.add(Path(item.path).name)
+        good = Finding("", item.path, "good")
+        yield good if item.good else _broken("", item.path, item.failure, item.path)
+    for unread in list_benchmarks(look.nexus.root / "benchmarks")[1]:
+        if unread.origin == "workspace" and Path(unread.place).name not in seen:
+            yield _broken("", unread.place, unread.error, unread.place)
 
 
 def _look_through(look: _Look, package: Package, asked: Asked, say: Callable[[str], None]) -> list[Finding]:
     needs, problems = requirements(package, look.nexus.root)
     found = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
     found += [_check(look, package, item) for item in package.all_instances()]
+    if asked.static or problems:
+        return found
     needs += _needs_of_used(look, package, needs)
-    if asked.static or problems or not needs:
+    if not needs:
         return found
     say(f"{package.name}: resolving {len(needs)} requirement(s) together")
     lock, resolved = _together(package, needs, asked.timeout_s)
@@ -146,7 +161,7 @@ def _finding(package: str, what: str, problems: Sequence[Problem]) -> Finding:
 
 def _broken(package: str, what: str, error: BenchError, place: str) -> Finding:
     """`place` is told where the error does not say one."""
-    message = error.message.removeprefix(f"{place}: ")
+    message = error.message.removeprefix(place).removeprefix(":").lstrip()
     problems = getattr(error, "problems", None) or [Problem(message, place, None, None, "", error.hint)]
     return Finding(package, what, "broken", tuple(problems))
 
