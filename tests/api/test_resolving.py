@@ -106,6 +106,14 @@ def test_a_git_repository_is_resolved_and_one_that_is_not_there_is_named(tmp_pat
         resolve_together(asked(("url", f"seg @ git+file://{tmp_path}/nowhere", "seg")))
 
 
+def test_a_git_server_that_refuses_is_named_with_its_line():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"git+http://127.0.0.1:{server.getsockname()[1]}/lab/evals.git@v1"
+    with pytest.raises(UnresolvedError) as raised:
+        resolve_together(asked(("index", "tool", "tool"), ("url", url, "")))
+    assert raised.value.message.startswith(f"nexus.yaml:5: {url} can't be had: unable to access")
+
+
 def test_a_git_server_that_never_answers_is_given_up_in_time():
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"git+http://127.0.0.1:{server.getsockname()[1]}/lab/evals.git"

@@ -104,6 +104,40 @@ def test_what_does_not_hold_is_named_with_its_place_and_never_returns_0(nexus, b
     assert any(problem["path"] for item in document["findings"] for problem in item["problems"])
 
 
+def test_an_experiment_that_its_installed_package_does_not_have_is_broken(nexus, bench):
+    registered = "[{requirement_specifier: 'Evals>=1', experiments: [seg, segg]}]"
+    write(nexus / "packages/terra/nexus.yaml", f"package: {{name: terra, benchmark_packages: {registered}}}\n")
+    done = bench("packages", "validate", "--static")
+    assert done.code == 2 and "evals 1.0 has no experiment 'segg'" in done.err and "did you mean 'seg'?" in done.err
+
+
+def test_what_uses_an_experiment_that_is_not_installed_is_not_checked(nexus, bench, monkeypatch):
+    monkeypatch.setenv("UV_CONFIG_FILE", str(write(nexus / "uv.toml", "no-index = true\n")))
+    registered = "[{requirement_specifier: far-evals, experiments: [far, seg]}]"
+    write(nexus / "packages/terra/nexus.yaml", f"package: {{name: terra, benchmark_packages: {registered}}}\n")
+    write(nexus / "packages/terra/benchmark_instances/quick/benchmark.yaml", "benchmark: quick\nexperiment: far\n")
+    done = bench("packages", "validate", "other", "--static", "--json")
+    (finding,) = [item for item in json.loads(done.out)["findings"] if item["what"] == "other/gpt/q"]
+    assert (done.code, finding["state"], finding["why"]) == (0, "unchecked", "experiment 'far' is not installed")
+    done = bench("packages", "validate", "other", "--timeout", "60")
+    assert "other: resolving 1 requirement(s) together" in done.err, "what the used benchmark needs"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("logicalBenchmark: [\n", "benchmarks/seg.yaml:1:20: not valid YAML"),
+        ("logicalBenchmark: {benchmarkIdentifier: other}\n", "benchmarks/seg.yaml:1:"),
+        ("benchmark: a b\nexperiment: command\n", "benchmarks/seg.yaml:1:12: 'a b' can't be a name"),
+    ],
+)
+def test_the_top_level_benchmarks_are_looked_at_too(nexus, bench, text, said):
+    write(nexus / "benchmarks" / "seg.yaml", text)
+    done = bench("packages", "validate", "--static")
+    assert done.code == 2 and said in done.err, done.err
+    assert bench("packages", "validate", "terra", "--static").code == 0
+
+
 def test_all_that_is_wrong_with_a_benchmark_is_told_at_once(nexus, bench):
     twice = "entitySpace:\n  - {identifier: model, propertyDomain: {values: [x]}}"
     write(nexus / FLOOD, SPACE.replace("entitySpace:", twice).replace("[1, 2]", "[one]"))
@@ -264,3 +298,32 @@ def test_what_is_not_installed_here_is_checked_where_it_is(bench, tmp_path):
     done = bench("packages", "validate", "--install")
     assert (done.code, done.out) == (0, "1 package, 1 benchmark: 0 problems, 0 not checked\n"), done.err
     assert bench("packages", "validate", "--install", "--static").code == 2
+
+
+@pytest.mark.slow
+def test_a_published_space_of_an_experiment_of_ado_holds_and_runs_for_its_model(bench, packages, tmp_path):
+    from ado_packages import DECORATOR, install
+
+    code = DECORATOR + (
+        'NAME = number("model_name", variableType=VariableTypeEnum.OPEN_CATEGORICAL_VARIABLE_TYPE, values=["a"])\n'
+        '@custom_experiment(output_property_identifiers=["letters"], required_properties=[NAME], version="1.0.0")\n'
+        'def counting(model_name: str, times: int = 1):\n    return {"letters": times * len(model_name)}\n'
+    )
+    install(packages.folder, "ado-count", "ado_count", code, "[ado.custom_experiments]\ncount = ado_count\n")
+    packages.forget()
+    registered = "[{requirement_specifier: ado-count, experiments: [counting]}]"
+    write(tmp_path / "packages/terra/nexus.yaml", f"package: {{name: terra, benchmark_packages: {registered}}}\n")
+    write(tmp_path / "packages/terra/models/prithvi/model.yaml", "model: {id: ibm/prithvi}\n")
+    text = SPACE.replace("benchhouse", "custom_experiments").replace("seg", "counting").replace("batch", "times")
+    space = write(tmp_path / FLOOD, text.replace("2.0", "1.0.0"))
+    done = bench("packages", "validate", "--static")
+    assert (done.code, done.out) == (0, "1 package, 1 benchmark: 0 problems, 0 not checked\n"), done.err
+    ran = bench("run", FLOOD, "--json")
+    assert ran.code == 0, ran.err
+    means = {row["mean"] for row in json.loads(ran.out)["points"] if row["metric"] == "letters"}
+    assert means == {len("ibm/prithvi"), 2 * len("ibm/prithvi")}
+    (row,) = json.loads(bench("list", "targets", "--json").out)
+    assert row["target"] == "ibm/prithvi"
+    space.write_text(space.read_text().replace("entitySpace:", "entitySpace:\n"
+                     "  - {identifier: model_name, propertyDomain: {values: [ibm/other]}}"))  # fmt: skip
+    assert "the model of this folder is 'ibm/prithvi'" in bench("packages", "validate", "--static").err

@@ -66,7 +66,6 @@ def targets(workspace: Workspace) -> list[dict[str, Any]]:
 
 def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]:
     """Everything about one experiment, or about a registered benchmark: what it fixes, and the experiment behind it."""
-
     listed, registered = experiments(), None
     if not any(item.name == name for item in listed):  # an experiment of that name comes first
         registered = _benchmark(workspace, name)

@@ -4,18 +4,19 @@ Nothing is taken for granted: what could not be looked at is `unchecked`, and on
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from benchhouse.api import places, planning
+from benchhouse.api import logical, places, planning
 from benchhouse.api.package_installs import look_inside
 from benchhouse.api.packages import pick
 from benchhouse.api.resolving import TIMEOUT_S, UnresolvedError, resolve_together
-from benchhouse.catalog.benchmarks import Registered
+from benchhouse.catalog.benchmarks import Registered, list_benchmarks
 from benchhouse.catalog.listing import Listed, listed_once, resolve
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Reference, listed_name
-from benchhouse.catalog.nexus_requirements import Requirement, requirements
+from benchhouse.catalog.nexus_requirements import Requirement, index_name, normal_name, requirements
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.problems import Problem, did_you_mean
@@ -74,6 +75,10 @@ class _Look:
     def __post_init__(self) -> None:
         self.installed = {item.name for item in self.listed}
 
+    def used(self, item: BenchmarkInstance) -> Registered | None:
+        """The benchmark that it uses, with all that that one uses."""
+        return planning.shelf(self.workspace, Path(item.document.path).parent).find(item.uses) if item.uses else None
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -96,18 +101,32 @@ def prove(
     chosen = [pick(nexus, name)] if name else list(nexus.packages)
     broken = [item for item in nexus.broken if name in (None, item.origin)]
     findings = [_broken(item.origin, item.place, item.error, item.place) for item in broken]
-    findings += _same_names(chosen)
+    findings += [item for item in _same_names(nexus.packages) if name in (None, item.package)]
     with listed_once(places.cache()) as listed:
         look = _Look(workspace, nexus, listed)
+        findings += _top_level(look) if name is None else []
         findings += [item for package in chosen for item in _look_through(look, package, asked, say)]
     benchmarks = sum(1 for package in chosen for _ in package.all_instances())
     return Proof(tuple(findings), len(chosen), benchmarks, asked.static)
+
+
+def _top_level(look: _Look) -> Iterator[Finding]:
+    """`benchmarks/` of the nexus: logical benchmarks, and benchmarks of ours."""
+    seen: set[str] = set()
+    for item in logical.validate(look.workspace, str(look.nexus.root)):
+        seen.add(Path(item.path).name)
+        good = Finding("", item.path, "good")
+        yield good if item.good else _broken("", item.path, item.failure, item.path)
+    for unread in list_benchmarks(look.nexus.root / "benchmarks")[1]:
+        if unread.origin == "workspace" and Path(unread.place).name not in seen:
+            yield _broken("", unread.place, unread.error, unread.place)
 
 
 def _look_through(look: _Look, package: Package, asked: Asked, say: Callable[[str], None]) -> list[Finding]:
     needs, problems = requirements(package, look.nexus.root)
     found = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
     found += [_check(look, package, item) for item in package.all_instances()]
+    needs += _needs_of_used(look, package, needs)
     if asked.static or problems or not needs:
         return found
     say(f"{package.name}: resolving {len(needs)} requirement(s) together")
@@ -119,13 +138,28 @@ def _look_through(look: _Look, package: Package, asked: Asked, say: Callable[[st
     return found
 
 
+def _needs_of_used(look: _Look, package: Package, own: Sequence[Requirement]) -> list[Requirement]:
+    """What the benchmarks of other packages need that this one uses: it is run in the same environment."""
+    found = {item.text: item for item in own}
+    for item in package.all_instances():
+        with suppress(BenchError):  # told where it is checked
+            used = look.used(item)
+            other = look.nexus.package(used.chain[0].origin) if used and used.chain[0].in_nexus else None
+            if used is None or other is None or other is package:
+                continue
+            for need in requirements(other, look.nexus.root)[0]:
+                if used.experiment in other.entry.benchmark_packages[need.number].experiments:
+                    found.setdefault(need.text, need)
+    return list(found.values())[len(own) :]
+
+
 def _finding(package: str, what: str, problems: Sequence[Problem]) -> Finding:
     return Finding(package, what, "broken" if problems else "good", tuple(problems))
 
 
 def _broken(package: str, what: str, error: BenchError, place: str) -> Finding:
     """`place` is told where the error does not say one."""
-    message = error.message.removeprefix(f"{place}: ")
+    message = error.message.removeprefix(place).removeprefix(":").lstrip()
     problems = getattr(error, "problems", None) or [Problem(message, place, None, None, "", error.hint)]
     return Finding(package, what, "broken", tuple(problems))
 
@@ -152,12 +186,20 @@ def _inside(package: Package, nexus: Nexus, lock: str, own: list[Finding]) -> li
     except BenchError as error:
         return [*own, _not_installable(package, error)]
     known = {item["what"]: item for item in inner["findings"]}
-    return [_seen(item, known[item.what]) if item.state == "unchecked" and item.what in known else item for item in own]
+    return [
+        _seen(package, item, known[item.what]) if item.state == "unchecked" and item.what in known else item
+        for item in own
+    ]
 
 
-def _seen(item: Finding, inner: dict[str, Any]) -> Finding:
+def _seen(package: Package, item: Finding, inner: dict[str, Any]) -> Finding:
+    """Where all is installed that the package asks for, what is still not there is nowhere."""
     problems = tuple(Problem(**problem) for problem in inner["problems"])
-    return replace(item, state=inner["state"], problems=problems, why=inner["why"])
+    if inner["state"] == "unchecked":
+        message = f"{item.what}: {inner['why']}, not even where all of the package's requirements are"
+        expected = "a requirement whose package has that experiment"
+        problems = (package.document.problem(("package", "benchmark_packages"), message, expected, key=True),)
+    return replace(item, state="broken" if problems else "good", problems=problems, why="")
 
 
 def _same_names(packages: Sequence[Package]) -> Iterator[Finding]:
@@ -180,7 +222,15 @@ def _registered(look: _Look, package: Package) -> Iterator[Finding]:
     """Experiments of nexus.yaml that can't be used, or of which nothing is known here."""
     for name, loc in package.registered():
         found = [item for item in look.listed if item.name == name or item.name.endswith(f".{name}")]
-        if not found:
+        requirement = package.entry.benchmark_packages[int(loc[2])].requirement_specifier
+        owners = [item for item in look.listed if normal_name(item.distribution) == index_name(requirement)]
+        if not found and owners:
+            offered = sorted({item.name for item in owners})
+            message = f"{owners[0].distribution} {owners[0].distribution_version} has no experiment '{name}'"
+            meant = did_you_mean(name, offered) or ""
+            problem = package.document.problem(loc, message, f"one of {', '.join(offered)}", meant)
+            yield Finding(package.name, f"experiment {name}", "broken", (problem,))
+        elif not found:
             yield Finding(package.name, f"experiment {name}", "unchecked", (), "not installed")
         elif all(item.broken for item in found):
             message = f"experiment '{name}' can't be used: {found[0].broken}"
@@ -196,12 +246,13 @@ def _check(look: _Look, package: Package, item: BenchmarkInstance) -> Finding:
     problems = [problem for ref in item.experiments if (problem := _unregistered(look, package, item, ref))]
     if problems:
         return _finding(package.name, item.id, problems)
-    missing = [ref for ref in item.experiments if listed_name(ref.actuator, ref.name) not in look.installed]
     try:
-        if missing:
+        used = look.used(item)
+        names = [used.experiment] if used else [listed_name(ref.actuator, ref.name) for ref in item.experiments]
+        if missing := [name for name in names if name not in look.installed]:
             if item.kind != "benchmark":
                 planning.check_file(Path(item.document.path))
-            why = f"experiment '{missing[0].name}' is not installed"
+            why = f"experiment '{missing[0]}' is not installed"
             return Finding(package.name, item.id, "unchecked", (), why)
         if item.kind == "benchmark":
             _plan_open(look, item)

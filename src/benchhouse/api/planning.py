@@ -12,6 +12,7 @@ from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
 from benchhouse.catalog.nexus import model_of, target_inputs
+from benchhouse.catalog.nexus_root import find_nexus
 from benchhouse.catalog.uses import Shelf
 from benchhouse.plan import (
     FaultyScenarioError,
@@ -250,8 +251,12 @@ def _expanded(registered: Registered) -> Registered:
 def shelf(workspace: Workspace, home: Path) -> Shelf:
     """Where `uses:` of a file in the folder `home` looks."""
     folders = (workspace.benchmarks, home / workspace.benchmarks.name)
-    nexus = places.nexus(None, home, workspace.root)
-    return Shelf(folders, nexus, lambda document, name: benchmark_of_space(document, name, os.environ))
+    nexus = find_nexus(None, {}, home) or places.nexus(None, workspace.root)  # its own before all others
+    return Shelf(
+        folders,
+        places.near(nexus) if nexus else None,
+        lambda document, name: benchmark_of_space(document, name, os.environ),
+    )
 
 
 def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, problems: list[Problem]) -> ScenarioFile:

@@ -70,7 +70,7 @@ def explain(said: str, asked: Sequence[Requirement]) -> UnresolvedError:
     flat = " ".join(said.split())
     own = "\n".join(f"    {line}" for line in said.strip().splitlines()[:20])
     for item in asked:
-        if item.kind == "url" and item.text in flat and "No solution found" not in flat:
+        if item.kind == "url" and _address(item) in flat and "No solution found" not in flat:
             reason = re.findall(r"fatal: (.*?)(?:$| fatal:)|(?:error|cause): ([^:]*?)$", flat)
             short = next((part for pair in reason for part in pair if part), "").strip() or "it can't be fetched"
             return UnresolvedError(f"{item.place}: {item.text} can't be had: {short}\n{own}", "check the address")
@@ -100,6 +100,13 @@ def explain(said: str, asked: Sequence[Requirement]) -> UnresolvedError:
         where = f"{wanted[0][1]}: " if wanted else ""
         return UnresolvedError(f"{where}no package '{name}' is to be had\n{own}", "check the name, or the index")
     return UnresolvedError(f"the requirements can't be resolved:\n{own}", "see the resolver's words")
+
+
+def _address(item: Requirement) -> str:
+    """Of a URL, as git and downloaders write it: without the name before it, the scheme's `git+` and the revision."""
+    source = (item.text.partition(" @ ")[2] or item.text).removeprefix("git+").partition("#")[0]
+    head, at, last = source.rpartition("@")
+    return head if at and "/" not in last else source
 
 
 def find_uv() -> str:

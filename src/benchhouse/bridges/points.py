@@ -1,6 +1,6 @@
 """One point that another system asks for, as a trial: a folder, our worker in a process of its own, sealed evidence.
 
-Evidence is kept in the folder that $BENCH_ADO_RESULTS names; without it, what was measured is all that stays.
+Evidence is kept in the workspace that $BENCH_ADO_WORKSPACE names; without it, what was measured is all that stays.
 """
 
 import json
@@ -19,12 +19,12 @@ from benchhouse.api import places
 from benchhouse.catalog.loading import code_digest, load
 from benchhouse.evidence.asking import make_folder
 from benchhouse.evidence.folder import read_meta, read_metrics
-from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.resources import Limits
 from benchhouse.schema.scenario import Runtime
 from benchhouse.schema.trial import MEASURED, ExperimentRef, Instance, TrialSpec
 
-KEEP = "BENCH_ADO_RESULTS"
+KEEP = "BENCH_ADO_WORKSPACE"
 _TAIL = 2000
 
 
@@ -58,19 +58,19 @@ def run_job(path: str) -> Ended:
 def run_point(described: Mapping[str, Any], values: Mapping[str, Any]) -> Ended:
     """A point of an experiment of ours, with the values that a sweep of ado chose."""
     kept = os.environ.get(KEEP)
-    root = Path(kept).absolute() if kept else Path(tempfile.mkdtemp(prefix="benchhouse-ado-"))
+    root = Workspace(Path(kept or tempfile.mkdtemp(prefix="benchhouse-ado-")).absolute())
     try:
         spec = _spec(ExperimentRef.model_validate(described), values, root)
-        folder = TrialFolder(root / f".{spec.trial_id}")
+        folder = root.partial(spec.scenario, spec.trial_id, 1)
         make_folder(folder, spec)
         said = _work([sys.executable], folder.path)
         return _read(TrialFolder(Path(spec.final)), said)
     finally:
         if not kept:
-            shutil.rmtree(root, ignore_errors=True)
+            shutil.rmtree(root.root, ignore_errors=True)
 
 
-def _spec(ref: ExperimentRef, values: Mapping[str, Any], root: Path) -> TrialSpec:
+def _spec(ref: ExperimentRef, values: Mapping[str, Any], root: Workspace) -> TrialSpec:
     code = load(ref)
     prefix = "target."
     target = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
@@ -99,7 +99,7 @@ def _spec(ref: ExperimentRef, values: Mapping[str, Any], root: Path) -> TrialSpe
         runtime=Runtime(),
         code_digest=code_digest(ref),
         cache=str(places.cache()),
-        final=str(root / name),
+        final=str(root.trial("ado", name).path),
     )
 
 

@@ -27,6 +27,11 @@ class Requirement:
     project: Path | None = None  # the pyproject.toml of a folder
 
     @property
+    def number(self) -> int:
+        """Which of the package's requirements it is, from 0."""
+        return int(self.loc[2])
+
+    @property
     def place(self) -> str:
         """`file:line` of the nexus.yaml that asks for it."""
         return f"{self.document.path}:{self.document.position(self.loc)[0]}"
@@ -46,6 +51,12 @@ class Requirement:
 def normal_name(name: str) -> str:
     """As indexes compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def index_name(text: str) -> str:
+    """The name of a requirement that says one, as indexes compare names; else nothing."""
+    match = _NAMED.fullmatch(text.partition(" @ ")[0].strip())
+    return normal_name(match[1]) if match and not text.startswith((".", "/", *_SCHEMES)) else ""
 
 
 def requirements(package: Package, root: Path) -> tuple[list[Requirement], list[Problem]]:
