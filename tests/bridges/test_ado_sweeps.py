@@ -53,6 +53,7 @@ def surroundings(root):
         "PYTHONPATH": str(root / "site"),
         "BENCH_CACHE_DIR": str(root / "cache"),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_raylet_start_wait_time_s": "300",
     }
 
 
