@@ -77,7 +77,6 @@ def prepare(root: Path, points: int) -> dict[str, str]:
         "HOME": str(root),
         "XDG_CONFIG_HOME": str(root / "config"),
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_raylet_start_wait_time_s": "300",
     }
 
 

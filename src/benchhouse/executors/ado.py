@@ -26,8 +26,6 @@ from benchhouse.schema.yamldump import dump_yaml
 _TOGETHER = 10_000
 _GRACE_S = 20.0
 _LAST_WORDS_S = 120.0
-_PATIENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "300"}
-"""Ray gives up on a busy machine where it is not told to wait."""
 
 
 class AdoExecutor:
@@ -78,7 +76,7 @@ class AdoExecutor:
             self.operations[folder] = subprocess.Popen(
                 [sys.executable, "-m", "benchhouse.executors.ado_operation", *_command(folder)],
                 stdin=subprocess.PIPE, stdout=words, stderr=words, cwd=folder, start_new_session=True,
-                env=_PATIENT | os.environ,
+                env={"RAY_USAGE_STATS_ENABLED": "0"} | os.environ,
             )  # fmt: skip
         return [job.id for job in jobs]
 
