@@ -256,3 +256,23 @@ def test_another_process_sees_the_same(packages):
     found = {item["name"]: item["broken"] for item in json.loads(done.stdout)}
     assert found["good"] is None
     assert "ended the process" in found["bad"]
+
+
+def test_two_processes_that_see_different_packages_do_not_spoil_each_others_cache(packages, listed, tmp_path):
+    packages.add("pack", "pack_a", good(), "good = pack_a:run")
+    (tmp_path / "log").mkdir()
+    (packages.folder / "pack_a.py").write_text(
+        f"import uuid, pathlib\npathlib.Path({str(tmp_path / 'log')!r}, uuid.uuid4().hex).touch()\n" + good()
+    )
+    assert [item.name for item in listed()] == ["good"]
+    packages.add("other", "pack_b", good("other"), "other = pack_b:run")
+    assert {item.name for item in listed()} == {"good", "other"}
+    for path in sorted((packages.folder / "pack-1.0.dist-info").iterdir()):
+        path.rename(tmp_path / path.name)  # as a process that does not have it on its path
+    packages.add("third", "pack_c", good("third"), "third = pack_c:run")
+    assert {item.name for item in listed()} == {"other", "third"}
+    for name in ("METADATA", "entry_points.txt"):
+        (tmp_path / name).rename(packages.folder / "pack-1.0.dist-info" / name)
+
+    assert {item.name for item in listed()} == {"good", "other", "third"}
+    assert len(list((tmp_path / "log").iterdir())) == 1  # described once

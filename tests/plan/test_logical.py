@@ -107,3 +107,9 @@ def test_regions_of_different_inputs_are_run_one_at_a_time():
 def test_somebody_must_be_measured():
     with pytest.raises(BenchError, match="none is given"):
         scenario(targets=(), dataset="wiki")
+
+
+def test_a_question_without_properties_and_filters_has_one_point():
+    head, _, _ = TEXT.partition("  staticFilters")
+    text = head.partition("  properties:")[0] + "  metrics: [ttft_ms]\n" + head[head.index("bindings:") :]
+    assert scenario(text)["workload"] == {"model_name": "m"}

@@ -119,6 +119,11 @@ def test_a_scenario_made_of_a_space_reads_back_as_the_same(tmp_path):
     assert parse_scenario(file.text, "kept", {}).scenario == file.scenario
 
 
+def test_a_property_that_is_given_twice_is_told_at_its_second_place(made):
+    with pytest.raises(ProblemsError, match=r"space.yaml:4:17: 'size' is given twice"):
+        made(SPACE.replace("identifier: kind", "identifier: size"))
+
+
 def test_a_scenario_is_no_space():
     assert not is_space({"scenario": "s", "experiments": []})
     assert not is_space(["entitySpace"])

@@ -7,7 +7,6 @@ from typing import Any
 
 from benchhouse.api import places
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, version_key
-from benchhouse.catalog.loading import load
 from benchhouse.catalog.logical import (
     Logical,
     Unreadable,
@@ -204,7 +203,7 @@ def _check(item: Logical | Unreadable, installed: Sequence[Listed], only: Bindin
 
 def _facts(binding: Binding, installed: Sequence[Listed]) -> Facts | str:
     try:
-        code = load(_installed(binding.experiment, installed).ref())
+        code = _installed(binding.experiment, installed).code()
     except BenchError as error:
         return error.message
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's module may raise anything

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from benchhouse.schema.trial import ExperimentRef
 
 IMPORT_TIMEOUT_S = 30.0
+_OTHERS = 500  # descriptions that are kept for other processes
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,7 @@ def list_experiments(folder: Path) -> list[Listed]:
     missing = [entry for entry, key in keys.items() if key not in known or _changed(known[key]["files"])]
     if missing:
         known |= {keys[entry]: record for entry, record in _describe_apart(missing).items()}
-        # An import that raises may succeed tomorrow and is cheap to try; one that hangs is not.
-        _write_cache(path, {key: known[key] for key in keys.values() if not known[key].get("retry")})
+        _write_cache(path, _worth_keeping(known, set(keys.values())))
     listed = [Listed(**item) for key in keys.values() for item in known[key]["items"]]
     return sorted(listed, key=lambda item: (item.name, version_key(item.version), item.distribution))
 
@@ -313,6 +313,16 @@ def _module_file(module: str) -> str | None:
             if _stamp(path):
                 return path
     return None
+
+
+def _worth_keeping(known: dict[str, Any], current: set[str]) -> dict[str, Any]:
+    """What is installed now, and the latest of what another process saw: ado, which asks us too, has another path.
+
+    An import that raises may succeed tomorrow and is cheap to try; one that hangs is not.
+    """
+    others = [key for key, record in known.items() if key not in current and isinstance(record, dict)]
+    kept = [*others[-_OTHERS:], *current]
+    return {key: known[key] for key in kept if not known[key].get("retry")}
 
 
 def _read_cache(path: Path) -> dict[str, Any]:

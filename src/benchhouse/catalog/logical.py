@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from benchhouse.catalog.ado import metric_name
 from benchhouse.catalog.domains import MISSING, holds, look_up, same
 from benchhouse.catalog.logical_checks import check_file
-from benchhouse.catalog.nexus import listed_name
+from benchhouse.catalog.nexus import OURS, listed_name
 from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.misfits import from_pydantic
@@ -172,7 +173,8 @@ def mapped_input(binding: Binding, name: str) -> str:
 def mapped_metric(binding: Binding, name: str) -> str:
     """The experiment's metric behind one of the benchmark; what is not mapped has the same name there."""
     found = (item.experiment.identifier for item in binding.metric_mapping if item.benchmark.identifier == name)
-    return next(found, name)
+    mapped = next(found, name)
+    return mapped if binding.experiment.actuator_identifier == OURS else metric_name(mapped)
 
 
 def regions_of(binding: Binding, name: str) -> list[tuple[Any, list[Property]]]:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from benchhouse.catalog.ado import metric_name
+from benchhouse.catalog.nexus import OURS
 from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.nexus import Binding, LogicalFile
 from benchhouse.schema.problems import Problem, did_you_mean, quote
@@ -100,7 +102,9 @@ def _check_metrics(
     """Mapped metrics exist; those that exist are put into `told`, by metric and experiment."""
     if facts.metrics is None:
         return
+    ours = binding.experiment.actuator_identifier == OURS
     mapped = {item.benchmark.identifier: item.experiment.identifier for item in binding.metric_mapping}
+    mapped = mapped if ours else {name: metric_name(found) for name, found in mapped.items()}
     answered = False
     for name in file.logical_benchmark.metrics:
         metric, _ = split_stat(mapped.get(name, name), facts.metrics)
@@ -108,7 +112,7 @@ def _check_metrics(
             answered = True
             told.setdefault(name, {})[binding.experiment.experiment_identifier] = facts.metrics[metric]
     for index, item in enumerate(binding.metric_mapping):
-        metric, _ = split_stat(item.experiment.identifier, facts.metrics)
+        metric, _ = split_stat(mapped[item.benchmark.identifier], facts.metrics)
         if metric not in facts.metrics:
             message = f"{binding.experiment.experiment_identifier} has no metric {quote(metric)}"
             expected = f"one of {', '.join(facts.metrics)}" if facts.metrics else "none: it declares no metrics"

@@ -76,7 +76,7 @@ class AdoExecutor:
             self.operations[folder] = subprocess.Popen(
                 [sys.executable, "-m", "benchhouse.executors.ado_operation", *_command(folder)],
                 stdin=subprocess.PIPE, stdout=words, stderr=words, cwd=folder, start_new_session=True,
-                env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},
+                env={"RAY_USAGE_STATS_ENABLED": "0"} | os.environ,
             )  # fmt: skip
         return [job.id for job in jobs]
 

@@ -33,9 +33,8 @@ def make_scenario(logical: Logical, binding: Binding, experiment: str, version: 
     if not asked.targets:
         raise BenchError(f"'{logical.name}' ranks targets, and none is given", "say what to measure: --target NAME")
     where = read_where(logical, asked.where)
-    points = [
-        point for combination in _combinations(logical, binding, where) if (point := _point(binding, combination))
-    ]
+    found = (_point(binding, combination) for combination in _combinations(logical, binding, where))
+    points = [point for point in found if point is not None]
     if not points:
         said = ", ".join(f"{name}={value}" for name, value in where.items()) or "any value of its properties"
         name = binding.experiment.experiment_identifier

@@ -99,7 +99,7 @@ def scenarios(
         name = f"{file.name}.{_label(named, index)}"[:100] if several else file.name
         view = _View(file, index, name, dict(target or {}), dict(fixed or {}))
         try:
-            view.fill(item, [prop for prop in file.space.entity_space if prop.identifier not in foreign])
+            view.fill(item, foreign)
             made.append(read_scenario(view.document(), environ, made=view.text()))
         except ProblemsError as error:
             problems += [problem for problem in error.problems if problem not in problems]
@@ -153,7 +153,7 @@ class _View:
     problems: list[Problem] = field(default_factory=list)
     head: dict[str, Any] = field(default_factory=dict)
 
-    def fill(self, item: SpaceExperiment, properties: list[Property]) -> None:
+    def fill(self, item: SpaceExperiment, foreign: Collection[str]) -> None:
         here: Loc = ("experiments", self.index)
         self.head = {"scenario": self.name, "experiment": experiment_name(item)}
         self.places = {("experiment",): (*here, "experimentIdentifier"), ("workload",): ("entitySpace",)}
@@ -163,9 +163,9 @@ class _View:
         for number, given in enumerate(item.parameterization or []):
             at: Loc = (*here, "parameterization", number)
             self._put(given.property.identifier, [given.value], at, (*at, "value"))
-        order = [prop.identifier for prop in self.file.space.entity_space]
-        for prop in properties:
-            self._vary(prop, ("entitySpace", order.index(prop.identifier)))
+        for number, prop in enumerate(self.file.space.entity_space):
+            if prop.identifier not in foreign:
+                self._vary(prop, ("entitySpace", number))
         if self.problems:
             raise ProblemsError(self.problems)
         if self.file.walk:
