@@ -32,7 +32,14 @@ import json, subprocess, sys
 import ray
 
 folders, parallel, home = json.load(sys.stdin)
-ray.init(address="local", num_cpus=parallel, include_dashboard=False, log_to_driver=False, _temp_dir=home)
+for left in (2, 1, 0):  # on a busy machine Ray gives up the start of a cluster; ours tries as often
+    try:
+        ray.init(address="local", num_cpus=parallel, include_dashboard=False, log_to_driver=False, _temp_dir=home)
+        break
+    except Exception:
+        ray.shutdown()
+        if not left:
+            raise
 
 @ray.remote(num_cpus=1, max_retries=0)
 def trial(folder):

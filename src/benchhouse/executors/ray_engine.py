@@ -57,7 +57,8 @@ class RayEngine:
         self.ray.cloudpickle.register_pickle_by_value(far_node)  # its Python need not have benchhouse
         for _ in range(_TRIES - 1 if own else 0):
             with contextlib.suppress(BenchError):
-                return self._connect(address, self._of_our_own())
+                self._connect(address, self._of_our_own())
+                return
             self.ray.shutdown()
         self._connect(address, self._of_our_own() if own else {"address": address})
 
