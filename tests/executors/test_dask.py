@@ -18,6 +18,7 @@ from benchhouse.executors.far_engine import Ask, Slot
 from benchhouse.schema.dask import DaskSettings
 from benchhouse.schema.problems import ProblemsError
 
+pytestmark = pytest.mark.timeout(900)
 on_cluster = pytest.mark.xdist_group("dask")
 
 
