@@ -30,7 +30,7 @@ def main(folder: str) -> None:
     dashboard, clients = free_ports(2)
     head = {
         "num_cpus": 0,
-        "temp_dir": f"{folder}/r",
+        "temp_dir": f"{folder}/ray",
         "node_name": "head",
         "include_dashboard": True,
         "dashboard_port": dashboard,

@@ -184,10 +184,13 @@ def _running(workspace: Workspace, scenario: str, run_id: str) -> list[str]:
 
 def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, Any]:
     """End a run's orchestrator, its jobs and everything they started; what a killed one left behind is swept."""
-    from benchhouse.api import batch
+    from benchhouse.api import batch, carrying
 
     ledger = Ledger(workspace.run(run_id))
     record = ledger.record
+    if carried := carrying.under_way(workspace, ledger):  # on another machine its process has another's number here
+        by, job = carried
+        by.stop(job)
     deadline = time.monotonic() + wait_s
     stopped: int | None = None
     while (owner := ledger.owner()) is not None:

@@ -15,6 +15,7 @@ from benchhouse.executors.far_engine import Node, Slot
 from benchhouse.schema.errors import BenchError, Exit
 
 _CLOSE_S = 60.0  # a cluster of our own ends in seconds; on a machine that is busy, in many
+_LOST_CLOSE_S = 10.0  # libraries wait long for a cluster that is gone; there is nothing to end
 
 
 class EngineProcess:
@@ -91,7 +92,7 @@ class EngineProcess:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         try:
-            self._process.wait(_CLOSE_S)
+            self._process.wait(_LOST_CLOSE_S if self.lost else _CLOSE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

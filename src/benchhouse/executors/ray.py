@@ -6,8 +6,9 @@ from typing import Any
 
 from benchhouse.executors.far import FarExecutor
 from benchhouse.executors.far_engine import Ask, Node
+from benchhouse.executors.ray_jobs import RayJobs
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.protocols import Assignment, Job
+from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.ray import RaySettings
 from benchhouse.schema.resources import Resources
 
@@ -24,6 +25,7 @@ class RayExecutor(FarExecutor):
         super().__init__(assignment)
         self.ray: RaySettings = assignment.scenario.ray if assignment.scenario else RaySettings()
         self.address = address(self.ray.address or assignment.site.ray.address)
+        self.carrier = RayJobs(self.address) if self.address.startswith("http") else None
 
     def settings(self) -> Mapping[str, Any]:
         return {"address": self.address, "runtime_env": self.ray.runtime_env}
@@ -31,12 +33,22 @@ class RayExecutor(FarExecutor):
     def ask(self, resources: Resources) -> Ask:
         return super().ask(resources).model_copy(update={"custom": self.ray.resources})
 
-    def nodes(self) -> Sequence[Node]:
-        if self.address.startswith("http"):
+    def check(self, resources: Resources) -> None:
+        """Of a cluster that takes the whole run, only whether it is there; the run itself looks at its nodes."""
+        if self.carrier:
+            self.carrier.check()
+        else:
+            super().check(resources)
+
+    def submit(self, jobs: Sequence[Job]) -> list[JobId]:
+        if self.carrier:
             raise BenchError(
                 f"{self.address} is Ray's address for whole runs, not for trials",
                 "bench submit hands the run over; to stay with it, give ray://HOST:10001, or HOST:6379 on a node of it",
             )
+        return super().submit(jobs)
+
+    def nodes(self) -> Sequence[Node]:
         return super().nodes() if self.address != OWN else [this_machine()]
 
     def python(self, job: Job) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from benchhouse.schema.errors import BenchError
 
 _ANSWER_S = 10.0
 _LOOK_S, _GONE_S = 5.0, 20.0
+_TRIES = 3  # Ray gives up a node whose agents have not begun within 15 s, as happens where all cores are busy
 _SHORT = 30  # characters; Ray adds some sixty of its own, and 107 are all that a socket's name may have
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">I", 0)[1:] + b"\x04\x00" + bytes(4)
 """How a client of gRPC begins: the preface, and empty settings; a server answers with settings of its own."""
@@ -30,6 +31,7 @@ class RayEngine:
         self.ray: Any = None
         self.own: Path | None = None
         self.address = ""
+        self.is_gone = False
         self.runtime_env: dict[str, Any] = {}
         self.slots: dict[Any, str] = {}  # by the reference to its result
         self._seen, self._next_look = time.monotonic(), 0.0
@@ -53,6 +55,10 @@ class RayEngine:
             raise BenchError("Ray is not installed here", "pip install 'benchhouse[ray]'") from error
         self.ray = ray
         self.ray.cloudpickle.register_pickle_by_value(far_node)  # its Python need not have benchhouse
+        for _ in range(_TRIES - 1 if own else 0):
+            with contextlib.suppress(BenchError):
+                return self._connect(address, self._of_our_own())
+            self.ray.shutdown()
         self._connect(address, self._of_our_own() if own else {"address": address})
 
     def _connect(self, address: str, how: dict[str, Any]) -> None:
@@ -94,6 +100,7 @@ class RayEngine:
         try:
             ended, _ = self.ray.wait(references, num_returns=len(references), timeout=0)
         except Exception as error:
+            self.is_gone = True
             raise ClusterGoneError(str(error).splitlines()[0]) from error
         return {self.slots.pop(reference): self._reason(reference) for reference in ended}
 
@@ -103,7 +110,11 @@ class RayEngine:
                 self.ray.cancel(reference, force=True)
 
     def close(self) -> None:
-        if self.ray:
+        if self.ray and self.is_gone:
+            with contextlib.suppress(Exception):  # ends what is left of a cluster of our own
+                node = self.ray._private.worker._global_node
+                node.kill_all_processes(check_alive=False, allow_graceful=False, wait=False)
+        elif self.ray:
             self.stop(list(self.slots.values()))
             with contextlib.suppress(Exception):
                 self.ray.shutdown()
@@ -127,6 +138,7 @@ class RayEngine:
         if not why:
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > _GONE_S:
+            self.is_gone = True
             raise ClusterGoneError(f"{self.address} has not answered for {_GONE_S:g} s: {why}")
 
     def _prepare_own(self) -> None:
@@ -213,4 +225,4 @@ def unanswered(host: str, port: int, limit_s: float = _ANSWER_S) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(RayEngine()))
+    os._exit(serve(RayEngine()))  # Ray's own farewell waits long for a cluster that is gone

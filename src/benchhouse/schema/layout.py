@@ -104,6 +104,11 @@ class RunFolder:
         return self.path / "owner.lock"
 
     @property
+    def carried(self) -> Path:
+        """Names the cluster's job that carries the whole run."""
+        return self.path / "carried"
+
+    @property
     def worker_logs(self) -> Path:
         return self.path / "worker_logs"
 

@@ -74,6 +74,20 @@ class Keepers(Protocol):
         ...
 
 
+class Carrier(Protocol):
+    """Takes whole runs, orchestrator included; the attribute `carrier` of an executor that has one."""
+
+    def carry(self, name: str, command: Sequence[str]) -> str:
+        """Have the command run there, once for each name; returns the id of its job."""
+        ...
+
+    def goes_on(self, job: str) -> bool: ...
+
+    def stop(self, job: str) -> None:
+        """End it; returns when it has ended."""
+        ...
+
+
 class Executor(Protocol):
     """Where jobs go."""
 

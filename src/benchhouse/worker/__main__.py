@@ -19,7 +19,7 @@ def main(arguments: list[str]) -> int:
         node.enter_s()  # told before anything else takes time
     if arguments == ["--host", "--own"]:
         os.environ[OWNER] = identity()  # exec keeps it: all that is started below names this process
-        os.execv(sys.executable, [sys.executable, "-m", "benchhouse.worker", "--host"])  # noqa: S606
+        os.execv(sys.executable, sys.orig_argv[:-1])  # noqa: S606 - the same call, flags of Python included
     if arguments == ["--host"]:
         from benchhouse.worker.host import serve
 

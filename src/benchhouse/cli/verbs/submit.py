@@ -1,6 +1,7 @@
 """Start a scenario in the background and return at once."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,7 +25,7 @@ def command(
     as_json: bool,
     **where: str | None,
 ) -> None:
-    from benchhouse.api import batch, planning, running
+    from benchhouse.api import batch, carrying, planning, running
 
     path = scenario or config
     if path is None:
@@ -36,7 +37,9 @@ def command(
     for line in prepared.notes:
         show.note(f"note: {line}")
     if batch.outlives(prepared):
-        said = {"under_way": batch.hand_over(workspace, prepared, ledger)}
+        said: dict[str, Any] = {"under_way": batch.hand_over(workspace, prepared, ledger)}
+    elif by := carrying.carrier(prepared, ledger):
+        said = {"job": carrying.carry(workspace, ledger, by)}
     else:
         said = {"pid": running.start_in_background(workspace, ledger)}
     if as_json:

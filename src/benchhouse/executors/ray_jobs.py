@@ -1,0 +1,87 @@
+"""Ray's Jobs API: a whole run is one job of the cluster, which goes on when the submitter is long gone.
+
+Spoken over HTTP by hand: it is four requests, and the machine that submits need not have Ray.
+"""
+
+import json
+import os
+import shlex
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchhouse.schema.errors import BenchError, Exit
+
+_ANSWER_S = 10.0
+_STOP_S = 120.0
+_SENT = ("BENCH_", "PYTHONPATH")  # nothing else of our environment: everybody sees what a job was given
+
+
+class RayJobs:
+    """The Jobs API of one cluster, at the address of its dashboard."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address.rstrip("/")
+
+    def check(self) -> None:
+        """Raise BenchError where it does not answer, or does not let us in."""
+        self._ask("/api/version")
+
+    def carry(self, name: str, command: Sequence[str]) -> str:
+        """Hand over the command; returns the id of its job. Ray takes a name only once."""
+        asked = {
+            "entrypoint": shlex.join(command),
+            "submission_id": name,
+            "runtime_env": {"env_vars": {key: os.environ[key] for key in os.environ if key.startswith(_SENT)}},
+        }
+        return str(self._ask("/api/jobs/", asked)["submission_id"])
+
+    def goes_on(self, job: str) -> bool:
+        return str(self._ask(f"/api/jobs/{job}")["status"]) in ("PENDING", "RUNNING")
+
+    def stop(self, job: str) -> None:
+        """Ray sends SIGTERM, which ends a run as Ctrl-C does, and kills what does not end."""
+        self._ask(f"/api/jobs/{job}/stop", {})
+        deadline = time.monotonic() + _STOP_S
+        while self.goes_on(job):
+            if time.monotonic() > deadline:
+                raise BenchError(f"Ray has not ended job {job} within {_STOP_S:g} s", "see the cluster's dashboard")
+            time.sleep(0.3)
+
+    def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        if key := token():
+            headers["Authorization"] = f"Bearer {key}"
+        request = urllib.request.Request(f"{self.address}{path}", data, headers)  # noqa: S310 - http(s), by its schema
+        try:
+            with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
+                found: dict[str, Any] = json.load(answer)
+        except urllib.error.HTTPError as error:
+            said = error.read(2000).decode("utf-8", "replace").strip().splitlines()
+            hint = "its token: RAY_AUTH_TOKEN_PATH" if error.code in (401, 403) else "see the cluster's dashboard"
+            last = said[-1] if said else error.reason
+            raise BenchError(
+                f"Ray at {self.address} refuses ({error.code}): {last[:300]}", hint, Exit.BAD_INPUT
+            ) from error
+        except (OSError, ValueError) as error:
+            why = getattr(error, "reason", None) or error
+            raise BenchError(
+                f"no Ray cluster answers at {self.address}: {why}", "is its dashboard up? http://HOST:8265"
+            ) from error
+        return found
+
+
+def token() -> str:
+    """As Ray itself looks for it."""
+    if given := os.environ.get("RAY_AUTH_TOKEN"):
+        return given
+    place = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    path = Path(place) if place else Path.home() / ".ray" / "auth_token"
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,169 @@
+"""Trials on a real Ray cluster of several nodes, which are killed; and on one of a run's own, which dies for good."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from laboratory import Lab, wait_until
+from services.ray_cluster import RayCluster
+from services.ray_cluster import ray_cluster as ray_cluster
+
+from benchhouse.executors.ray import address
+from benchhouse.executors.ray_engine import endpoint, unanswered
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+
+@pytest.fixture
+def ray(lab: Lab, ray_cluster: RayCluster) -> Lab:
+    """A laboratory whose scenarios go to the cluster."""
+    lab.variables |= ray_cluster.variables
+    (lab.workspace / "site.yaml").write_text(f"site: t\nexecutor: ray\nray: {{address: '{ray_cluster.address}'}}\n")
+    return lab
+
+
+def status(lab: Lab) -> dict:
+    return json.loads(lab.bench("status", "@last", "--json", code=None).stdout)
+
+
+def reports(lab: Lab) -> list[dict]:
+    """What the slots of the last run have said."""
+    runs = lab.workspace / ".bench" / "runs"
+    paths = sorted((runs / lab.run_id()).glob("slots/*/reports.jsonl")) if runs.is_dir() else []
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+def parent(pid: int) -> int:
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return int(text[text.rindex(")") + 2 :].split()[1])
+
+
+def test_a_node_that_dies_costs_only_its_trials(ray: Lab, ray_cluster: RayCluster):
+    scenario = ray.scenario("slow", workload={"seconds": 10, "n": [0, 1, 2, 3]}, parallel=4)
+    process = ray.start("run", scenario, "--json")
+    ray.wait_for_mark("slow-*", 4)
+    ray_cluster.do("kill", "n1")
+    said, words = process.communicate(timeout=280)
+    ray_cluster.do("add", "n1")
+    assert process.returncode == 0, words
+    assert json.loads(said)["outcomes"] == {"succeeded": 4}
+    attempts = [[item["outcome"] for item in trial.meta["attempts"]] for trial in ray.trials()]
+    assert sorted(map(len, attempts)) == [1, 1, 2, 2]
+    assert {outcome for tried in attempts for outcome in tried[:-1]} == {"lost"}
+    lost = [event for event in ray.events() if event.get("outcome") == "lost"]
+    assert all("its slot on n1 ended" in event["reason"] for event in lost)
+    assert {trial.meta["placed"]["node"] for trial in ray.trials()} == {"n2"}
+    wait_until(lambda: not ray.left_running(), "processes to end")
+    assert ray.damage() == []
+
+
+def test_a_killed_ray_worker_takes_its_trial_along_and_the_trial_is_run_again(ray: Lab):
+    process = ray.start("run", ray.scenario("slow", workload={"seconds": 4}), "--json")
+    ray.wait_for_mark("slow-*")
+    host = next(item["ready"] for item in reports(ray) if "ready" in item)
+    os.kill(parent(host), signal.SIGKILL)
+    said, words = process.communicate(timeout=280)
+    assert process.returncode == 0, words
+    assert json.loads(said)["outcomes"] == {"succeeded": 1}
+    assert [item["outcome"] for item in ray.trials()[0].meta["attempts"]] == ["lost", "succeeded"]
+    ray.is_tidy()
+
+
+def test_the_clusters_own_kinds_of_resources_and_its_environments_are_used(ray: Lab):
+    asks = {"resources": {"widget": 1}, "runtime_env": {"env_vars": {"COLOUR": "blue"}}}
+    shell = {"argv": ["/bin/sh", "-c", 'test "$$COLOUR" = blue']}
+    ray.run("command", target=shell, workload={"executions": 1}, ray=asks)
+    assert ray.trials()[0].meta["placed"]["node"] == "n2"
+    done = ray.bench("run", ray.scenario("once", ray={"resources": {"gadget": 2}}), "--new", code=2)
+    assert "2 gadget" in done.stderr
+    assert "n2 has 2 cores, 0 GPUs" in done.stderr
+
+
+def test_a_run_is_handed_over_as_one_job_and_stopped_through_the_cluster(ray: Lab, ray_cluster: RayCluster):
+    (ray.workspace / "site.yaml").write_text(f"site: t\nexecutor: ray\nray: {{address: '{ray_cluster.dashboard}'}}\n")
+    sleep = {"target": {"argv": ["/bin/sleep", "0.2"]}, "workload": {"executions": 1}}
+    refused = ray.bench("run", ray.scenario("command", **sleep), code=2)
+    assert "bench submit hands the run over" in refused.stderr
+    said = json.loads(ray.bench("submit", ray.scenario("command", **sleep, repetitions=200), "--new", "--json").stdout)
+    assert said["job"] == f"bench-{said['run_id']}-1"
+    wait_until(lambda: len(ray.folders()) >= 2, "two sealed trials", 240)
+    assert status(ray)["state"] == "running"
+    ray.bench("stop", "@last", timeout_s=240)
+    assert status(ray)["state"] == "interrupted"
+    assert {trial.meta["placed"]["executor"] for trial in ray.trials()} == {"ray"}
+
+
+def test_a_cluster_that_dies_for_good_leaves_a_run_that_is_finished_elsewhere(lab: Lab):
+    """The run's own cluster, so that no other test loses its."""
+    workload = {"seconds": 1, "n": list(range(8))}
+    process = lab.start("run", lab.scenario("slow", workload=workload, executor="ray"))
+    wait_until(lambda: len(lab.folders()) >= 2, "two sealed trials", 280)
+    cluster = [line for line in lab.left_running() if "/site-packages/ray/" in line or " ray::" in line]
+    assert any("gcs_server" in line for line in cluster)
+    for line in cluster:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+    _, words = process.communicate(timeout=280)
+    assert process.returncode == 1, words
+    assert "cluster (a cluster of its own) is gone" in words
+    assert f"bench run --resume {lab.run_id()} --executor local" in words
+    said = status(lab)
+    assert said["state"] == "interrupted"
+    assert "is gone" in said["stopped"]
+    wait_until(lambda: not lab.left_running(), "all of the cluster to end", 240)
+    elsewhere = lab.bench("run", lab.scenario("slow", workload=workload), "--dry-run")
+    assert elsewhere.stdout
+    lab.bench("run", "--resume", "@last", "--executor", "local")
+    trials = lab.trials()
+    assert [trial.outcome for trial in trials] == ["succeeded"] * 8
+    assert {trial.spec["executor"] for trial in trials} == {"ray", "local"}
+    assert len({trial.spec["plan_digest"] for trial in trials}) == 1
+    lab.is_tidy()
+
+
+def test_an_address_that_does_not_answer_is_an_error_soon(lab: Lab):
+    done = lab.bench("run", lab.scenario("once", executor="ray", ray={"address": "127.0.0.1:9"}), code=2)
+    assert "no Ray cluster answers at 127.0.0.1:9: Connection refused" in done.stderr
+    done = lab.bench("submit", lab.scenario("once", executor="ray", ray={"address": "http://127.0.0.1:9"}), code=2)
+    assert "no Ray cluster answers at http://127.0.0.1:9" in done.stderr
+    assert not lab.folders()
+
+
+def test_a_misspelt_address_is_shown_in_its_file(lab: Lab):
+    done = lab.bench("validate", lab.scenario("once", executor="ray", ray={"address": "ray:/head"}), code=2)
+    assert "is no address of Ray" in done.stderr
+    assert "s.yaml:1:" in done.stderr
+
+
+def test_something_that_is_no_ray_is_told_from_something_silent():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert unanswered(*silent.getsockname(), limit_s=0.2) == "no answer within 0.2 s"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert unanswered(*other.getsockname(), limit_s=60) == "something else than Ray is there"
+        thread.join(60)
+
+
+def test_addresses(monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert address(None) == "local"
+    assert address("ray://a:1") == "ray://a:1"
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert address(None) == "10.0.0.1:6379"
+    assert address("http://a:8265") == "10.0.0.1:6379"  # inside of the job that carries the run
+    assert address("b:6379") == "b:6379"
+    assert endpoint("ray://head:10001") == ("head", 10001)
+    assert endpoint("[::1]:6379") == ("::1", 6379)
