@@ -8,12 +8,14 @@ import threading
 
 import pytest
 from laboratory import wait_until
+from pydantic import ValidationError
 from services.spark_cluster import spark_cluster as spark_cluster
 
 from benchhouse.executors.far_engine import Ask, Node
 from benchhouse.executors.spark_engine import properties, slots_in
 from benchhouse.executors.spark_probe import unanswered
 from benchhouse.executors.spark_slot import IMPOSED
+from benchhouse.schema.spark import SparkSettings
 
 pytestmark = pytest.mark.timeout(900)  # two Javas and more have to start
 on_cluster = pytest.mark.xdist_group("spark")
@@ -108,13 +110,11 @@ def test_a_missing_java_says_how_to_install_it(lab):
         ({"master": "local-cluster[2,1]"}, "is no master of Spark"),
         ({"conf": {"--driver-java-options": "x"}}, "is no property of Spark"),
         ({"conf": {"spark.task.cpus": "3"}}, "follows from resources"),
-        ({"mastr": "local"}, "did you mean"),
     ],
 )
-def test_what_spark_would_not_understand_is_refused_with_its_place(lab, spark, words):
-    done = lab.bench("validate", lab.scenario("once", executor="spark", spark=spark), code=2)
-    assert words in done.stderr
-    assert "s.yaml:1:" in done.stderr
+def test_what_spark_would_not_understand_is_refused(spark, words):
+    with pytest.raises(ValidationError, match=words):
+        SparkSettings(**spark)
 
 
 # -- what an application asks for, by itself -----------------------------------------------------------------------
@@ -148,9 +148,12 @@ def test_local_spark_listens_to_nobody_else(tmp_path):
     assert asked["spark.authenticate"] == "true"
 
 
-def test_settings_are_in_no_digest(lab):
+def test_settings_are_in_no_digest_and_mistakes_have_a_place(lab):
     digests = {
-        json.loads(lab.bench("plan", lab.scenario("once", spark=spark), "--json").stdout)["plan_digest"]
-        for spark in ({}, {"master": "spark://elsewhere:7077"})
+        json.loads(lab.bench("plan", lab.scenario("once", **where), "--json").stdout)["plan_digest"]
+        for where in ({}, {"spark": {"master": "spark://elsewhere:7077"}, "dask": {"address": "tcp://elsewhere:8786"}})
     }
     assert len(digests) == 1
+    done = lab.bench("validate", lab.scenario("once", spark={"mastr": "local"}), code=2)
+    assert "did you mean 'master'" in done.stderr
+    assert "s.yaml:1:" in done.stderr
