@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Programs that some tests need: hyperfine and fio to be measured against, Chromium to open reports, a C compiler for the
 # mock server and the fake GPU, Prometheus to scrape runs; Slurm for a cluster on this machine; Apptainer with what makes
-# small images and serves them. Only what is missing.
+# small images and serves them; Java for Spark. Only what is missing.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 
@@ -15,6 +15,7 @@ if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null 
     missing+=(chromium fonts-dejavu-core)
 fi
 command -v shellcheck >/dev/null || missing+=(shellcheck)
+command -v java >/dev/null || missing+=(default-jre-headless)
 command -v mksquashfs >/dev/null || missing+=(squashfs-tools)
 command -v squashfuse >/dev/null || missing+=(squashfuse fuse3)
 command -v newuidmap >/dev/null || missing+=(uidmap)

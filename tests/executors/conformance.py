@@ -1,7 +1,6 @@
 """What every executor promises, and where each of them is to be had. A further one joins by a line in `PLACES`."""
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from laboratory import Lab
 from services.dask_cluster import DaskCluster
 from services.ray_cluster import RayCluster
 from services.slurm_cluster import Cluster
+from services.spark_cluster import has_spark
 
 
 @dataclass
@@ -48,9 +48,7 @@ def dask(request: pytest.FixtureRequest) -> Place:
 
 
 def spark(request: pytest.FixtureRequest) -> Place:
-    pytest.importorskip("pyspark")
-    if not shutil.which("java"):
-        pytest.skip("there is no Java here")
+    has_spark()
     return Place("spark", {"spark": {"master": "local[2]"}}, {})
 
 

@@ -111,13 +111,12 @@ def show_beside(found: "SideBySide") -> None:
 
 
 def _names(members: "Sequence[Member]") -> dict[int, str]:
-    """The targets' names, or all that tells the points apart where a name does not; at last the run."""
-    names = {member.at: member.target_name for member in members}
-    if len(set(names.values())) < len(names):
-        names = {member.at: _whole_name(member) for member in members}
-    if len(set(names.values())) < len(names):
-        names = {member.at: f"{names[member.at]} ({member.run_id})" for member in members}
-    return names
+    """The targets' names, or as much more as tells the points apart: their axes, their runs, both."""
+    short = {member.at: member.target_name for member in members}
+    whole = {member.at: _whole_name(member) for member in members}
+    runs = {member.at: f" ({member.run_id})" for member in members}
+    ways = [short, whole, *({at: name + runs[at] for at, name in way.items()} for way in (short, whole))]
+    return next((way for way in ways if len(set(way.values())) == len(way)), ways[-1])
 
 
 def _whole_name(member: "Member") -> str:
