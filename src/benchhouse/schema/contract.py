@@ -32,8 +32,8 @@ def _text(value: object) -> object:
 Word = Annotated[Text, BeforeValidator(_text)]
 
 
-class _Part(Model, strict=True):
-    model_config = Model.model_config | {"alias_generator": to_camel}
+class _Part(Model):
+    model_config = Model.model_config | {"alias_generator": to_camel, "strict": True}
 
 
 class Intent(_Part):
