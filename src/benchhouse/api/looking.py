@@ -241,11 +241,9 @@ def comparison_markdown(compared: "ComparisonTable") -> str:
 
 
 def trace(workspace: Workspace, token: str) -> "Trace":
-    """The four steps of a claim, a number of a report, a metric of a run, or a trial."""
-    from benchhouse.api import claims
-    from benchhouse.report.lineage import trace as walk
+    from benchhouse.api import tracing
 
-    return claims.trace(workspace, token) or walk(workspace, token)
+    return tracing.trace(workspace, token)
 
 
 def rebuild(workspace: Workspace, progress: Callable[[int, int, str], None]) -> "Rebuilt":
