@@ -1,6 +1,7 @@
 """Trials that took turns, compared round by round; and values that lie far off, by the declared policy."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from benchhouse.analysis.compare import Comparison
@@ -29,7 +30,7 @@ def rounds_of(a: Sequence[Row], b: Sequence[Row]) -> Rounds | None:
     if len(common) < FEWEST:
         return None
     starts = [[side[number]["started"] for side in sides] for number in common]
-    if any(max(now) > min(later) for now, later in zip(starts, starts[1:], strict=False)):
+    if any(max(now) > min(later) for now, later in pairwise(starts)):
         return None
     return {row["trial_id"]: row["repetition"] for row in [*a, *b]}
 
