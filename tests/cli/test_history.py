@@ -129,7 +129,7 @@ def test_an_accepted_baseline_holds_later_runs_to_it(bench, kept):
     journals.append(journals.baselines(workspace), earlier, "")
     done = bench("history", "demo", cwd=kept)
     assert done.code == 3
-    assert f"WORSE by −8.0% since {day(STEP)}" in done.out or "WORSE by" in done.out
+    assert "WORSE by" in done.out and f"noticed at {day(STEP)[:6]}" in done.out
     assert bench("baseline", "clear", "demo", cwd=kept).code == 0
     assert json.loads(bench("baseline", "list", "--json", cwd=kept).out) == []
     assert bench("baseline", "clear", "demo", cwd=kept).code == 2
@@ -221,11 +221,11 @@ def test_compare_counts_outliers_whatever_is_done_with_them(bench, tmp_path):
         folders = [make_trial(workspace, run, at, value=value, minute=number) for at, value in enumerate(values)]
         collect(workspace, run, folders)
     kept = bench("compare", day(0), day(1), "--metric", "qps")
-    assert "Outliers: keep; 1 value more than 5 robust deviations off were kept (1 of qps)" in kept.err
+    assert "Outliers: keep; 1 value more than 5 robust deviations off: kept (1 of qps)" in kept.err
     left = bench("compare", day(0), day(1), "--metric", "qps", "--outliers", "mad", "--json")
     found = json.loads(left.out)
     assert (found["rows"][0]["n_a"], found["rows"][0]["n_b"]) == (5, 6)
-    assert "LEFT OUT" in found["notes"][0]
+    assert any("LEFT OUT" in note for note in found["notes"])
 
 
 def test_rounds_of_one_run_are_paired_and_two_runs_are_not(bench, tmp_path):

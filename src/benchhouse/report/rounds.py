@@ -65,9 +65,9 @@ def without_outliers(
     if not far:
         return kept, [f"Outliers: mad; none of {plural(values, 'value')} was left out."] if policy == "mad" else []
     listed = ", ".join(f"{count} of {name}" for name, count in far.items())
-    done = "were kept" if policy == "keep" else "were LEFT OUT"
+    done = "kept" if policy == "keep" else "LEFT OUT"
     count = plural(sum(far.values()), "value")
-    return kept, [f"Outliers: {policy}; {count} more than {FAR:g} robust deviations off {done} ({listed})."]
+    return kept, [f"Outliers: {policy}; {count} more than {FAR:g} robust deviations off: {done} ({listed})."]
 
 
 def _without(row: Row, off: Sequence[bool]) -> dict[str, Any]:
