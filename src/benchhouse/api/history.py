@@ -1,6 +1,7 @@
 """Histories and accepted baselines: where a level changed, and whether new runs still fit what was accepted."""
 
 import math
+import shlex
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -120,7 +121,7 @@ def _check_rule(workspace: Workspace, found: MetricHistory, level: float, unless
     if anchor is None:
         raise BenchError(
             f"no person has accepted a baseline of {found.case.label} yet: a rule needs one to compare with",
-            hint=f"bench baseline accept {found.case.label}",
+            hint=f"bench baseline accept {shlex.quote(found.case.label)}",
         )
     if found.direction is None or not anchor.level:
         raise BenchError(f"{found.name} has no direction or no level: only a person can accept it")
@@ -128,7 +129,7 @@ def _check_rule(workspace: Workspace, found: MetricHistory, level: float, unless
     if worse > unless_worse:
         raise BenchError(
             f"{found.name} of {found.case.label} is {worse:.1%} worse than what was accepted on {anchor.time[:10]}",
-            hint=f"If that is right: bench baseline accept {found.case.label} --metric {found.metric} --why '...'",
+            hint=f"If that is right: bench baseline accept {shlex.quote(found.case.label)} --why WORDS",
             exit_code=Exit.REGRESSION,
         )
 

@@ -250,7 +250,7 @@ def execute(
     with orchestrator(workspace, prepared, ledger, show, **settings) as owner:
         ledger.tell("resumed" if any(ledger.events()) else "started")
         outcomes = owner.run()
-    counted = sum(outcomes.values()) - outcomes.get("lost", 0) + owner.skipped
+    counted = sum(outcomes.values()) - outcomes.get("lost", 0) + owner.holding.skipped
     complete = counted == prepared.plan.trial_count
     return RunSummary(
         ledger.folder.run_id,

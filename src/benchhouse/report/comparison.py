@@ -455,7 +455,7 @@ def compare_selected(
     if paired and rounds is None:
         raise BenchError(
             f"{one} and {two} did not take turns: there are no rounds to pair",
-            hint="Pairs need points of one run with `order: interleaved`, 3 repetitions or more; else leave out --paired.",
+            hint="Pairs are points of one run with `order: interleaved` and 3 repetitions; else leave out --paired.",
         )
     table = compare_runs(
         rows_a,

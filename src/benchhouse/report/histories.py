@@ -190,7 +190,7 @@ def _refuse_mixed(rows: Sequence[Row], metric: str, stat: str) -> None:
             told = ", ".join(f"{kind} since {run}" for kind, run in kinds.items())
             raise BenchError(
                 f"{name_of(metric, stat)} is not one history: its {what} changed ({told})",
-                hint="Give the metric a new name when its meaning changes; compare the runs of each kind by themselves.",
+                hint="A metric whose meaning changes needs a new name; compare the runs of each kind by themselves.",
             )
     if len({row["run_id"] for row in rows}) < len(rows):
         raise BenchError(

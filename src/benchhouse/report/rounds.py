@@ -1,6 +1,7 @@
 """Trials that took turns, compared round by round; and values that lie far off, by the declared policy."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from benchhouse.analysis.compare import Comparison
@@ -29,7 +30,7 @@ def rounds_of(a: Sequence[Row], b: Sequence[Row]) -> Rounds | None:
     if len(common) < FEWEST:
         return None
     starts = [[side[number]["started"] for side in sides] for number in common]
-    if any(max(now) > min(later) for now, later in zip(starts, starts[1:], strict=False)):
+    if any(max(now) > min(later) for now, later in pairwise(starts)):
         return None
     return {row["trial_id"]: row["repetition"] for row in [*a, *b]}
 
@@ -64,9 +65,9 @@ def without_outliers(
     if not far:
         return kept, [f"Outliers: mad; none of {plural(values, 'value')} was left out."] if policy == "mad" else []
     listed = ", ".join(f"{count} of {name}" for name, count in far.items())
-    done = "were kept" if policy == "keep" else "were LEFT OUT"
+    done = "kept" if policy == "keep" else "LEFT OUT"
     count = plural(sum(far.values()), "value")
-    return kept, [f"Outliers: {policy}; {count} more than {FAR:g} robust deviations off {done} ({listed})."]
+    return kept, [f"Outliers: {policy}; {count} more than {FAR:g} robust deviations off: {done} ({listed})."]
 
 
 def _without(row: Row, off: Sequence[bool]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from benchhouse.evidence.folder import read_meta, sealed_outcome
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
+from benchhouse.runs.holding import Enough, Holding
 from benchhouse.runs.interrupts import Interrupts
 from benchhouse.runs.keeping import Attached
 from benchhouse.runs.ledger import Ledger
@@ -75,11 +76,9 @@ class Orchestrator:
         rerun_failed: bool = False,
         attached: Attached | None = None,
         sealed: Callable[[TrialFolder], None] | None = None,
-        enough: Callable[[PlannedTrial], bool | None] | None = None,
+        enough: Enough | None = None,
     ) -> None:
-        self.enough = enough  # whether its point has repetitions enough; None: those before tell
-        self.held: Active | None = None
-        self.skipped = 0
+        self.holding = Holding(enough)
         self.sealed = sealed  # told of every folder that was sealed in this session
         self.workspace, self.plan, self.ledger, self.executor = workspace, plan, ledger, executor
         self.python, self.frame, self.show = python, frame, show
@@ -178,7 +177,7 @@ class Orchestrator:
         """Hand over as much as the executor can use now; False when nothing was handed over."""
         batch: list[Active] = []
         while not self.stopped and len(self.active) + len(batch) < self.executor.window:
-            item = self._due() or self._next(todo, batch)
+            item = self._due() or self.holding.next(todo, self._under_way(batch))
             if item is None:
                 break
             if over := self._overspent(len(batch)):
@@ -190,20 +189,8 @@ class Orchestrator:
         self._submit(batch)
         return bool(batch)
 
-    def _next(self, todo: Iterator[Active], batch: list[Active]) -> Active | None:
-        """The next trial that is wanted; none for now where a rule must first see how those before it end."""
-        item, self.held = self.held or next(todo, None), None
-        while item is not None and self.enough and not item.planned.warmup:
-            decided = self.enough(item.planned)
-            mine, under_way = item.planned.instance_digest, [*self.active.values(), *self.waiting, *batch]
-            if decided is None and any(other.planned.instance_digest == mine for other in under_way):
-                self.held = item
-                return None
-            if not decided:
-                break
-            self.skipped += 1
-            item = next(todo, None)
-        return item
+    def _under_way(self, batch: list[Active]) -> Iterator[Active]:
+        yield from (*self.active.values(), *self.waiting, *batch)
 
     def _missing(self) -> Iterator[Active]:
         """Planned trials that have no sealed folder yet; what is sealed is counted, not run."""

@@ -43,7 +43,7 @@ class SelftestMetric(Model):
     rate_high: float = Field(description="Upper end.")
     cv: float | None = Field(description="Standard deviation of a trial relative to the mean; null where that is zero.")
     smallest_effect: float | None = Field(
-        description="The smallest relative change that 4 of 5 pairs find, with so many repetitions; null: none up to 2x."
+        description="The smallest relative change that 4 of 5 pairs show when it is planted; null: none up to 2x."
     )
 
 

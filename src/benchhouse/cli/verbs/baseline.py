@@ -1,5 +1,7 @@
 """Accept the level of a metric as the one that new runs are held to; show, list or clear what was accepted."""
 
+import shlex
+
 import click
 
 from benchhouse.cli import options, show
@@ -48,7 +50,7 @@ def accept(
         f"accepted {record.metric} {record.stat} = {quantity(record.level, record.unit)} "
         f"({show.count(record.n, 'run')}, up to {record.run_id})"
     )
-    show.note(f"later runs are held to it:  bench history {case} --metric {record.metric}")
+    show.note(f"later runs are held to it:  bench history {shlex.quote(case)} --metric {record.metric}")
 
 
 @command.command(help="What is accepted for CASE, and how later runs stand to it.", name="show")
@@ -68,7 +70,7 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
     record = watched.baseline
     if record is None:
         click.echo(f"no baseline of {watched.history.name} is accepted for {watched.history.case.label}")
-        show.note(f"accept it:  bench baseline accept {case}")
+        show.note(f"accept it:  bench baseline accept {shlex.quote(case)}")
         return
     said = record.why or record.rule
     rows = [
@@ -80,7 +82,7 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
     ]  # fmt: skip
     for name, text in rows:
         click.echo(f"{name:<10}  {text}")
-    show.note(f"see it:  bench history {case} --metric {record.metric}")
+    show.note(f"see it:  bench history {shlex.quote(case)} --metric {record.metric}")
 
 
 @command.command(help="All baselines that count now.", name="list")
@@ -117,4 +119,4 @@ def clear(ctx: click.Context, case: str, metric: str | None, stat: str | None, w
 
     record = history.clear(options.workspace(ctx), case, metric, stat, why)
     click.echo(f"cleared the baseline of {record.metric} {record.stat}")
-    show.note(f"accept another:  bench baseline accept {case}")
+    show.note(f"accept another:  bench baseline accept {shlex.quote(case)}")

@@ -1,5 +1,6 @@
 """Show a metric over all runs: where its level changed, by how much, and what else changed there."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
@@ -44,7 +45,8 @@ def _show(watched: "Watched") -> None:
 
     found = watched.history
     click.echo(f"{found.case.label}  {titled(found.name, found.unit)}, {show.count(len(found.runs), 'run')}")
-    _chart(found.values, [found_run(found, change.run_after) for change in found.changes])
+    places = {run.run_id: at for at, run in enumerate(found.runs)}
+    _chart(found.values, [places[change.run_after] for change in found.changes])
     rows = [
         (change.run_before, change.run_after, number(change.before), number(change.after), percent(change.change),
          f"{percent(change.interval[0])} to {percent(change.interval[1])}" if change.interval else "",
@@ -69,16 +71,10 @@ def _show(watched: "Watched") -> None:
     _show_baseline(watched)
     show.note(watched.selftest)
     if watched.baseline is None:
-        show.note(
-            f"accept this level as the baseline: bench baseline accept {found.case.label} --metric {found.metric}"
-        )
+        name = shlex.quote(found.case.label)
+        show.note(f"accept this level as the baseline:  bench baseline accept {name} --metric {found.metric}")
     elif found.changes:
         show.note(f"look closer:  bench compare {found.changes[-1].run_before} {found.changes[-1].run_after}")
-
-
-def found_run(found: "object", run_id: str) -> int:
-    runs = found.runs  # type: ignore[attr-defined]
-    return next(at for at, run in enumerate(runs) if run.run_id == run_id)
 
 
 def _show_baseline(watched: "Watched") -> None:

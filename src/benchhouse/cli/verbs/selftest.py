@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    help=f"{__doc__}\n\nTrials of SCENARIO (by default that of the last run) take turns as A and B. The result is kept, "
+    help=f"{__doc__}\n\nTrials of SCENARIO (by default that of the last run) take turns as A and B. It is kept, "
     "and compare, gate and history cite it.\n\n\b\n"
     "bench selftest examples/quickstart.yaml\n"
     "bench selftest examples/quickstart.yaml --pairs 100      # a narrower interval of the rate\n"
@@ -64,7 +64,6 @@ def _show(record: "SelftestRecord") -> None:
     if alarmed:
         show.note(f"more than {expected:.0%} of equal pairs look different in {', '.join(alarmed)}: "
                   "trials are not independent here; a busy or throttling machine does that")  # fmt: skip
-    show.note(
-        f"{record.time[:16]}Z on {record.host}, {record.repetitions} against {record.repetitions} trials, run {record.run_id}"
-    )
+    sides = f"{record.repetitions} against {record.repetitions} trials"
+    show.note(f"{record.time[:16]}Z on {record.host}, {sides}, run {record.run_id}")
     show.note("verdicts cite this from now on; next:  bench compare, bench gate BASE..NEW")

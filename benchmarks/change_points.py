@@ -1,0 +1,233 @@
+"""Our change points beside Apache Otava's on the same histories, and how soon new runs raise an alarm.
+
+Histories of 200, 1000 and 5000 runs with noise of 2%: normal, Student t(3) scaled to the same deviation, AR(1) with
+phi 0.5. Steps of 2, 5 or 10% up or down at random places at least 25 apart, one for every 100 runs; or none at all. A
+change that is found within 5 runs of a true one is a hit, each true one once. Otava has its strict setting: windows of
+100, p = 1e-4. Histories alternate between the two; CPU is that of the detection alone.
+
+    scripts/install-peers.sh otava
+    python benchmarks/change_points.py [--rounds 40] [--seed 2026] [--json]
+
+`--rounds` is the number of histories of 1000 runs; of 200 there are five times, of 5000 a fifth as many. Exit code 1
+when a cell has less precision or recall than Otava's, when there are more than 0.5 false alarms per 1000 runs without a
+change, when CPU is more than Otava's, or when the median delay of an alarm after a 5% step is more than 3 runs; 2
+without Otava. Thresholds were chosen on seed 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchhouse.analysis.changes import find_changes
+from benchhouse.analysis.online import learn, watch
+
+NOISES = ("gauss", "t3", "ar1")
+SIZES = (200, 1000, 5000)
+STEPS = (0.0, 0.02, 0.05, 0.10)
+APART, NEAR, EVERY = 25, 5, 100
+SPREAD = 0.02
+MOST_FALSE, MOST_DELAY = 0.5, 3
+CACHE = Path(os.environ.get("BENCH_TEST_CACHE") or Path.home() / ".cache" / "benchhouse-tests")
+OTAVA = CACHE / "peers" / "otava" / "bin" / "python"
+PEER = """
+import json, sys, time
+from otava.analysis import compute_change_points
+for line in sys.stdin:
+    values = json.loads(line)
+    began = time.process_time()
+    found, _ = compute_change_points(values, window_len=100, max_pvalue=1e-4)
+    cpu = time.process_time() - began
+    print(json.dumps({"found": [int(item.index) for item in found], "cpu": cpu}), flush=True)
+"""
+
+
+@dataclass
+class Score:
+    hits: int = 0
+    found: int = 0
+    true: int = 0
+    cpu_s: float = 0.0
+
+    @property
+    def precision(self) -> float:
+        return self.hits / self.found if self.found else 1.0
+
+    @property
+    def recall(self) -> float:
+        return self.hits / self.true if self.true else 1.0
+
+    def add(self, found: list[int], true: list[int], cpu_s: float) -> None:
+        left = list(true)
+        for place in found:
+            near = [at for at in left if abs(at - place) <= NEAR]
+            if near:
+                left.remove(min(near, key=lambda at: abs(at - place)))
+        self.hits += len(true) - len(left)
+        self.found += len(found)
+        self.true += len(true)
+        self.cpu_s += cpu_s
+
+
+@dataclass(frozen=True)
+class Cell:
+    noise: str
+    n: int
+    step: float
+    histories: int
+    ours: Score
+    otava: Score
+
+    @property
+    def missed(self) -> list[str]:
+        found = []
+        if self.step:
+            found += ["precision"] if self.ours.precision < self.otava.precision else []
+            found += ["recall"] if self.ours.recall < self.otava.recall else []
+        elif self.false_alarms(self.ours) > MOST_FALSE:
+            found.append("false alarms")
+        return found + (["cpu"] if self.ours.cpu_s > self.otava.cpu_s else [])
+
+    def false_alarms(self, score: Score) -> float:
+        return score.found / (self.histories * self.n) * 1000
+
+
+@dataclass(frozen=True)
+class Delay:
+    noise: str
+    step: float
+    median: float
+    false_per_1000: float
+
+    @property
+    def missed(self) -> bool:
+        return self.step == 0.05 and self.median > MOST_DELAY
+
+
+def noise(rng: np.random.Generator, kind: str, n: int) -> NDArray[np.float64]:
+    if kind == "gauss":
+        return rng.standard_normal(n)
+    if kind == "t3":
+        return rng.standard_t(3, n) / math.sqrt(3.0)
+    shocks = rng.standard_normal(n) * math.sqrt(0.75)
+    drawn = np.empty(n)
+    drawn[0] = rng.standard_normal()
+    for at in range(1, n):
+        drawn[at] = 0.5 * drawn[at - 1] + shocks[at]
+    return drawn
+
+
+def history(kind: str, n: int, step: float, seed: int, number: int) -> tuple[list[float], list[int]]:
+    rng = np.random.default_rng([seed, number, n, int(step * 1000), NOISES.index(kind)])
+    count = n // EVERY if step else 0
+    slack = np.sort(rng.integers(0, n - APART * (count + 1) + 1, count))
+    places = [int(extra + APART * (at + 1)) for at, extra in enumerate(slack)]
+    level = np.ones(n)
+    for place in places:
+        level[place:] *= 1.0 + step if rng.random() < 0.5 else 1.0 / (1.0 + step)
+    values = level * (1.0 + SPREAD * noise(rng, kind, n))
+    return values.tolist(), places
+
+
+class Otava:
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [str(OTAVA), "-c", PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def find(self, values: list[float]) -> tuple[list[int], float]:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps(values) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        return answer["found"], answer["cpu"]
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measure(otava: Otava, kind: str, n: int, step: float, histories: int, seed: int) -> Cell:
+    ours, theirs = Score(), Score()
+    for number in range(histories):
+        values, places = history(kind, n, step, seed, number)
+        began = time.process_time()
+        found = [change.index for change in find_changes(values).changes]
+        ours.add(found, places, time.process_time() - began)
+        other, cpu_s = otava.find(values)
+        theirs.add(other, places, cpu_s)
+    return Cell(kind, n, step, histories, ours, theirs)
+
+
+def delays(kind: str, step: float, tries: int, seed: int, later: int = 100) -> Delay:
+    """A baseline of 100 runs is accepted; the step comes 10 runs later. Without one, `later` runs come."""
+    noticed, false, watched = [], 0, 0
+    for number in range(tries):
+        rng = np.random.default_rng([seed, number, int(step * 1000), NOISES.index(kind), 7])
+        values = 1.0 + SPREAD * noise(rng, kind, 110 + later)
+        baseline = learn(values[:100].tolist())
+        assert baseline
+        quiet = watch(baseline, values[100:].tolist())
+        false, watched = false + (quiet is not None), watched + (quiet.at + 1 if quiet else 10 + later)
+        values[110:] *= 1.0 + step
+        alarm = watch(baseline, values[110:].tolist())
+        noticed.append(alarm.at + 1 if alarm else later)
+    return Delay(kind, step, statistics.median(noticed), false / watched * 1000)
+
+
+def tell(cells: list[Cell], waits: list[Delay]) -> None:
+    print(f"{'noise':<7}{'runs':>6}{'step':>6}   {'ours':^18}   {'otava':^18}   CPU ms ours/otava")
+    for cell in cells:
+        flag = f"  MISSED {', '.join(cell.missed)}" if cell.missed else ""
+        cpu = f"{cell.ours.cpu_s / cell.histories * 1000:.1f}/{cell.otava.cpu_s / cell.histories * 1000:.1f}"
+        if cell.step:
+            texts = [f"P {score.precision:.3f} R {score.recall:.3f}" for score in (cell.ours, cell.otava)]
+        else:
+            texts = [f"{cell.false_alarms(score):.2f} false/1000" for score in (cell.ours, cell.otava)]
+        print(f"{cell.noise:<7}{cell.n:>6}{cell.step:>6.0%}   {texts[0]:<18}   {texts[1]:<18}   {cpu}{flag}")
+    for wait in waits:
+        flag = "  MISSED" if wait.missed else ""
+        print(f"alarm after a {wait.step:.0%} step, {wait.noise}: median {wait.median:g} runs, "
+              f"{wait.false_per_1000:.2f} false per 1000 new runs{flag}")  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if not OTAVA.exists():
+        print("Apache Otava is not installed: scripts/install-peers.sh otava", file=sys.stderr)
+        return 2
+    otava = Otava()
+    cells = [
+        measure(otava, kind, n, step, max(1, options.rounds * 1000 // n), options.seed)
+        for n in SIZES
+        for kind in NOISES
+        for step in STEPS
+    ]
+    otava.close()
+    waits = [delays(kind, step, 5 * options.rounds, options.seed) for kind in NOISES for step in (0.05, 0.10)]
+    if options.json:
+        rows = [asdict(cell) | {"missed": cell.missed} for cell in cells]
+        print(json.dumps({"cells": rows, "delays": [asdict(wait) for wait in waits]}, indent=1))
+    else:
+        tell(cells, waits)
+    return 1 if any(cell.missed for cell in cells) or any(wait.missed for wait in waits) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Change points and alarms, on planted steps and on nothing at all. The full table is benchmarks/change_points.py."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from benchhouse.analysis.changes import find_changes
+from benchhouse.analysis.online import learn, watch
+from benchhouse.analysis.segments import halve, segment
+
+
+def noise(kind, n, seed, spread=0.02):
+    rng = np.random.default_rng([seed, n])
+    if kind == "gauss":
+        return spread * rng.standard_normal(n)
+    if kind == "t3":
+        return spread * rng.standard_t(3, n) / math.sqrt(3)
+    drawn = np.zeros(n)
+    for at in range(1, n):
+        drawn[at] = 0.5 * drawn[at - 1] + spread * math.sqrt(0.75) * rng.standard_normal()
+    return drawn
+
+
+@pytest.mark.parametrize("kind", ["gauss", "t3", "ar1"])
+def test_steps_of_ten_percent_are_found_where_they_are(kind):
+    values = 100.0 * (1.0 + noise(kind, 200, 3))
+    values[80:] *= 1.1
+    values[140:] /= 1.1
+    found = find_changes(values.tolist()).changes
+    assert [round(change.index / 5) for change in found] == [16, 28]
+    assert found[0].low < 0.1 < found[0].high
+    assert found[0].after > found[0].before and found[1].after < found[1].before
+
+
+@pytest.mark.parametrize("kind", ["gauss", "t3", "ar1"])
+def test_noise_alone_seldom_looks_like_a_change(kind):
+    alarms = sum(len(find_changes((1.0 + noise(kind, 200, seed)).tolist()).changes) for seed in range(40))
+    assert alarms <= 6  # 8000 runs; 0.5 per 1000 would be 4
+
+
+def test_noise_that_remembers_is_seen_as_such():
+    found = find_changes((1.0 + noise("ar1", 1000, 1)).tolist())
+    assert found.noise.memory == pytest.approx(0.5, abs=0.15)
+    assert find_changes((1.0 + noise("gauss", 1000, 1)).tolist()).noise.memory == 0.0
+
+
+def test_one_far_outlier_is_no_change():
+    values = (1.0 + noise("gauss", 60, 2)).tolist()
+    values[30] = 9.0
+    assert find_changes(values).changes == ()
+
+
+def test_a_change_below_the_floor_is_not_reported():
+    values = [100.0] * 30 + [100.5] * 30
+    assert find_changes(values).changes == ()
+    assert [change.index for change in find_changes(values, floor=0.001).changes] == [30]
+
+
+def test_exact_values_with_a_step_have_one_change():
+    found = find_changes([0.9] * 20 + [0.8] * 20).changes
+    assert [change.index for change in found] == [20]
+    assert found[0].change == pytest.approx(-1 / 9)
+
+
+def test_values_of_zero_and_below_are_taken_in_their_unit():
+    values = noise("gauss", 60, 5, spread=0.1)
+    values[30:] += 5.0
+    (change,) = find_changes(values.tolist()).changes
+    assert abs(change.index - 30) <= 1
+    assert change.after == pytest.approx(5.0, abs=0.2)
+
+
+def test_few_runs_have_no_changes_and_say_that_they_are_few():
+    assert find_changes([1.0, 2.0, 3.0]).noise is None
+    assert find_changes([]).changes == ()
+
+
+def test_a_number_that_is_none_is_refused():
+    with pytest.raises(ValueError):
+        find_changes([1.0] * 20 + [math.nan])
+
+
+def test_the_exact_cuts_cost_no_more_than_the_rough_ones():
+    values = noise("gauss", 300, 7)
+    values[100:200] += 0.05
+
+    def cost(cuts):
+        edges = [0, *cuts, len(values)]
+        parts = (values[a:b] for a, b in pairwise(edges))
+        return sum(((part - part.mean()) ** 2).sum() for part in parts) + 0.004 * len(cuts)
+
+    assert cost(segment(values, 0.004, 5)) <= cost(halve(values, 0.004, 5)) + 1e-12
+
+
+def test_a_step_raises_an_alarm_within_a_few_runs():
+    values = 100.0 * (1.0 + noise("gauss", 140, 11))
+    baseline = learn(values[:100].tolist())
+    assert watch(baseline, values[100:].tolist(), "lower") is None
+    alarm = watch(baseline, (values[100:] * 1.05).tolist(), "lower")
+    assert alarm.at <= 8 and alarm.worse is True
+    assert alarm.change == pytest.approx(0.05, abs=0.03)
+    assert watch(baseline, (values[100:] * 1.05).tolist(), "higher").worse is False
+
+
+def test_a_slow_drift_can_not_walk_the_baseline():
+    values = 100.0 * (1.0 + noise("gauss", 200, 13))
+    baseline = learn(values[:100].tolist())
+    drift = values[100:] * (1.0 + 0.001 * np.arange(100))  # a twentieth of the noise each run
+    alarm = watch(baseline, drift.tolist(), "lower")
+    assert alarm is not None and alarm.worse and 10 < alarm.at < 80
+
+
+def test_a_metric_that_falls_to_zero_raises_an_alarm():
+    values = (100.0 * (1.0 + noise("gauss", 30, 17))).tolist()
+    assert watch(learn(values), [0.0, 0.0, 0.0], "higher").worse is True
+
+
+def test_few_runs_make_no_baseline():
+    assert learn([1.0, 1.1, 0.9]) is None

@@ -1,0 +1,251 @@
+"""`bench history`, `bench baseline` and `bench gate`, on sealed trials of many runs."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchhouse.schema.layout import Workspace
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
+
+DAYS = 24
+STEP = 14
+
+
+def day(number):
+    return f"202603{number + 1:02d}-120000-aaaaaaa"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """24 daily runs of three trials; on the 15th day the throughput falls by 8%."""
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+
+    root = tmp_path_factory.mktemp("history")
+    draw = random.Random(5)
+    for number in range(DAYS):
+        level = 100.0 if number < STEP else 92.0
+        values = [level * draw.gauss(1, 0.01) for _ in range(3)]
+        folders = [
+            make_trial(Workspace(root), day(number), at + 1, value=value, minute=60 * number)
+            for at, value in enumerate(values)
+        ]
+        collect(Workspace(root), day(number), folders)
+    return root
+
+
+@pytest.fixture
+def kept(made):
+    """The same workspace without accepted baselines and selftests."""
+    yield made
+    for name in ("baselines.jsonl", "selftests.jsonl"):
+        (made / ".bench" / name).unlink(missing_ok=True)
+
+
+def test_history_finds_the_change_and_names_the_runs_around_it(bench, made):
+    done = bench("history", "demo", "--json", cwd=made)
+    assert done.code == 0
+    found = json.loads(done.out)
+    (change,) = found["changes"]
+    assert (change["run_before"], change["run_after"]) == (day(STEP - 1), day(STEP))
+    assert change["verdict"] == "worse"
+    assert change["interval"][0] < -0.08 < change["interval"][1]
+    assert found["metric"] == "qps" and len(found["runs"]) == DAYS
+
+
+def test_history_draws_it_and_ends_with_the_next_command(bench, made):
+    done = bench("history", "demo/name=hnsw ef=16", cwd=made)
+    assert "|" in done.out and "worse" in done.out
+    assert "no selftest here yet" in done.err
+    assert done.err.splitlines()[-1].endswith("bench baseline accept 'demo/name=hnsw ef=16' --metric qps")
+
+
+def test_a_metric_that_lower_is_better_got_worse_by_going_up(bench, made):
+    found = json.loads(bench("history", "demo", "--metric", "latency", "--stat", "p99", "--json", cwd=made).out)
+    assert [change["verdict"] for change in found["changes"]] == ["worse"]
+    assert found["changes"][0]["change"] > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["dmo"], "did you mean 'demo'"),
+        (["demo", "--metric", "qsp"], "did you mean 'qps'"),
+        (["demo", "--metric", "latency", "--stat", "p12"], "latency has no p12"),
+        (["demo/name=flat"], "no case 'demo/name=flat'"),
+        (["demo", "--floor", "lots"], "is not a share"),
+    ],
+)
+def test_what_is_not_there_is_said_with_what_is(bench, made, asked, said):
+    done = bench("history", *asked, cwd=made)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_an_empty_workspace_has_no_history(bench, tmp_path):
+    done = bench("history", "demo")
+    assert done.code == 2 and "no trial has succeeded" in done.err
+
+
+def test_a_metric_whose_unit_changed_is_refused_not_averaged(bench, tmp_path):
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+    from benchhouse.warehouse.query import Warehouse
+
+    workspace = Workspace(tmp_path)
+    for number in range(2):
+        collect(workspace, day(number), [make_trial(workspace, day(number), minute=number)])
+    from benchhouse.report import histories
+
+    with Warehouse.open(workspace) as warehouse:
+        case = histories.find_case(warehouse, "demo")
+        rows = warehouse.query(
+            histories.VALUES, {"case_id": case.benchmark_case_id, "target": case.target_name}
+        ).dicts()
+    mixed = [row | {"unit": "1/min" if row["run_id"] == day(1) else row["unit"]} for row in rows]
+    from benchhouse.schema.errors import BenchError
+
+    with pytest.raises(BenchError, match="its unit changed"):
+        histories._refuse_mixed([row for row in mixed if row["metric"] == "qps"], "qps", "value")
+
+
+def test_an_accepted_baseline_holds_later_runs_to_it(bench, kept):
+    from benchhouse.api import history, journals
+
+    workspace = Workspace(kept)
+    assert bench("baseline", "accept", "demo", "--why", "release 2.1", cwd=kept).code == 0
+    record = json.loads(bench("baseline", "show", "demo", "--json", cwd=kept).out)
+    assert record["run_id"] == day(DAYS - 1) and record["n"] == DAYS - STEP
+    assert record["level"] == pytest.approx(92.0, rel=0.02)
+    # As if it had been accepted before the step, at the level of that time.
+    (line, *_), _ = journals.read(journals.baselines(workspace), type(history.baselines(workspace)[0]))
+    earlier = line.model_copy(update={"run_id": day(STEP - 1), "level": 100.0})
+    journals.append(journals.baselines(workspace), earlier, "")
+    done = bench("history", "demo", cwd=kept)
+    assert done.code == 3
+    assert "WORSE by" in done.out and f"noticed at {day(STEP)[:6]}" in done.out
+    assert bench("baseline", "clear", "demo", cwd=kept).code == 0
+    assert json.loads(bench("baseline", "list", "--json", cwd=kept).out) == []
+    assert bench("baseline", "clear", "demo", cwd=kept).code == 2
+
+
+def test_a_rule_can_not_walk_the_baseline(bench, kept):
+    from benchhouse.api import history, journals
+
+    workspace = Workspace(kept)
+    refused = bench("baseline", "accept", "demo", "--unless-worse", "2%", cwd=kept)
+    assert refused.code == 2 and "no person has accepted" in refused.err
+    bench("baseline", "accept", "demo", cwd=kept)
+    assert bench("baseline", "accept", "demo", "--unless-worse", "2%", cwd=kept).code == 0
+    by_person = history.baselines(workspace)[0].model_copy(update={"by": "person", "rule": "", "level": 100.0})
+    journals.append(journals.baselines(workspace), by_person, "")
+    by_rule = by_person.model_copy(update={"by": "rule", "rule": "walks", "level": 93.0})
+    journals.append(journals.baselines(workspace), by_rule, "")
+    # Only 1% below what the rule accepted last, but 8% below what a person did.
+    walked = bench("baseline", "accept", "demo", "--unless-worse", "2%", cwd=kept)
+    assert walked.code == 3 and "worse than what was accepted" in walked.err
+
+
+def test_torn_and_foreign_lines_in_the_journal_are_left_out(bench, kept):
+    bench("baseline", "accept", "demo", cwd=kept)
+    with (kept / ".bench" / "baselines.jsonl").open("ab") as file:
+        file.write(b'{"time": "half a li')
+    assert bench("baseline", "accept", "demo", cwd=kept).code == 0
+    assert len(json.loads(bench("baseline", "list", "--json", cwd=kept).out)) == 1
+    assert len((kept / ".bench" / "baselines.jsonl").read_text().splitlines()) == 3
+
+
+def test_the_gate_stops_a_regression_with_exit_code_3(bench, made):
+    done = bench("gate", f"{day(STEP - 1)}..{day(STEP)}", "--mde", "3%", "--metric", "qps", "--json", cwd=made)
+    found = json.loads(done.out)
+    assert (done.code, found["judgement"]) == (3, "regression")
+    assert found["rows"][0]["worse"] > 0.05
+
+
+def test_the_gate_says_when_it_can_not_tell_and_what_would_help(bench, made):
+    done = bench("gate", f"{day(0)}..{day(1)}", "--mde", "0.5%", cwd=made)
+    assert done.code == 6
+    assert "gate: can't tell" in done.out
+    assert "repetitions: " in done.err and "no selftest here yet" in done.err
+    assert bench("gate", f"{day(0)}..{day(1)}", "--mde", "0.5%", "--undecided", "pass", cwd=made).code == 0
+
+
+def test_the_gate_passes_what_is_not_worse_by_what_matters(bench, made):
+    assert bench("gate", f"{day(0)}..{day(1)}", "--mde", "20%", cwd=made).code == 0
+    assert bench("gate", f"{day(STEP)}..{day(0)}", "--mde", "3%", cwd=made).code == 0  # better
+
+
+@pytest.mark.parametrize("asked", [["a"], ["..b"], ["a.."], ["@last..@last", "--mde", "300%"], ["@last..nobody"]])
+def test_a_gate_that_makes_no_sense_is_bad_input(bench, made, asked):
+    assert bench("gate", *asked, cwd=made).code == 2
+
+
+def test_verdicts_cite_the_last_selftest(bench, kept):
+    from benchhouse.api import journals
+    from benchhouse.schema.quality import SelftestMetric, SelftestRecord
+
+    metric = SelftestMetric(
+        metric="qps", stat="value", pairs=40, false_positives=2, rate=0.05, rate_low=0.006, rate_high=0.169, cv=0.01,
+        smallest_effect=0.031,
+    )  # fmt: skip
+    record = SelftestRecord(
+        time="2026-03-01T00:00:00Z", host="node1", scenario="demo", run_id="r", plan_digest="p", repetitions=3,
+        confidence=0.95, metrics=[metric],
+    )  # fmt: skip
+    journals.append(journals.selftests(Workspace(kept)), record, "")
+    cited = "2 of 40 A/A comparisons looked different"
+    for asked in (
+        ["compare", day(0), day(1)],
+        ["gate", f"{day(0)}..{day(1)}", "--undecided", "pass"],
+        ["history", "demo"],
+    ):
+        done = bench(*asked, cwd=kept)
+        assert cited in done.err and "3.1%" in done.err, asked
+    assert "node1" in bench("selftest", "--last", cwd=kept).err
+
+
+def test_compare_counts_outliers_whatever_is_done_with_them(bench, tmp_path):
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+
+    workspace = Workspace(tmp_path)
+    for number, run in enumerate((day(0), day(1))):
+        values = [100.0, 101.0, 99.0, 100.5, 99.5, 100.0 if number else 10.0]
+        folders = [make_trial(workspace, run, at, value=value, minute=number) for at, value in enumerate(values)]
+        collect(workspace, run, folders)
+    kept = bench("compare", day(0), day(1), "--metric", "qps")
+    assert "Outliers: keep; 1 value more than 5 robust deviations off: kept (1 of qps)" in kept.err
+    left = bench("compare", day(0), day(1), "--metric", "qps", "--outliers", "mad", "--json")
+    found = json.loads(left.out)
+    assert (found["rows"][0]["n_a"], found["rows"][0]["n_b"]) == (5, 6)
+    assert any("LEFT OUT" in note for note in found["notes"])
+
+
+def test_rounds_of_one_run_are_paired_and_two_runs_are_not(bench, tmp_path):
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+
+    workspace = Workspace(tmp_path)
+    folders = [
+        make_trial(workspace, day(0), at, target=target, value=(100.0 + 20 * at) * factor * (1 + 0.001 * (at % 2)))
+        for at in range(1, 7)
+        for target, factor in (("flat", 1.0), ("hnsw", 1.02))
+    ]
+    collect(workspace, day(0), folders)
+    sides = "@last:name=flat", "@last:name=hnsw"
+    plain = json.loads(bench("compare", *sides, "--metric", "qps", "--json").out)
+    assert plain["rows"][0]["verdict"] == "no evidence of a difference"
+    paired = json.loads(bench("compare", *sides, "--metric", "qps", "--paired", "--json").out)
+    assert paired["rows"][0]["verdict"] == "better"
+    assert paired["rows"][0]["method"] == "paired t, 6 rounds"
+    collect(workspace, day(1), [make_trial(workspace, day(1), at, minute=9) for at in range(1, 7)])
+    refused = bench("compare", day(0) + ":name=hnsw", day(1), "--paired")
+    assert refused.code == 2 and "did not take turns" in refused.err
