@@ -5,6 +5,8 @@ import threading
 from types import FrameType
 from typing import Self
 
+from benchhouse.schema.errors import BenchError
+
 
 class Interrupts:
     """While it is entered, a first SIGINT is raised only by `check`; a second one at once, for those in a hurry."""
@@ -32,3 +34,10 @@ class Interrupts:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
+
+
+def in_words(error: BaseException) -> str:
+    """Why a run broke off, for its ledger."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return error.message if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"

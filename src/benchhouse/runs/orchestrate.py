@@ -17,7 +17,7 @@ from benchhouse.evidence.verify import manifest_digest
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
 from benchhouse.runs.holding import Enough, Holding
-from benchhouse.runs.interrupts import Interrupts
+from benchhouse.runs.interrupts import Interrupts, in_words
 from benchhouse.runs.keeping import Attached
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, Exit
@@ -132,7 +132,7 @@ class Orchestrator:
                     self._follow()
                 self._last_look()
             except BaseException as error:
-                self._abandon(_in_words(error))
+                self._abandon(in_words(error))
                 raise
         if self.stopped:
             self.ledger.tell(self.stopped_by, reason=self.stopped[:500])
@@ -485,13 +485,6 @@ class Orchestrator:
             self._cancel(list(self.active))
         with contextlib.suppress(OSError, BenchError):
             self.ledger.tell("interrupted", reason=reason[:500])
-
-
-def _in_words(error: BaseException) -> str:
-    """Why a run broke off, for its ledger."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    return error.message if isinstance(error, BenchError) else f"{type(error).__name__}: {error}"
 
 
 def _plain(value: Any) -> Any:
