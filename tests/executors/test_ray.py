@@ -76,7 +76,8 @@ def test_a_killed_ray_worker_takes_its_trial_along_and_the_trial_is_run_again(ra
 
 def test_the_clusters_own_kinds_of_resources_and_its_environments_are_used(ray: Lab):
     asks = {"resources": {"widget": 1}, "runtime_env": {"env_vars": {"COLOUR": "blue"}}}
-    shell = {"argv": ["/bin/sh", "-c", 'test "$$COLOUR" = blue']}
+    # Ray gives its tasks as many threads as cores, by OMP_NUM_THREADS: a trial would be another one than elsewhere.
+    shell = {"argv": ["/bin/sh", "-c", 'test "$$COLOUR" = blue && test -z "$$OMP_NUM_THREADS"']}
     ray.run("command", target=shell, workload={"executions": 1}, ray=asks)
     assert ray.trials()[0].meta["placed"]["node"] == "n2"
     done = ray.bench("run", ray.scenario("once", ray={"resources": {"gadget": 2}}), "--new", code=2)

@@ -25,6 +25,9 @@ _SHORT = 30  # characters; Ray adds some sixty of its own, and 107 are all that 
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">I", 0)[1:] + b"\x04\x00" + bytes(4)
 """How a client of gRPC begins: the preface, and empty settings; a server answers with settings of its own."""
 
+IMPOSED = ("OMP_NUM_THREADS",)
+"""What Ray sets for its tasks, to as many as they have cores: a trial has it as elsewhere, unless `env_vars` say so."""
+
 
 class RayEngine:
     def __init__(self) -> None:
@@ -182,7 +185,9 @@ def run_slot(folder: str, python: list[str], environment: dict[str, str], patien
     }
     if not python:
         environment = {name: value for name, value in environment.items() if name not in ("PATH", "VIRTUAL_ENV")}
-    return far_node.keep_slot(folder, python or [sys.executable], environment, placed, patience_s)
+    asked = here.runtime_env.get("env_vars") or {}
+    imposed = [name for name in IMPOSED if name not in asked]
+    return far_node.keep_slot(folder, python or [sys.executable], environment, placed, patience_s, imposed)
 
 
 def described(node: Mapping[str, Any]) -> Node:
