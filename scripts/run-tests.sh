@@ -29,8 +29,7 @@ print(*json.loads(pathlib.Path(".pytest_cache/v/cache/lastfailed").read_text()),
     "${pytest[@]}" "${failed[@]}"
 }
 
-# A cluster's tests are one group: they share a worker, and so the cluster.
-pass 'not serial and not clients' -n "$workers" --dist loadgroup || exit
+pass 'not serial and not clients' -n "$workers" || exit
 pass 'clients and not serial' -n "$workers" || exit
 pass 'serial' || exit
 if [ ${#again[@]} -gt 0 ]; then

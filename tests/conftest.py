@@ -1,6 +1,7 @@
 """What all tests share: the command line run in this process, and a cache of their own."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,21 @@ from hypothesis import settings
 
 settings.register_profile("shared machine", deadline=None)  # a neighbour's load is not a failure
 settings.load_profile("shared machine")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """One test process runs all tests of a cluster, so that there is one; the others go to whoever is free.
+
+    By node id: with this pytest the groups of `--dist loadgroup` come to nothing.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByCluster(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            found = re.search(r"test_(ray|dask|spark)\.py::|test_conformance\.py::.*\[(\w+)\]", nodeid)
+            return found[1] or found[2] if found else nodeid
+
+    return ByCluster(config, log)
 
 
 @dataclass(frozen=True)

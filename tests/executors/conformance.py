@@ -53,8 +53,8 @@ def spark(request: pytest.FixtureRequest) -> Place:
 
 
 def joined(make: Callable[[pytest.FixtureRequest], Place], *marks: pytest.MarkDecorator) -> Any:
-    """One line of `PLACES`; all tests of a cluster run in one test process, so that it is started once."""
-    return pytest.param(make, id=make.__name__, marks=[pytest.mark.xdist_group(make.__name__), *marks])
+    """One line of `PLACES`; all tests of a cluster run in one test process, so that it is started once (conftest)."""
+    return pytest.param(make, id=make.__name__, marks=marks)
 
 
 PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark)]

@@ -20,7 +20,6 @@ from benchhouse.schema.dask import DaskSettings
 from benchhouse.schema.problems import ProblemsError
 
 pytestmark = pytest.mark.timeout(900)
-on_cluster = pytest.mark.xdist_group("dask")
 
 
 def run(lab: Lab, experiment: str, cluster: DaskCluster | TlsCluster, *more, code=0, **scenario):
@@ -30,7 +29,6 @@ def run(lab: Lab, experiment: str, cluster: DaskCluster | TlsCluster, *more, cod
     return lab.bench("run", path, *more, code=code, timeout_s=400)
 
 
-@on_cluster
 def test_a_killed_worker_costs_only_its_trials(lab, dask_cluster):
     """Three side by side, on both workers; the one with a single thread is killed."""
     scenario = lab.scenario(
@@ -56,7 +54,6 @@ def test_a_killed_worker_costs_only_its_trials(lab, dask_cluster):
     assert [item["outcome"] for item in again.meta["attempts"]] == ["lost", "succeeded"]
 
 
-@on_cluster
 def test_trials_have_no_variable_that_dask_sets_for_its_own_tasks(lab, dask_cluster):
     run(lab, "command", dask_cluster, target={"shell": "env > $LAB/env"}, workload={"executions": 1}, parallel=1)
     seen = dict(line.partition("=")[::2] for line in (lab.marks / "env").read_text().splitlines())
@@ -64,7 +61,6 @@ def test_trials_have_no_variable_that_dask_sets_for_its_own_tasks(lab, dask_clus
     assert seen["LAB"] == str(lab.marks)
 
 
-@on_cluster
 def test_trials_that_need_a_whole_worker_don_t_share_it(lab, dask_cluster):
     run(lab, "slow", dask_cluster, workload={"seconds": 0.5, "n": [0, 1]}, resources={"cpus": 2}, parallel=2)
     spans = sorted((trial.meta["custom"]["began"], trial.meta["custom"]["ended"]) for trial in lab.trials())
@@ -72,7 +68,6 @@ def test_trials_that_need_a_whole_worker_don_t_share_it(lab, dask_cluster):
     assert {trial.meta["placed"]["id"] for trial in lab.trials()} == {"one"}
 
 
-@on_cluster
 def test_a_kind_of_the_workers_own_is_honoured_and_one_that_none_has_is_refused(lab, dask_cluster):
     run(lab, "once", dask_cluster, dask={"resources": {"licence": 1}})
     assert [trial.meta["placed"]["id"] for trial in lab.trials()] == ["two"]
@@ -81,7 +76,6 @@ def test_a_kind_of_the_workers_own_is_honoured_and_one_that_none_has_is_refused(
     assert "two has 1 cores, 0 GPUs" in done.stderr and "1 licence" in done.stderr
 
 
-@on_cluster
 def test_a_cluster_that_dies_for_good_ends_the_run_and_another_executor_finishes_it(lab, tls_cluster):
     scenario = lab.scenario(
         "slow",

@@ -16,8 +16,6 @@ from services.ray_cluster import ray_cluster as ray_cluster
 from benchhouse.executors.ray import address
 from benchhouse.executors.ray_engine import endpoint, unanswered
 
-pytestmark = pytest.mark.xdist_group("ray")
-
 
 @pytest.fixture
 def ray(lab: Lab, ray_cluster: RayCluster) -> Lab:

@@ -12,16 +12,14 @@ from pydantic import ValidationError
 from services.spark_cluster import spark_cluster as spark_cluster
 
 from benchhouse.executors.far_engine import Ask, Node
-from benchhouse.executors.spark_engine import properties, slots_in
+from benchhouse.executors.spark_engine import essence, properties, slots_in
 from benchhouse.executors.spark_probe import unanswered
 from benchhouse.executors.spark_slot import IMPOSED
 from benchhouse.schema.spark import SparkSettings
 
 pytestmark = pytest.mark.timeout(900)  # two Javas and more have to start
-on_cluster = pytest.mark.xdist_group("spark")
 
 
-@on_cluster
 def test_a_killed_executor_costs_only_its_trial(lab, spark_cluster):
     scenario = lab.scenario(
         "command", executor="spark", spark=spark_cluster.settings, parallel=2, repetitions=3,
@@ -44,7 +42,6 @@ def test_a_killed_executor_costs_only_its_trial(lab, spark_cluster):
         assert {name: seen.get(name) for name in IMPOSED} == {name: lab.environment().get(name) for name in IMPOSED}
 
 
-@on_cluster
 def test_what_no_worker_has_is_refused_with_what_they_have(lab, spark_cluster):
     done = lab.bench(
         "run", lab.scenario("once", executor="spark", spark=spark_cluster.settings, resources={"memory": "8GB"}), code=2
@@ -52,7 +49,6 @@ def test_what_no_worker_has_is_refused_with_what_they_have(lab, spark_cluster):
     assert "of memory (nodes: 127.0.0.1 has 2 cores, 0 GPUs, 2.0 GiB)" in done.stderr
 
 
-@on_cluster
 def test_a_cluster_that_dies_for_good_ends_the_run_and_another_executor_finishes_it(lab, spark_cluster):
     scenario = lab.scenario(
         "slow", executor="spark", spark=spark_cluster.settings, workload={"seconds": 1, "n": [0, 1, 2, 3]}
@@ -157,3 +153,18 @@ def test_settings_are_in_no_digest_and_mistakes_have_a_place(lab):
     done = lab.bench("validate", lab.scenario("once", spark={"mastr": "local"}), code=2)
     assert "did you mean 'master'" in done.stderr
     assert "s.yaml:1:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "x.Error: Traceback (most recent call last):\n  File x\n    y\nModuleNotFoundError: no z\n\n\tat o.a",
+            "ModuleNotFoundError: no z",
+        ),
+        ("java.io.IOException: no room\n\tat org.apache.spark", "java.io.IOException: no room"),
+        ("", ""),
+    ],
+)
+def test_of_an_exception_the_line_that_says_most_is_told(said, told):
+    assert essence(said) == told

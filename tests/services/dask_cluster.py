@@ -1,6 +1,6 @@
 """Real Dask clusters on this machine: a scheduler and two workers as processes, and a small one that speaks TLS.
 
-Tests of them carry the mark `xdist_group("dask")`, so that one test process runs all of them and there is one cluster.
+One test process runs all tests of it (conftest), so that there is one.
 """
 
 import json

@@ -1,6 +1,6 @@
 """A real Ray cluster of several nodes on this machine: a head that runs no trials, and nodes that can be killed.
 
-Tests of it carry the mark `xdist_group("ray")`, so that one test process runs all of them and there is one cluster.
+One test process runs all tests of it (conftest), so that there is one.
 """
 
 import contextlib

@@ -71,6 +71,7 @@ class SparkEngine:
             raise BenchError("Spark is not installed here", "pip install 'benchhouse[spark]'") from error
         ask, slots = Ask.model_validate(settings["ask"]), int(settings["slots"])
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # no property says it; else it is python3
         conf = pyspark.SparkConf(loadDefaults=True)
         for key, value in {**properties(self.master, ask, slots, self.scratch), **settings["conf"]}.items():
             conf.set(key, value)
@@ -159,8 +160,7 @@ class SparkEngine:
             self.context.setJobGroup(batch.group, f"{len(lines)} slots of benchhouse", interruptOnCancel=True)
             self.context.parallelize(lines, len(lines)).map(run_slot).collect()
         except Exception as error:  # noqa: BLE001 - told as the end of its slots
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            batch.error = " ".join(lines)[:400] or type(error).__name__
+            batch.error = essence(str(error)) or type(error).__name__
         batch.ended = True
 
     def _ended(self, batch: Batch) -> dict[str, str]:
@@ -174,8 +174,7 @@ class SparkEngine:
                 name = batch.slots[task.index()].name
                 if task.attempt() == 0 and task.status() in ("FAILED", "KILLED", "SUCCESS") and name not in batch.over:
                     said = task.errorMessage()
-                    words = str(said.get()).splitlines() if said.isDefined() else ["its task has ended"]
-                    found[name] = words[0][:300]
+                    found[name] = essence(str(said.get())) if said.isDefined() else "its task has ended"
         batch.over.update(found)
         return found
 
@@ -209,6 +208,13 @@ class SparkEngine:
             far_node.append(Path(slot.folder) / far_node.ORDERS, {"end": "it was stopped"})
 
 
+def essence(said: str) -> str:
+    """The line of a Java exception that says most: of one that wraps a Python traceback, that traceback's last."""
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    wraps = len(lines) > 1 and lines[0].endswith("(most recent call last):")
+    return lines[wraps].strip()[:300] if lines else ""
+
+
 def properties(master: str, ask: Ask, slots: int, scratch: Path) -> dict[str, str]:
     """What the application asks for: room for `slots` trials, each counted in full."""
     found = {
@@ -220,8 +226,6 @@ def properties(master: str, ask: Ask, slots: int, scratch: Path) -> dict[str, st
         "spark.dynamicAllocation.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.pyspark.python": sys.executable,
-        "spark.pyspark.driver.python": sys.executable,
         "spark.local.dir": str(scratch),
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": _LEAN,
