@@ -74,6 +74,9 @@ def test_a_block_names_what_varies_in_it():
     assert AxisBlock(points=[{"a": 1, "b": 2}]).keys == ["a", "b"]
 
 
-def test_a_benchmark_names_its_experiment_and_can_not_use_another():
+def test_a_benchmark_names_its_experiment_or_uses_another_and_never_both():
     assert Benchmark(benchmark="b", experiment="e").experiment == "e"
-    assert "uses" not in Benchmark.model_fields
+    assert Benchmark(benchmark="b", uses="c").uses == "c"
+    for wrong in ({}, {"experiment": "e", "uses": "c"}):
+        with pytest.raises(ValidationError, match="either experiment or uses"):
+            Benchmark(benchmark="b", **wrong)

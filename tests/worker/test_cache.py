@@ -6,6 +6,8 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -116,9 +118,14 @@ def test_a_damaged_entry_is_made_again(tmp_path):
     assert made == [1]
 
 
-def _fetch(root, url, digest, results):
-    data = [Data(name="table", source=url, sha256=digest)]
-    results.put(str(DataCache(Path(root), "e", data).fetch("table")))
+FETCH = """
+import sys
+from pathlib import Path
+from benchhouse.schema.experiment import Data
+from benchhouse.worker.cache import DataCache
+root, url, digest = sys.argv[1:]
+print(DataCache(Path(root), "e", [Data(name="table", source=url, sha256=digest)]).fetch("table"))
+"""
 
 
 def test_processes_that_fetch_at_once_download_once(tmp_path):
@@ -136,14 +143,9 @@ def test_processes_that_fetch_at_once_download_once(tmp_path):
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url, digest = f"http://127.0.0.1:{server.server_port}/table", hashlib.sha256(CONTENT).hexdigest()
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    started = [context.Process(target=_fetch, args=(tmp_path, url, digest, results)) for _ in range(3)]
-    for process in started:
-        process.start()
-    paths = {results.get(timeout=200) for _ in started}
-    for process in started:
-        process.join()
+    command = [sys.executable, "-c", FETCH, str(tmp_path), url, digest]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    paths = {process.communicate(timeout=200)[0].strip() for process in started}
     server.shutdown()
     server.server_close()
     assert (len(paths), len(asked)) == (1, 1)

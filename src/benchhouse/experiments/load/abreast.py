@@ -5,7 +5,7 @@ which of the connections can be read.
 """
 
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic_ns, sleep
 from typing import Any
@@ -52,6 +52,7 @@ class AbreastLoad(ThreadLoad):
         opened = [self._openers.submit(driver.open) for driver in drivers]
         self._problems += [str(problem) for each in opened if (problem := each.exception())]
         if self._problems:
+            self._give_back(drivers)
             return self._problems[0]
         for lane in map(Lane, drivers):
             self._join(lane)
@@ -70,10 +71,13 @@ class AbreastLoad(ThreadLoad):
         except Exception as problem:  # noqa: BLE001 - of the source or the tally; told by `run`
             self._problems.append(f"{type(problem).__name__}: {problem}")
         finally:
-            self._openers.shutdown()
-            self._poll.close()
-            for lane in (*self._lanes.values(), *self._away.values()):
-                lane.driver.close()
+            self._give_back([lane.driver for lane in (*self._lanes.values(), *self._away.values())])
+
+    def _give_back(self, drivers: Sequence[AbreastDriver]) -> None:
+        self._openers.shutdown()
+        self._poll.close()
+        for driver in drivers:
+            driver.close()
 
     def _keep_busy(self) -> None:
         clock, lanes, made, most, poll = self._clock, self._lanes, self._made, self._at_a_time, self._poll.poll
