@@ -15,17 +15,19 @@ settings.load_profile("shared machine")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log):
-    """One test process runs all tests of a cluster, so that there is one; the others go to whoever is free.
+    """A file's tests run in one process, and so do all tests of a cluster: what they need is started once.
 
-    By node id: with this pytest the groups of `--dist loadgroup` come to nothing.
+    In the order of the files: clusters take long, and would come last by their number of tests. By node id: with this
+    pytest the groups of `--dist loadgroup` come to nothing.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class ByCluster(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             found = re.search(r"test_(ray|dask|spark)\.py::|test_conformance\.py::.*\[(\w+)\]", nodeid)
-            return found[1] or found[2] if found else nodeid
+            return found[1] or found[2] if found else nodeid.partition("::")[0]
 
+    config.option.loadscopereorder = False
     return ByCluster(config, log)
 
 
