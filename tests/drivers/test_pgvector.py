@@ -4,6 +4,7 @@ import numpy
 import psycopg
 import pytest
 from drivers.vector_conformance import DIMENSIONS, OPTIONS, data, labels
+from services.pgvector import need_pgvector
 from services.started import running
 
 from benchhouse.drivers.pgvector import PgVector
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.clients
 
 @pytest.fixture(scope="module")
 def endpoint():
+    need_pgvector()
     with running(RECIPE) as service:
         yield service.endpoint
 

@@ -10,6 +10,7 @@ from drivers.vector_conformance import folder as folder
 from services.chroma import chroma as chroma
 from services.fake_weaviate import FAKE
 from services.milvus import milvus as milvus
+from services.pgvector import need_pgvector
 from services.started import running
 
 from benchhouse.drivers.chroma import Chroma
@@ -97,6 +98,7 @@ def tables(endpoint):
 
 @pytest.fixture(scope="module")
 def postgres():
+    need_pgvector()
     with running(postgres_recipe.RECIPE) as service:
         yield service
 
