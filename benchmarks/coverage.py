@@ -136,7 +136,7 @@ def measure_stopped(shape: Shape, cv: float, ci: float, runs: int, seed: int) ->
         for result in compare_many(pairs, seed=seed + start, confidence=widened(0.95)):
             interval = result.change_interval or result.difference_interval
             hits += interval is not None and interval.covers(0.0)
-    low, high = (0.91, 1.0) if shape == "t3" else (0.93, 0.97)
+    low, high = 0.93, 0.97
     return Stopped(shape, cv, ci, runs, lengths / runs / 2, hits / runs, low, high)
 
 

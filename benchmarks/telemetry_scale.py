@@ -6,7 +6,7 @@ Ingest: the same rows, run after run and alternating, by our writer (tables, dig
 by plain pyarrow (pa.table of Python lists, write_table, synced and renamed). Bar: at most twice its CPU.
 Pivot: run B got slower than run A: the nodes, scopes and series whose mean moved most. Regression: every metric of
 every point of B beside A's. Each is asked of an open warehouse: the look into the catalog and the check of every file's
-digest included; what the first question costs beside, which starts DuckDB, is told as `first`. History, one metric of
+digest included; the first question, which starts DuckDB, is held to the same bars. History, one metric of
 one case over 20 runs, is told without a bar: each further run is a further file.
 Bars: 60 ms and 15 ms of CPU. Four processes write at once: all must land, without a retry. With --more times the
 rows, the pivot must grow less than threefold.
@@ -59,7 +59,10 @@ def main() -> int:
     met = {
         f"ingest at most {INGEST_BAR:g}x pyarrow": found["ingest_ratio"] <= INGEST_BAR,
         f"pivot at most {PIVOT_BAR_S * 1e3:g} ms": found["pivot_cpu_s"] <= PIVOT_BAR_S,
+        f"pivot as the first question at most {PIVOT_BAR_S * 1e3:g} ms": found["pivot_first_cpu_s"] <= PIVOT_BAR_S,
         f"regression at most {REGRESSION_BAR_S * 1e3:g} ms": found["regression_cpu_s"] <= REGRESSION_BAR_S,
+        f"regression as the first question at most {REGRESSION_BAR_S * 1e3:g} ms": found["regression_first_cpu_s"]
+        <= REGRESSION_BAR_S,
         f"{_WRITERS} writers: all landed, no retry": found["landed"] == 1.0 and found["retries"] == 0,
     }
     if options.more > 1:

@@ -1,4 +1,4 @@
-"""`bench leaderboard` and `bench run logical:ID`, over real runs of five small experiments."""
+"""`bench leaderboard` and `bench run logical:ID`, over real runs of four small experiments."""
 
 import json
 import os

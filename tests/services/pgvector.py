@@ -1,13 +1,16 @@
 """Whether the pgvector that is installed runs on this CPU: a wheel may need instructions that it does not have."""
 
+import time
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg2
 import pytest
 from services.postgres import ask
-from services.started import running
 
 from benchhouse.recipes.postgres import RECIPE
+from benchhouse.worker.standalone import running
 
 _VECTORS = "SELECT ARRAY[g, 2, 3, 4, 5, 6, 7, random()]::vector(8) AS v FROM generate_series(1, 500) AS g"
 
@@ -20,7 +23,7 @@ def need_pgvector() -> None:
 
 @cache
 def _runs() -> bool:
-    with running(RECIPE) as service:
+    with TemporaryDirectory() as folder, running(RECIPE, Path(folder)) as service:
         try:
             ask(
                 service.endpoint,
@@ -28,6 +31,18 @@ def _runs() -> bool:
                 f"CREATE TABLE probe AS {_VECTORS}",
                 "CREATE INDEX ON probe USING ivfflat (v vector_l2_ops) WITH (lists = 4)",
             )
-        except psycopg2.OperationalError:  # the connection is gone; a mistake in the SQL would be another error
+        except psycopg2.OperationalError:
+            if not _says(Path(folder), "signal 4: Illegal instruction"):  # any other death is a failure
+                raise
             return False
     return True
+
+
+def _says(folder: Path, words: str, limit_s: float = 30) -> bool:
+    """Whether the server's log has these words; the server writes them a moment after the connection is gone."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        if any(words in log.read_text(errors="replace") for log in folder.rglob("postgres.log")):
+            return True
+        time.sleep(0.1)
+    return False

@@ -64,7 +64,7 @@ def _of_actuator(found: Any, entry: Entry) -> Iterator[dict[str, Any]]:
         told = describe_experiment(experiment, found.identifier)
         if not issubclass(found, StandardActuator):
             reason = "its actuator runs only inside ado's own engine (it is no StandardActuator)"
-            told["broken"] = told["broken"] or f"{reason}; bench run --engine ado"
+            told["broken"] = told["broken"] or f"{reason}; use it from ado itself: ado create operation"
         yield told | {"object": entry.object}
 
 
