@@ -12,6 +12,7 @@ from benchhouse.worker.gpu_topology import NoGpus, read_gpus
 
 _CGROUP = Path("/sys/fs/cgroup")
 _UNLIMITED = 1 << 60  # v1 writes a number near 2^63 for "no limit"
+_WHY_NOT = {"numa": "the firmware does not say", "nvlinks": "NVML shows no NVLink on it"}
 
 
 def topology(folder: str) -> Topology:
@@ -116,6 +117,9 @@ def _gpus(unknown: dict[str, str]) -> tuple[list[Gpu] | None, str | None, str | 
     for name, value in (("gpu_driver", driver), ("cuda", cuda)):
         if value is None:
             unknown[name] = unknown.get("gpus", "NVML does not say")
+    for index, gpu in enumerate(gpus or ()):
+        for field in sorted(name for name in Gpu.model_fields if getattr(gpu, name) is None):
+            unknown[f"gpus.{index}.{field}"] = _WHY_NOT.get(field, "NVML does not say")
     return gpus, driver, cuda
 
 

@@ -69,6 +69,15 @@ def test_what_one_gpu_does_not_tell_is_null_for_it_alone(library, faults):
     assert (second.uuid, second.name, driver) == (None, "NVIDIA H200", "570.86.10")
 
 
+def test_what_a_gpu_does_not_tell_has_a_reason(monkeypatch, library, faults):
+    faults.write_text("nvmlDeviceGetUUID 1 3\n")
+    monkeypatch.setattr(module, "read_gpus", lambda: read_gpus(library))
+    unknown = node_topology.__wrapped__().unknown
+    assert unknown["gpus.1.uuid"] == "NVML does not say"
+    assert unknown["gpus.1.nvlinks"] == "NVML shows no NVLink on it"
+    assert "gpus.0.nvlinks" not in unknown and "gpus.0.uuid" not in unknown
+
+
 def test_no_nvml_is_a_reason(tmp_path, library, faults):
     with pytest.raises(NoGpus, match="is not here"):
         read_gpus(str(tmp_path / "none.so"))
