@@ -10,6 +10,7 @@ command -v hyperfine >/dev/null || missing+=(hyperfine)
 command -v fio >/dev/null || missing+=(fio)
 command -v prometheus >/dev/null || missing+=(prometheus)
 command -v prometheus-node-exporter >/dev/null || missing+=(prometheus-node-exporter)
+command -v prometheus-alertmanager >/dev/null || missing+=(prometheus-alertmanager)
 command -v cc >/dev/null || missing+=(gcc libc6-dev)
 if ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null && ! command -v google-chrome >/dev/null; then
     missing+=(chromium fonts-dejavu-core)

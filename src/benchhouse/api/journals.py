@@ -20,6 +20,10 @@ def selftests(workspace: Workspace) -> Path:
     return workspace.state / "selftests.jsonl"
 
 
+def alarms(workspace: Workspace) -> Path:
+    return workspace.state / "alarms.jsonl"
+
+
 def append(path: Path, line: Model, then: str) -> None:
     """One line, synced; two writers take turns. `then` is the command to give again where it can't be written."""
     try:

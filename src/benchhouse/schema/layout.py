@@ -184,6 +184,10 @@ class Workspace:
     def site(self) -> Path:
         return self.root / "site.yaml"
 
+    @property
+    def alarms(self) -> Path:
+        return self.root / "alarms.yaml"
+
     def run(self, run_id: str) -> RunFolder:
         return RunFolder(self.runs / run_id)
 

@@ -14,6 +14,10 @@ def command(ctx: click.Context, run: str, as_json: bool) -> None:
 
     workspace = options.workspace(ctx)
     collected = following.collect(workspace, following.find_run(workspace, run))
+    if workspace.alarms.is_file():
+        from benchhouse.api import alarms
+
+        alarms.after_run(workspace, show.note)
     if as_json:
         show.as_json(collected)
         return

@@ -123,6 +123,10 @@ def _carry_out(
         raise
     skipped = _collect(workspace, run_id)
     _show_end(workspace, summary, as_json)
+    if workspace.alarms.is_file():
+        from benchhouse.api import alarms
+
+        alarms.after_run(workspace, show.note)
     return Exit.TRIAL_FAILED if skipped else summary.exit_code
 
 

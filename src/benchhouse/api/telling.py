@@ -1,0 +1,105 @@
+"""Tell a channel: a webhook, Alertmanager, a program, or whatever apprise reaches. Never raises; says why it failed."""
+
+import json
+import os
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from benchhouse.schema.alarms import Channel
+from benchhouse.schema.secrets import REDACTED, reference
+
+Message = Mapping[str, Any]
+_PATIENCE_S = 15.0
+_LONGEST = 400
+_HELD = timedelta(days=30)  # Alertmanager ends an alert by itself after five minutes unless told how long it holds
+
+
+class Undelivered(Exception):  # noqa: N818 - a reason
+    """Why a channel could not be told."""
+
+
+def tell(channel: Channel, message: Message) -> str:
+    """Why it failed; empty when it was delivered. What an address holds never gets into that text."""
+    address = ""
+    try:
+        if channel.command is not None:
+            _run(channel.command, message)
+            return ""
+        address = _address(channel.webhook or channel.alertmanager or channel.apprise or "")
+        if channel.webhook is not None:
+            _post(address, message)
+        elif channel.alertmanager is not None:
+            _post(f"{address.rstrip('/')}/api/v2/alerts", [_alert(message)])
+        else:
+            _notify(address, message)
+    except (Undelivered, OSError, ValueError) as error:
+        text = str(getattr(error, "reason", "") or error)
+        return (text.replace(address, REDACTED) if address else text)[:_LONGEST]
+    return ""
+
+
+def _address(text: str) -> str:
+    name = reference(text)
+    if name is None:
+        return text
+    value = os.environ.get(name, "").strip()
+    if not value:
+        raise Undelivered(f"the variable {name} is not set")
+    return value
+
+
+def _post(address: str, body: Any) -> None:
+    if not address.startswith(("http://", "https://")):
+        raise Undelivered("the address does not begin with http:// or https://")
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(address, data, {"Content-Type": "application/json"})  # noqa: S310 - checked above
+    try:
+        with urllib.request.urlopen(request, timeout=_PATIENCE_S):  # noqa: S310
+            pass
+    except urllib.error.HTTPError as error:
+        raise Undelivered(
+            f"it answered {error.code} {error.reason}: {error.read(200).decode(errors='replace')}"
+        ) from error
+
+
+def _alert(message: Message) -> dict[str, Any]:
+    """An alert's labels are its identity, so only what stays the same while it fires is among them."""
+    labels = {"alertname": message["alarm"], "severity": "warning"}
+    labels |= {name: str(message[name]) for name in ("case", "metric", "stat") if message[name]}
+    now = datetime.now(UTC)
+    end = now if message["state"] == "over" else now + _HELD
+    annotations = {"summary": message["text"], "run": str(message["run_id"])}
+    return {"labels": labels, "annotations": annotations, "endsAt": end.isoformat()}
+
+
+def _run(argv: list[str], message: Message) -> None:
+    try:
+        done = subprocess.run(
+            argv, input=json.dumps(message).encode() + b"\n", capture_output=True, timeout=_PATIENCE_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Undelivered(f"{argv[0]} did not end within {_PATIENCE_S:.0f} s") from error
+    if done.returncode:
+        raise Undelivered(f"{argv[0]} ended with {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+
+
+def _notify(address: str, message: Message) -> None:
+    try:
+        import apprise
+    except ImportError as error:
+        raise Undelivered("apprise is not installed: pip install 'benchhouse[alarms]'") from error
+    told = apprise.Apprise()
+    if not told.add(address):
+        raise Undelivered("apprise does not know such an address")
+    kind = apprise.NotifyType.SUCCESS if message["state"] == "over" else apprise.NotifyType.WARNING
+    with apprise.LogCapture(level=apprise.logging.WARNING) as log:  # type: ignore[no-untyped-call]
+        if not told.notify(
+            title=f"bench: {message['alarm']} {message['state']}", body=message["text"], notify_type=kind
+        ):
+            raise Undelivered(
+                log.getvalue().strip().splitlines()[-1] if log.getvalue().strip() else "apprise could not"
+            )

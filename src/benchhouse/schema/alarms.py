@@ -1,0 +1,102 @@
+"""alarms.yaml: which numbers may not get worse than what, and who is told."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from benchhouse.schema.model import Model
+from benchhouse.schema.names import Name
+from benchhouse.schema.quantities import Share
+from benchhouse.schema.secrets import exposed, reference
+
+State = Literal["firing", "ok", "unsure", "no data"]
+_WAYS = ("webhook", "alertmanager", "apprise", "command")
+_LIMITS = ("above", "below", "worse_by", "regressed")
+
+
+class AlarmRule(Model, strict=True):
+    """One number and its limit."""
+
+    name: Name = Field(description="What the alarm is called, in messages and in the record.")
+    case: str = Field(min_length=1, description="A scenario, scenario/point, or a case's id: as for `bench history`.")
+    metric: str = Field(min_length=1, description="Name of the metric.")
+    stat: str | None = Field(None, min_length=1, description="Which statistic of it; the usual one if not given.")
+    above: float | None = Field(None, allow_inf_nan=False, description="Fires above this, in the metric's unit.")
+    below: float | None = Field(None, allow_inf_nan=False, description="Fires below this, in the metric's unit.")
+    worse_by: Share | None = Field(None, description="Fires when worse than the accepted baseline by more than this.")
+    regressed: Literal[True] | None = Field(
+        None, description="Fires when new runs are worse than the accepted baseline, by the rule of `bench history`."
+    )
+    unit: str | None = Field(None, description="The unit that the limit is in; another one of the metric is no data.")
+    tell: list[str] = Field(min_length=1, description="Channels that are told when it fires and when it is over.")
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> "AlarmRule":
+        given = [name for name in _LIMITS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give one of {', '.join(_LIMITS)}" + (f", not {' and '.join(given)}" if given else ""))
+        return self
+
+
+class Channel(Model, strict=True):
+    """One way to tell somebody. Addresses that hold a secret are named by a variable: `$SERVING_HOOK`."""
+
+    webhook: str | None = Field(None, description="Address to post a JSON object to; its `text` is what Slack shows.")
+    alertmanager: str | None = Field(None, description="Address of a Prometheus Alertmanager.")
+    apprise: str | None = Field(None, description="Variable with an address of apprise: mail, chat, pagers.")
+    command: list[str] | None = Field(None, min_length=1, description="Program and arguments; the JSON on its input.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Channel":
+        given = [name for name in _WAYS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give one of {', '.join(_WAYS)}" + (f", not {' and '.join(given)}" if given else ""))
+        return self
+
+    @field_validator("webhook", "alertmanager")
+    @classmethod
+    def _is_an_address(cls, text: str | None) -> str | None:
+        if text is None or reference(text):
+            return text
+        if not text.startswith(("http://", "https://")):
+            raise ValueError("write an address, http://... or https://..., or a variable that holds one: $NAME")
+        if exposed(text):
+            raise ValueError("there is a secret in this address: put all of it into a variable and write $NAME")
+        return text
+
+    @field_validator("apprise")
+    @classmethod
+    def _is_a_variable(cls, text: str | None) -> str | None:
+        if text is not None and not reference(text):
+            raise ValueError("such addresses hold a secret: put it into a variable and write $NAME")
+        return text
+
+
+class AlarmsFile(Model, strict=True):
+    """The file."""
+
+    schema_version: Literal[1] = Field(1, description="Version of this file format.")
+    alarms: list[AlarmRule] = Field(min_length=1, description="What is watched.")
+    channels: dict[Name, Channel] = Field(description="Who can be told, by name.")
+
+
+class AlarmRecord(Model):
+    """A line of `.bench/alarms.jsonl`: an alarm fired, was over, or a channel was told of that."""
+
+    schema_version: Literal[1] = Field(1, description="Version of this format.")
+    time: str = Field(description="When, UTC.")
+    action: Literal["fired", "cleared", "told"] = Field(description="told: `channel` was told of the line before.")
+    alarm: str = Field(description="Name of the alarm.")
+    benchmark_case_id: str = Field("", description="The benchmark case.")
+    target_name: str = Field("", description="The target's name.")
+    metric: str = Field("", description="Name of the metric.")
+    stat: str = Field("", description="Which statistic of it.")
+    unit: str = Field("", description="Unit of the value.")
+    run_id: str = Field("", description="The run that made it fire, or that ended it.")
+    value: float | None = Field(None, description="Mean over the run's trials; null where none succeeded.")
+    low: float | None = Field(None, description="Lower end of its 95% interval; null for one trial.")
+    high: float | None = Field(None, description="Upper end.")
+    limit: float | None = Field(None, description="The limit, in the unit.")
+    sentence: str = Field("", description="What people were told.")
+    channel: str = Field("", description="Who was told.")
+    error: str = Field("", description="Why that failed; empty: it was delivered.")
