@@ -161,6 +161,8 @@ def _doubts(points: Sequence[Point], best: Number, others: Sequence[Ranked]) -> 
     if sure:
         told = [f"{sure:,} of the {len(others):,} others {'is' if sure == 1 else 'are'} {side}, also {_CORRECTED}"]
         told += [f"for {_listed(tied)} that is not certain"] if tied else []
+    elif len(others) == 1 and tied:
+        told = [f"It is not certain that the other, {tied[0]}, is {side}"]
     else:
         told = [f"{_CORRECTED.capitalize()}, it is not certain that any of the {len(others):,} others is {side}"]
     told += [f"{_listed(untested)} {'has' if len(untested) == 1 else 'have'} too few trials to say"] if untested else []
