@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import benchhouse.cli
+from benchhouse.cli import overview
 from benchhouse.schema.errors import BenchError
 
 VERBS = sorted(
@@ -25,6 +26,19 @@ def test_help_begins_with_examples_and_lists_every_verb(bench):
     assert all(told.values()), "a verb without a word of help"
     for verb in ("init", "list", "show", "validate", "plan", "run", "submit", "status", "collect", "report", "compare"):
         assert verb in VERBS
+
+
+def test_the_overview_is_grouped_and_a_line_each_on_a_terminal_of_80_columns(bench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = bench("--help").out.partition("Commands:")[2]
+    titles = [line.strip(" :") for line in commands.splitlines() if line.startswith("  ") and line.endswith(":")]
+    assert titles == [*overview.GROUPS, overview.REST]
+    lines = [line for line in commands.splitlines() if line.startswith("    ")]
+    assert sorted(line.split()[0] for line in lines) == VERBS
+
+
+def test_a_verb_that_no_group_names_is_listed_all_the_same():
+    assert overview.grouped(["brew", "run"]) == {"Run": ["run"], overview.REST: ["brew"]}
 
 
 @pytest.mark.parametrize("verb", VERBS)

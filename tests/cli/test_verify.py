@@ -36,3 +36,10 @@ def test_set_aside_attempts_are_verified_too(lab):
     (first / "meta.json").write_bytes(b"")
     (damage,) = json.loads(lab.bench("verify", "@last", "--json", code=1).stdout)["damage"]
     assert (damage["trial"], damage["file"]) == (first.name, "meta.json")
+
+
+def test_where_nothing_was_sealed_nothing_is_said_to_be_whole(bench, tmp_path):
+    done = bench("verify", "--all", cwd=tmp_path)
+    assert done.code == 1
+    assert "as sealed" not in done.out
+    assert "there was no sealed trial to check" in done.err

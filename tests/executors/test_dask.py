@@ -54,6 +54,35 @@ def test_a_killed_worker_costs_only_its_trials(lab, dask_cluster):
     assert [item["outcome"] for item in again.meta["attempts"]] == ["lost", "succeeded"]
 
 
+def test_a_cluster_whose_workers_have_all_left_is_not_waited_for_without_end(lab, dask_cluster):
+    """Its scheduler stays, so nothing else would end the run."""
+    scenario = lab.scenario(
+        "slow",
+        executor="dask",
+        dask={"address": dask_cluster.address, "patience": 2},
+        workload={"seconds": 1, "n": [0, 1, 2]},
+    )
+    process = lab.start("run", scenario)
+    wait_until(lambda: len(lab.folders()) >= 1, "a sealed trial", 300)
+    for name in ("one", "two"):
+        dask_cluster.kill(name)
+    try:
+        _, said = process.communicate(timeout=400)
+        assert process.returncode == 1, said
+        assert "no node is left in the Dask cluster: waiting 2" in said
+        assert "none came within 2" in said
+        status = json.loads(lab.bench("status", "@last", "--json").stdout)
+        assert status["state"] == "interrupted"
+        assert status["next"] == f"bench run --resume {lab.run_id()} --executor local"
+        empty = run(lab, "once", dask_cluster, code=2)
+        assert "has no worker that is alive" in empty.stderr
+    finally:
+        for name in ("one", "two"):
+            dask_cluster.add(name)
+    lab.bench("run", "--resume", status["run_id"], "--executor", "local")
+    assert [trial.outcome for trial in lab.trials()] == ["succeeded"] * 3
+
+
 def test_trials_have_no_variable_that_dask_sets_for_its_own_tasks(lab, dask_cluster):
     run(lab, "command", dask_cluster, target={"shell": "env > $LAB/env"}, workload={"executions": 1}, parallel=1)
     seen = dict(line.partition("=")[::2] for line in (lab.marks / "env").read_text().splitlines())

@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from benchhouse.executors import far_node
-from benchhouse.executors.far import refuse_unless_fits
+from benchhouse.executors import far, far_node
 from benchhouse.executors.far_engine import Ask, Node, carried
 from benchhouse.executors.far_node import ALIVE, ORDERS, PLACED, REPORTS, Tail, append, keep_slot
+from benchhouse.executors.far_places import Vacancy, refuse_unless_fits
 from benchhouse.schema.errors import BenchError
 from benchhouse.worker import batch
 
@@ -127,3 +127,33 @@ def test_what_not_one_node_has_is_refused_with_what_they_have(ask, words):
 
 def test_what_one_node_has_is_accepted():
     refuse_unless_fits("Ray", Ask(cpus=8, gpus=4, memory=10**11, custom={"TPU": 2}), NODES)
+
+
+def test_a_cluster_without_a_node_is_waited_for_in_bounded_time_and_told_once():
+    said: list[str] = []
+    vacancy = Vacancy("Dask", 3600.0, said.append)
+    assert vacancy.look(Ask(), []) == vacancy.look(Ask(), []) == ""
+    assert len(said) == 1 and "no node is left in the Dask cluster: waiting 1 h" in said[0]
+    assert vacancy.look(Ask(), NODES) == ""  # they came back, and the time begins anew
+    assert len(said) == 2 and "there again" in said[1]
+    vacancy.patience_s = -1.0
+    assert "none came within" in vacancy.look(Ask(cpus=65), NODES)
+    assert "no node that is left can hold a trial" in said[2]
+
+
+@pytest.mark.parametrize("kind", ["ray", "dask", "spark"])
+def test_a_cluster_whose_library_is_not_installed_is_refused_before_there_is_a_run(kind, bench, tmp_path, monkeypatch):
+    monkeypatch.setattr(far, "find_spec", lambda name: None)
+    (tmp_path / "s.yaml").write_text("scenario: s\nexperiment: command\ntarget: {shell: 'true'}\n")
+    done = bench("run", "s.yaml", "--executor", kind, cwd=tmp_path)
+    assert done.code == 2
+    assert f"pip install 'benchhouse[{kind}]'" in done.err or "Java" in done.err
+    assert not (tmp_path / ".bench" / "runs").exists()
+
+
+def test_an_executor_that_was_mistyped_on_the_command_line_is_not_blamed_on_the_file(bench, tmp_path):
+    (tmp_path / "s.yaml").write_text("scenario: s\nexperiment: command\ntarget: {shell: 'true'}\nexecutor: ray\n")
+    done = bench("run", "s.yaml", "--executor", "rya", cwd=tmp_path)
+    assert done.code == 2
+    assert "--executor rya: no executor named 'rya'" in done.err and "did you mean 'ray'" in done.err
+    assert "s.yaml:" not in done.err

@@ -119,3 +119,12 @@ def test_a_point_alone_is_told_plainly_and_is_ranked_nowhere():
     assert line.startswith("p=0: qps ") and line.endswith("/s; the means of 5 trials.")
     (line,) = make_headline(groups([100.0]), columns, [], [])
     assert line == "p=0: qps 100/s; from one trial, so without a spread."
+
+
+def test_a_verdict_never_contradicts_the_interval_beside_it():
+    """Welch's test alone would tell these two apart; the interval that is shown holds zero."""
+    ranking = ranked([2788, 2348, 3024, 3161, 2874], [2213, 2138, 1855, 2700, 2180])
+    (other,) = ranking.standings[1:]
+    assert other.high > 0.0
+    assert other.verdict == "no evidence of a difference from the best"
+    assert "above the next" not in ranking.sentence

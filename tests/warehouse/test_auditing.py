@@ -11,7 +11,7 @@ from benchhouse.warehouse.auditing import audit_evidence, audit_tables
 from benchhouse.warehouse.ingest import collect
 
 sys.path.insert(0, str(Path(__file__).parent))
-from trial_maker import flip_byte, make_run
+from trial_maker import flip_byte, make_run, make_trial
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,15 @@ def catalog(workspace):
     for journal in path.parent.glob("catalog.sqlite-*"):
         journal.unlink()
     path.write_bytes(content)
+
+
+def test_slices_of_telemetry_are_counted_as_rows_not_as_trials(tmp_path):
+    workspace = Workspace(tmp_path)
+    collect(workspace, "run-a", [make_trial(workspace, "run-a", at, cores=1.5) for at in (1, 2)])
+    with sqlite3.connect(workspace.warehouse / "catalog.sqlite") as catalog:
+        ((rows,),) = catalog.execute("SELECT rows FROM files WHERE table_name = 'telemetry_slice_fact'")
+    assert rows > 2
+    assert audit_tables(workspace) == []
 
 
 def test_what_was_collected_is_in_order(workspace):

@@ -22,6 +22,7 @@ from benchhouse.schema.trial import may_be_tried_again
 if TYPE_CHECKING:
     from benchhouse.api.batch import Queue
 
+_CLUSTERS = ("ray", "dask", "spark")  # that may go away under a run, which is then finished elsewhere
 _FIGURE = re.compile(r"\d+([.,]\d+)*")
 
 
@@ -104,6 +105,7 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
     stopped_by = events[-1].event if events and events[-1].event in ("budget", "service") else ""
     durations = [event.duration_s for event in final.values() if event.duration_s]
     done = len(final) + len(waiting.sealed)
+    gone = _broke_off(events) and record.executor in _CLUSTERS
     left = record.trials - done
     unsuccessful = [
         {"trial_id": name, "outcome": event.outcome, "code": event.code, "reason": event.reason}
@@ -130,7 +132,7 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "stopped": events[-1].reason if stopped_by or _broke_off(events) else "",
         "stopped_by": stopped_by,
         "services": run_services.services(workspace, ledger, running),
-        "next": _next_command(record, owner, finished, stopped_by, unsuccessful, waiting),
+        "next": _next_command(record, owner, finished, stopped_by, unsuccessful, waiting, lost_cluster=gone),
     }
 
 
@@ -156,6 +158,7 @@ def _next_command(
     stopped_by: str,
     unsuccessful: list[dict[str, Any]],
     waiting: "Queue",
+    lost_cluster: bool = False,
 ) -> str:
     run_id = record.run_id
     if owner is not None or waiting.pending or waiting.running:
@@ -163,7 +166,7 @@ def _next_command(
     if waiting.sealed:
         return f"bench collect {run_id}"
     if not finished and stopped_by != "service":
-        return f"bench run --resume {run_id}"
+        return f"bench run --resume {run_id}" + (" --executor local" if lost_cluster else "")
     if stopped_by == "service" or any(may_be_tried_again(item["outcome"], item["code"]) for item in unsuccessful):
         return f"bench run --resume {run_id} --rerun-failed"
     # What can't be done as it is asked for fails again.

@@ -135,6 +135,7 @@ class Leaderboard:
     boards: list[Board]
     notes: list[str]
     queries: list[str]  # query_spec_digest of each question that was asked
+    experiments: list[str]  # that answer it
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -190,6 +191,7 @@ def leaderboard(
         boards=boards,
         notes=[*_doubts(boards), *_left_out(taken), *notes],
         queries=[asked.spec.digest(), answered.spec.digest()],
+        experiments=sorted({one.experiment.experiment_identifier for one in found.file.bindings}),
     )
 
 
@@ -371,7 +373,7 @@ def _nowhere(source: str, reason: str, count: int) -> str:
 
 
 def against_text(compared: Comparison | None) -> str:
-    """How far from the best, with its interval: `+12.3% [+10.1%, +14.6%]`; in the metric's unit where no share is."""
+    """How far from the best, with its interval: `+12.3% (+10.1% to +14.6%)`; in the metric's unit where no share is."""
     if compared is None:
         return ""
     if compared.change is not None and (compared.change_interval or not compared.difference_interval):
@@ -380,4 +382,5 @@ def against_text(compared: Comparison | None) -> str:
     else:
         ends = compared.difference_interval
         told, sides = f"{compared.difference:+.4g}", [f"{end:+.4g}" for end in ends] if ends else []
-    return told + (f" [{', '.join(sides)}]" if sides and sides[0] != sides[1] else "")
+    text = told + (f" ({' to '.join(sides)})" if sides and sides[0] != sides[1] else "")
+    return text.replace("-", "−")  # as `bench compare` writes it

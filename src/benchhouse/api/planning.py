@@ -137,8 +137,18 @@ def _prepare(workspace: Workspace, read: Callable[[], ScenarioFile], home: Path,
         file = read()
     except FaultyScenarioError as error:
         raise error.joined_by(_further_problems(workspace, error.rest, home, site)) from error
+    for option, group, name in (("--executor", "executors", where.executor), ("--runtime", "runtimes", where.runtime)):
+        if name:  # asked for on the command line: no line of the file is to blame
+            _find_asked(option, group, name)
     prepared = _resolve_and_plan(workspace, _placed(file, where, site), home, site)
     return replace(prepared, site_name=where.site)
+
+
+def _find_asked(option: str, group: str, name: str) -> None:
+    try:
+        find_plug(group, name)
+    except BenchError as error:
+        raise BenchError(f"{option} {name}: {error.message}", error.hint) from error
 
 
 def _placed(file: ScenarioFile, where: Where, site: Site) -> ScenarioFile:

@@ -60,7 +60,7 @@ def open_run(
     """
     if prepared.plan.code is None:
         raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
-    _executor(prepared, workspace.run("RUN")).close()
+    _executor(prepared, workspace.run("RUN"), say=say).close()
     unfinished = None if fresh else _last_of_plan(workspace, prepared, finished_too)
     if warning := readiness.check(workspace, prepared, unfinished):
         say(f"warning: {warning}")
@@ -95,10 +95,12 @@ def changed_conditions(ledger: Ledger, prepared: Prepared) -> list[str]:
     return [name for name, value in conditions(prepared).items() if before.get(name, value) != value]
 
 
-def _executor(prepared: Prepared, run: RunFolder, parallel: int | None = None, *, check: bool = True) -> Executor:
+def _executor(
+    prepared: Prepared, run: RunFolder, parallel: int | None = None, *, check: bool = True, say: Say = lambda text: None
+) -> Executor:
     """The scenario's executor; raises at once when it can't give what a trial asks for."""
     scenario = prepared.plan.scenario
-    assignment = Assignment(parallel or scenario.parallel, scenario, prepared.site, run)
+    assignment = Assignment(parallel or scenario.parallel, scenario, prepared.site, run, say)
     executor: Executor = plug("executors", scenario.executor)(assignment)
     if not check:
         return executor
@@ -206,7 +208,7 @@ def orchestrator(
             clean_up(workspace, ledger)
         place, runtime = prepared.place(workspace), plug("runtimes", scenario.runtime.kind)()
         runtime.prepare(scenario.runtime, place)
-        executor = _executor(prepared, ledger.folder, parallel)
+        executor = _executor(prepared, ledger.folder, parallel, say=say)
         images = places.images_if_known(prepared.site)
         frame = {
             "code_digest": code_digest(plan.experiment),

@@ -16,8 +16,9 @@ from benchhouse.schema.errors import BenchError, Exit
 _VERBS = Path(__file__).parent / "verbs"
 _EXAMPLES = """\b
 Examples:
-  bench run examples/quickstart.yaml       plan, run, collect, show the result
-  bench compare @last:index=flat @last:index=hnsw
+  bench init                               a first scenario in this folder
+  bench run scenarios/first.yaml           plan, run, collect, show the result
+  bench compare @last                      what differs, and how sure that is
   bench report @last                       one HTML file that opens offline
 """
 
@@ -49,9 +50,14 @@ class Verbs(click.Group):
             raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = [(name, _first_line(name)) for name in self.list_commands(ctx)]
+        from benchhouse.cli.overview import grouped, in_short
+
+        verbs = self.list_commands(ctx)
+        widest = max(map(len, verbs))
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            for title, group in grouped(verbs).items():
+                with formatter.section(title):
+                    formatter.write_dl([(f"{verb:{widest}}", in_short(_first_line(verb))) for verb in group])
 
 
 def _first_line(verb: str) -> str:

@@ -25,6 +25,7 @@ class DaskExecutor(FarExecutor):
 
     title = "Dask"
     engine = "benchhouse.executors.dask_engine"
+    library = "distributed"
 
     def __init__(self, assignment: Assignment) -> None:
         super().__init__(assignment)
@@ -38,6 +39,9 @@ class DaskExecutor(FarExecutor):
 
     def ask(self, resources: Resources) -> Ask:
         return super().ask(resources).model_copy(update={"custom": self.dask.resources})
+
+    def patience_s(self) -> float | None:
+        return self.dask.patience or self.assignment.site.dask.patience
 
     def nodes(self) -> Sequence[Node]:
         return super().nodes() if self.address != OWN else [this_machine()]

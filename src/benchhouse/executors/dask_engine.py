@@ -150,8 +150,8 @@ class DaskEngine:
                 found = self.client.scheduler_info(n_workers=-1)
             except TypeError:  # before 2025 it always told of all
                 found = self.client.scheduler_info()
-            if found.get("workers") or now:
-                self.workers = dict(found.get("workers") or {})
+            if "workers" in found:  # an answer, be it that all have left
+                self.workers = dict(found["workers"])
 
     def _check_scheduler(self) -> None:
         now = time.monotonic()
@@ -252,7 +252,7 @@ def _reason(future: Any) -> str:
 def _no_answer(address: str, why: str) -> BenchError:
     return BenchError(
         f"no Dask scheduler answers at {address}: {why}",
-        "start one: dask scheduler, and dask worker ADDRESS; or leave dask.address out",
+        "start one: dask scheduler, and dask worker ADDRESS; or run here: --executor local",
     )
 
 

@@ -13,15 +13,16 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
 from benchhouse.executors.far_engine import Ask, Node, Slot
 from benchhouse.executors.far_node import ALIVE, ORDERS, REPORTS, Tail, append
+from benchhouse.executors.far_places import PATIENCE_S, Vacancy, refuse_unless_fits
 from benchhouse.executors.far_process import EngineProcess
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
-from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.resources import Resources
 
 _PATIENCE_S = 30.0
@@ -53,6 +54,8 @@ class FarExecutor:
     keepers = None
     title: ClassVar[str]  # for people: Ray, Dask, Spark
     engine: ClassVar[str]  # module to run: benchhouse.executors.ray_engine
+    library: ClassVar[str]  # what that imports
+    tells_nodes: ClassVar[bool] = True  # of the whole cluster, not only those that this run was given
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
@@ -67,12 +70,17 @@ class FarExecutor:
         self._process: EngineProcess | None = None
         self._heart: _Heart | None = None
         self._numbers = itertools.count(1)
+        self._vacancy: Vacancy | None = None
 
     # -- what an engine fills in ---------------------------------------------------------------------------------
 
     def settings(self) -> Mapping[str, Any]:
         """What `Engine.open` is given."""
         raise NotImplementedError
+
+    def patience_s(self) -> float | None:
+        """How long to wait for a node when none is left; none: as by default."""
+        return None
 
     def ask(self, resources: Resources) -> Ask:
         """What a slot asks for, so that a trial of these resources runs in it."""
@@ -100,6 +108,8 @@ class FarExecutor:
                 f"a trial asks for {resources.nodes} nodes, but on {self.title} a trial runs on one",
                 "ask for one under resources:, or run on slurm",
             )
+        if find_spec(self.library) is None:  # before anything is written: no run is left that never began
+            raise BenchError(f"{self.title} is not installed here", f"pip install 'benchhouse[{self.title.lower()}]'")
         refuse_unless_fits(self.title, self.ask(resources), self.nodes())
 
     def render(self, jobs: Sequence[Job], trials: int) -> str:
@@ -168,7 +178,9 @@ class FarExecutor:
 
     def _opened(self) -> EngineProcess:
         if self._process is None:
-            self._process = EngineProcess.take(self.title, self.engine, self.settings(), _OPEN_S)
+            if (found := EngineProcess.parked(self.engine, self.settings())) is None:
+                self.assignment.say(f"{self.title}: opening {self._where()} ...")
+            self._process = found or EngineProcess.open(self.title, self.engine, self.settings(), _OPEN_S)
         return self._process
 
     def _fill(self) -> None:
@@ -231,7 +243,23 @@ class FarExecutor:
                 self._lose(self.slots[name], reason)
         if self._process.lost and (self.slots or self.queue):
             raise self._cluster_gone(self._process.lost)
+        self._look_for_nodes(self._process)
         return heard
+
+    def _look_for_nodes(self, process: EngineProcess) -> None:
+        """Where all slots wait: whether any node could take one. The answer to the last question is looked at."""
+        if not self.tells_nodes:
+            return
+        waiting = [taken for taken in self.slots.values() if not taken.placed]
+        if not waiting or len(waiting) < len(self.slots):
+            self._vacancy = None
+            return
+        if self._vacancy is None:
+            self._vacancy = Vacancy(self.title, self.patience_s() or PATIENCE_S, self.assignment.say)
+        if self._vacancy.is_due():
+            if process.answered and (why := self._vacancy.look(waiting[0].slot.ask, process.nodes)):
+                raise self._cluster_gone(why, f"the {self.title} cluster ({self._where()}) has no place for a trial")
+            process.ask_nodes()
 
     def _hear(self, taken: Taken, report: Mapping[str, Any]) -> None:
         if "placed" in report:
@@ -269,12 +297,13 @@ class FarExecutor:
                     f"no trial could begin on {self.title}: {reason}", "the run's folder has what was tried: slots/",
                     Exit.TRIAL_FAILED,
                 )  # fmt: skip
-            refuse_unless_fits(self.title, taken.slot.ask, self._opened().look(_OPEN_S))
+            if nodes := self._opened().look(_OPEN_S):  # none at all: they may come back
+                refuse_unless_fits(self.title, taken.slot.ask, nodes)
 
-    def _cluster_gone(self, reason: str) -> BenchError:
+    def _cluster_gone(self, reason: str, what: str = "") -> BenchError:
         run_id = self.assignment.run.run_id
         return BenchError(
-            f"the {self.title} cluster ({self._where()}) is gone: {reason}",
+            f"{what or f'the {self.title} cluster ({self._where()}) is gone'}: {reason}",
             f"finished trials are kept; carry on here: bench run --resume {run_id} --executor local",
             Exit.TRIAL_FAILED,
         )
@@ -321,35 +350,3 @@ class _Heart:
                 self._path.write_text(f"{count}\n")
             if self._over.wait(_BEAT_S):
                 return
-
-
-def refuse_unless_fits(title: str, ask: Ask, nodes: Sequence[Node]) -> None:
-    """Raise BenchError, with what the nodes have, where not one of them could ever hold it."""
-    if any(_misses(ask, node) == [] for node in nodes):
-        return
-    least = min((_misses(ask, node) for node in nodes), key=len, default=["a node"])
-    have = "; ".join(dict.fromkeys(_has(node) for node in nodes)) or "there is none"
-    raise BenchError(
-        f"no node of the {title} cluster can give what a trial asks for: {', '.join(least)} (nodes: {have})",
-        "ask for less under resources:, or run on another executor",
-    )
-
-
-def _misses(ask: Ask, node: Node) -> list[str]:
-    missing = []
-    if ask.cpus > node.cpus:
-        missing.append(f"{ask.cpus} cores")
-    if ask.gpus > node.gpus:
-        missing.append(f"{ask.gpus} GPU{'s' * (ask.gpus > 1)}")
-    if ask.memory and node.memory is not None and ask.memory > node.memory:
-        missing.append(f"{show_bytes(ask.memory)} of memory")
-    missing += [f"{amount:g} {name}" for name, amount in ask.custom.items() if amount > node.custom.get(name, 0)]
-    return missing
-
-
-def _has(node: Node) -> str:
-    parts = [f"{node.cpus:g} cores", f"{node.gpus:g} GPUs"]
-    if node.memory is not None:
-        parts.append(show_bytes(node.memory))
-    parts += [f"{amount:g} {name}" for name, amount in node.custom.items()]
-    return f"{node.name} has {', '.join(parts)}"

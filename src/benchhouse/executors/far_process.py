@@ -19,14 +19,15 @@ _LOST_CLOSE_S = 10.0  # libraries wait long for a cluster that is gone; there is
 
 
 class EngineProcess:
-    """One opened cluster. `take` finds the one that an executor of this process has just given back."""
+    """One opened cluster; `parked` is one that an executor of this process has just given back."""
 
     _parked: dict[str, "EngineProcess"] = {}  # noqa: RUF012 - of the process: a run is checked, then begun
 
     def __init__(self, title: str, module: str, settings: Mapping[str, Any]) -> None:
         self.title = title
-        self.key = json.dumps([module, settings], sort_keys=True)
+        self.key = _key(module, settings)
         self.nodes: list[Node] = []
+        self.answered = False  # whether they are an answer to what was asked last
         self.lost = ""
         self._gone: dict[str, str] = {}
         self._buffer = b""
@@ -40,16 +41,22 @@ class EngineProcess:
         )
 
     @classmethod
-    def take(cls, title: str, module: str, settings: Mapping[str, Any], open_s: float) -> "EngineProcess":
+    def parked(cls, module: str, settings: Mapping[str, Any]) -> "EngineProcess | None":
+        found = cls._parked.pop(_key(module, settings), None)
+        return found if found is not None and not found.is_lost() else None
+
+    @classmethod
+    def open(cls, title: str, module: str, settings: Mapping[str, Any], open_s: float) -> "EngineProcess":
         """An engine whose cluster is open; raises BenchError where it can't be opened."""
-        key = json.dumps([module, settings], sort_keys=True)
-        found = cls._parked.pop(key, None)
-        if found is not None and not found.is_lost():
-            return found
         made = cls(title, module, settings)
         try:
             made._send({"open": settings})
             made._await_nodes(open_s)
+            if not made.nodes:
+                raise BenchError(
+                    f"the {title} cluster has no worker that is alive, so there is no place for a trial",
+                    "start a worker of it, or run on another executor: --executor local",
+                )
         except BaseException:
             made.end()
             raise
@@ -70,10 +77,14 @@ class EngineProcess:
 
     def look(self, limit_s: float) -> list[Node]:
         """The nodes as they are now."""
-        self.nodes = []
-        self._send({"nodes": True})
+        self.ask_nodes()
         self._await_nodes(limit_s)
         return self.nodes
+
+    def ask_nodes(self) -> None:
+        """Ask, and go on; `nodes` are those of now as soon as it has answered."""
+        self.answered = False
+        self._send({"nodes": True})
 
     def gone(self) -> Mapping[str, str]:
         """Slots that have ended since the last call, with why; all, where the cluster is lost (`lost` says why)."""
@@ -102,7 +113,7 @@ class EngineProcess:
 
     def _await_nodes(self, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
-        while not self.nodes and not self.lost:
+        while not self.answered and not self.lost:
             if not self._hear(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
                 raise BenchError(f"{self.title} has not answered within {limit_s:g} s", "is its cluster up?")
         if self.lost:
@@ -126,8 +137,7 @@ class EngineProcess:
     def _take_in(self, message: dict[str, Any]) -> None:
         if "nodes" in message:
             self.nodes = [Node.model_validate(node) for node in message["nodes"]]
-            if not self.nodes:
-                self.lost = "its cluster has no node that is alive"
+            self.answered = True
         elif "gone" in message:
             self._gone[message["gone"]] = message["reason"]
         elif "lost" in message:
@@ -147,3 +157,7 @@ class EngineProcess:
         with contextlib.suppress(BrokenPipeError):  # what it says last will tell
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
+
+
+def _key(module: str, settings: Mapping[str, Any]) -> str:
+    return json.dumps([module, settings], sort_keys=True)

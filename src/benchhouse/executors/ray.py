@@ -20,6 +20,7 @@ class RayExecutor(FarExecutor):
 
     title = "Ray"
     engine = "benchhouse.executors.ray_engine"
+    library = "ray"
 
     def __init__(self, assignment: Assignment) -> None:
         super().__init__(assignment)
@@ -47,6 +48,9 @@ class RayExecutor(FarExecutor):
                 "bench submit hands the run over; to stay with it, give ray://HOST:10001, or HOST:6379 on a node of it",
             )
         return super().submit(jobs)
+
+    def patience_s(self) -> float | None:
+        return self.ray.patience or self.assignment.site.ray.patience
 
     def nodes(self) -> Sequence[Node]:
         return super().nodes() if self.address != OWN else [this_machine()]

@@ -48,7 +48,7 @@ class RayEngine:
             if why := unanswered(host, port):
                 raise BenchError(
                     f"no Ray cluster answers at {address}: {why}",
-                    "start one: ray start --head; or leave ray.address out",
+                    "start one: ray start --head; or run here: --executor local",
                 )
         if own:
             self._prepare_own()

@@ -22,6 +22,8 @@ class SparkExecutor(FarExecutor):
 
     title = "Spark"
     engine = "benchhouse.executors.spark_engine"
+    library = "pyspark"
+    tells_nodes = False  # an application without executors may only wait for its turn
 
     def __init__(self, assignment: Assignment) -> None:
         super().__init__(assignment)

@@ -9,7 +9,8 @@ def comparison_section(data: ReportData) -> Markup:
     intro = tag(
         "p",
         "Points in order, each against the best. The interval is that of the change for this pair alone; the verdict "
-        "is by Welch's t test at 5% after Holm's correction for all pairs, as the best was picked by looking.",
+        "is by that interval and by Welch's t test at 5% after Holm's correction for all pairs, as the best was "
+        "picked by looking.",
         class_="small soft",
     )
     first, *rest = [_ranking(data, ranking) for ranking in data.rankings]

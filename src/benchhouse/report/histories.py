@@ -1,5 +1,6 @@
 """The history of one metric of one case: a value a run, where its level changed, and what else changed there."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +9,9 @@ from benchhouse.analysis.changes import FLOOR, Noise, find_changes
 from benchhouse.analysis.online import Alarm, Baseline, watch
 from benchhouse.report.comparison import circumstances
 from benchhouse.report.numbers import name_of
+from benchhouse.report.order import declared_order
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.problems import did_you_mean
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
@@ -38,6 +41,12 @@ WITH grouped AS (
 SELECT run_id, started, metric, stat, unit, direction, len("values") AS n, list_avg("values") AS mean,
        list_stddev_samp("values") AS stdev
 FROM grouped ORDER BY started, run_id, metric, stat
+""".strip()
+
+NEWEST = """
+SELECT scenario, trial_id FROM trial_fact
+WHERE outcome = 'succeeded' AND NOT warmup AND benchmark_case_id = $case_id AND target_name IS NOT DISTINCT FROM $target
+ORDER BY started DESC LIMIT 1
 """.strip()
 
 
@@ -123,12 +132,21 @@ def find_case(warehouse: Warehouse, token: str) -> Case:
     if len(picked) == 1:
         return picked[0]
     listed = picked or named or cases
-    hint = "There are " + ", ".join(f"{case.label} ({case.benchmark_case_id[:8]})" for case in listed[:_LISTED])
+    hint = "There are " + ", ".join(_told(case, listed) for case in listed[:_LISTED])
     hint += f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     if picked:
-        raise BenchError(f"{token!r} fits {len(picked)} cases", hint=f"{hint}\nName one: scenario/point, or its id")
+        raise BenchError(
+            f"{token!r} fits {len(picked)} cases",
+            hint=f"{hint}\nName one, such as:  bench history {shlex.quote(picked[0].label)}",
+        )
     guess = did_you_mean(token, [*(case.label for case in cases), *(case.scenario for case in cases)])
     raise BenchError(f"no case {token!r} here" + (f"; did you mean {guess!r}?" if guess else ""), hint=hint)
+
+
+def _told(case: Case, listed: Sequence[Case]) -> str:
+    """With its id where that picks it: targets of one workload share theirs."""
+    alone = sum(other.benchmark_case_id == case.benchmark_case_id for other in listed) == 1
+    return f"{case.label} ({case.benchmark_case_id[:8]})" if alone else case.label
 
 
 def _begins(case: Case, token: str) -> bool:
@@ -141,7 +159,11 @@ def gather(
     """The history of a metric of a case, by default of its first headline one, with its changes."""
     parameters = {"case_id": case.benchmark_case_id, "target": case.target_name}
     rows = warehouse.query(VALUES, parameters, name="history").dicts()
-    metric, stat = _choose(rows, metric, stat)
+    if metric is None:
+        order = declared_order(_newest(warehouse, parameters))
+        metric, stat = _choose(sorted(rows, key=lambda row: order.get(row["metric"], len(order))), metric, stat)
+    else:
+        metric, stat = _choose(rows, metric, stat)
     mine = [row for row in rows if (row["metric"], row["stat"]) == (metric, stat)]
     _refuse_mixed(mine, metric, stat)
     runs = [RunValue(row["run_id"], str(row["started"]), row["n"], row["mean"], row["stdev"]) for row in mine]
@@ -159,6 +181,12 @@ def gather(
     return MetricHistory(
         case, metric, stat, mine[0]["unit"], mine[0]["direction"], runs, changes, found.noise, floor, notes
     )
+
+
+def _newest(warehouse: Warehouse, parameters: Mapping[str, Any]) -> list[TrialFolder]:
+    """The evidence that says which metric its experiment puts first."""
+    rows = warehouse.query(NEWEST, dict(parameters), name="newest trial").dicts()
+    return [folder for row in rows if (folder := warehouse.workspace.trial(row["scenario"], row["trial_id"])).sealed]
 
 
 def _choose(rows: Sequence[Row], metric: str | None, stat: str | None) -> tuple[str, str]:

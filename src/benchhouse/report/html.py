@@ -104,7 +104,8 @@ def _top(data: ReportData) -> Markup:
         ("Trials", counted or "none"),
         ("Run" if len(data.runs) == 1 else "Runs", ", ".join(run.run_id for run in data.runs)),
         ("Started", when(data.runs[0].started) if data.runs else ""),
-        ("Executor, runtime", ", ".join(dict.fromkeys(f"{run.executor}, {run.runtime}" for run in data.runs))),
+        ("Executor", ", ".join(dict.fromkeys(run.executor for run in data.runs))),
+        ("Runtime", ", ".join(dict.fromkeys(run.runtime for run in data.runs))),
     ]
     return tag(
         "header",

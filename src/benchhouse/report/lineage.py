@@ -16,6 +16,7 @@ from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.model import Model
+from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.query import Cell, QuerySpec, cell_ref
 from benchhouse.schema.trial import outcome_words
 from benchhouse.warehouse.queries import points
@@ -248,7 +249,10 @@ def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
             return metric, stat
     listed = ", ".join(f"{metric} ({', '.join(stats)})" for metric, stats in sorted(known.items()))
     hint = f"It has: {listed}" if known else f"No trial of it succeeded. Why: bench status {run_id}"
-    raise BenchError(f"run {run_id} has no metric '{wanted}'", hint=hint)
+    guess = did_you_mean(wanted, list(known))
+    raise BenchError(
+        f"run {run_id} has no metric '{wanted}'", hint=f"did you mean '{guess}'? {hint}" if guess else hint
+    )
 
 
 # -- step 2: the query
@@ -342,7 +346,8 @@ def _values_now(result: Result, numbers: Sequence[_Number]) -> list[str]:
 
 
 def _values(numbers: Sequence[_Number]) -> list[str]:
-    shown = [f"{number.cell.value!r} {number.cell.unit}" for number in numbers[:_SHOWN]]
+    units = ("" if number.cell.unit == "1" else number.cell.unit for number in numbers)
+    shown = [f"{number.cell.value!r} {unit}".strip() for number, unit in zip(numbers[:_SHOWN], units, strict=False)]
     return [*shown, "..."] if len(numbers) > _SHOWN else shown
 
 

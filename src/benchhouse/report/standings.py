@@ -1,6 +1,7 @@
 """Who is best, and how sure that is: rankings of points, and the sentences that open a report."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchhouse.analysis.compare import Comparison, Pair, compare_many, p_value
 from benchhouse.analysis.ranking import Ranked, rank
@@ -34,6 +35,7 @@ def rank_points(points: Sequence[Point], column: Number) -> Ranking | None:
     best = numbers[ranked[0].name]
     pairs = [Pair(best.values, numbers[row.name].values, column.direction) for row in shown[1:]]
     compared = dict(zip([row.name for row in shown[1:]], compare_many(pairs, seed=SEED), strict=True))
+    ranked, shown = ([_as_shown(row, compared.get(row.name)) for row in rows] for rows in (ranked, shown))
     standings = [_standing(row, compared.get(row.name)) for row in shown]
     sentence = _sentence(points, numbers, ranked, compared)
     metric, stat, unit = column.column
@@ -71,7 +73,9 @@ def _rank_members(members: Sequence[Member], column: Column, confidence: float) 
     best = samples[ranked[0].name].values
     pairs = [Pair(best, samples[row.name].values, direction) for row in ranked[1:]]
     compared = compare_many(pairs, seed=SEED, confidence=confidence)
-    standings = [_standing(row, result) for row, result in zip(ranked, [None, *compared], strict=True)]
+    standings = [
+        _standing(_as_shown(row, result), result) for row, result in zip(ranked, [None, *compared], strict=True)
+    ]
     return Ranking(
         metric=column[0],
         stat=column[1],
@@ -81,6 +85,13 @@ def _rank_members(members: Sequence[Member], column: Column, confidence: float) 
         standings=standings,
         ranked=len(ranked),
     )
+
+
+def _as_shown(row: Ranked, compared: Comparison | None) -> Ranked:
+    """Told apart only where the interval that stands beside it says so too: a reader sees that, not the test's p."""
+    if row.distinguishable and compared and compared.verdict not in ("better", "worse"):
+        return replace(row, distinguishable=False)
+    return row
 
 
 def _standing(row: Ranked, compared: Comparison | None) -> Standing:
@@ -150,6 +161,8 @@ def _doubts(points: Sequence[Point], best: Number, others: Sequence[Ranked]) -> 
     if sure:
         told = [f"{sure:,} of the {len(others):,} others {'is' if sure == 1 else 'are'} {side}, also {_CORRECTED}"]
         told += [f"for {_listed(tied)} that is not certain"] if tied else []
+    elif len(others) == 1 and tied:
+        told = [f"It is not certain that the other, {tied[0]}, is {side}"]
     else:
         told = [f"{_CORRECTED.capitalize()}, it is not certain that any of the {len(others):,} others is {side}"]
     told += [f"{_listed(untested)} {'has' if len(untested) == 1 else 'have'} too few trials to say"] if untested else []

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
 
 _ADDRESS = re.compile(r"local|(tcp|tls|ws|wss)://(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}|/[^\0]*\.json")
 
@@ -37,6 +38,12 @@ class DaskSite(Model, strict=True):
     )
     security: AbsolutePath | None = Field(
         None, description="Of tls://, a file that names the certificates: ca_file, client_cert and client_key."
+    )
+    patience: Seconds | None = Field(
+        None,
+        gt=0,
+        description="How long a run waits for a node that can hold a trial, once none is left; none: 2 minutes. Then "
+        "it ends, and can be resumed.",
     )
 
 

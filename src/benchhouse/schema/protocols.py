@@ -1,6 +1,6 @@
 """The plugs: what an executor and a runtime must offer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -52,6 +52,7 @@ class Assignment:
     scenario: Scenario | None = None
     site: Site = field(default_factory=Site)
     run: RunFolder = field(default_factory=lambda: RunFolder(Path("RUN")))
+    say: Callable[[str], None] = lambda text: None  # to whoever waits: what takes long, and why
 
 
 class Keepers(Protocol):

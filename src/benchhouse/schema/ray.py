@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
 
 _ADDRESS = re.compile(r"local|auto|((ray|https?)://)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}/?")
 
@@ -26,6 +27,12 @@ class RaySite(Model, strict=True):
         None,
         description="HOST:6379 from a node of it, ray://HOST:10001 from elsewhere, http://HOST:8265 for `bench "
         "submit`; none: $RAY_ADDRESS, else a cluster of the run's own, on this machine.",
+    )
+    patience: Seconds | None = Field(
+        None,
+        gt=0,
+        description="How long a run waits for a node that can hold a trial, once none is left; none: 2 minutes. Then "
+        "it ends, and can be resumed.",
     )
 
 

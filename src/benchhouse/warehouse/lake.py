@@ -38,11 +38,12 @@ def write_tables(workspace: Workspace, run_id: str, tables: Mapping[str, Content
     entries = []
     for name, rows in tables.items():
         content = encode(EVIDENCE_TABLES[name], rows)
+        number = sum(len(row[1]) if isinstance(row, tuple) else 1 for row in rows)  # a tuple is a trial with its slices
         sha256 = hashlib.sha256(content).hexdigest()
         file = f"{name}/{run_id}-{sha256[:12]}.parquet"
         _write(workspace.warehouse / file, content, sha256, synced=name in READ_BACK)
         entries.append(
-            FileEntry(name, run_id, file, sha256, len(rows), len(starts), SCHEMA_VERSION, min(starts), max(starts))
+            FileEntry(name, run_id, file, sha256, number, len(starts), SCHEMA_VERSION, min(starts), max(starts))
         )
     return sorted(entries, key=lambda entry: entry.table)
 

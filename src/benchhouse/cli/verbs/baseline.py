@@ -1,4 +1,4 @@
-"""Accept the level of a metric as the one that new runs are held to; show, list or clear what was accepted."""
+"""Accept the level of a metric that new runs are held to; show, list or clear what was accepted."""
 
 import shlex
 

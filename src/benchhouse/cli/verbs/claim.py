@@ -91,7 +91,7 @@ def show_(ctx: click.Context, claim: str, as_json: bool) -> None:
     click.echo(f"{found['id']}  {told['label']}  {found['signature']['says']}")
     click.echo(told["statement"])
     rows = [
-        ("value", f"{told['value']!r} {told['unit']}"),
+        ("value", f"{told['value']!r} {'' if told['unit'] == '1' else told['unit']}".strip()),
         ("interval", f"{told['interval']} at {told['policy']['confidence']}, {told['method']}"),
         ("n", told["n"]),
         *((f"lacks {one['code']}", one["message"]) for one in told["reasons"]),

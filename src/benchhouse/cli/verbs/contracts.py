@@ -1,4 +1,4 @@
-"""BenchmarkRun contracts, what a benchmark promises before it runs: list, show, render, validate."""
+"""BenchmarkRun contracts, promised before a run: list, show, render, validate."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Grafana dashboards and Prometheus rules, made of the metrics and series that are declared."""
+"""Grafana dashboards and Prometheus rules; made of the metrics and series that are declared."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Bring data that experiments need, checked by digest, or all that a scenario needs from outside."""
+"""Bring data that experiments need, checked by digest; or all that a scenario needs from outside."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Rank targets on a logical benchmark, over all results of this workspace."""
+"""Rank targets on a logical benchmark: over all results of this workspace."""
 
 from typing import TYPE_CHECKING
 
@@ -109,7 +109,8 @@ def _show(found: "Leaderboard") -> None:
         click.echo(show.on_stdout(f"{board.sentence}\n"))
     for line in found.notes:
         show.note(line)
-    run = f"bench run logical:{found.benchmark} --target NAME --repetitions 5"
+    choose = " --experiment NAME" if len(found.experiments) > 1 else ""
+    run = f"bench run logical:{found.benchmark} --target NAME{choose} --repetitions 5"
     show.note(f"next:  {run}" if found.boards else f"no result answers it yet. Measure one:  {run}")
 
 

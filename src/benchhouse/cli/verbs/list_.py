@@ -68,7 +68,12 @@ def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **wanted
         if item["broken"]:
             show.note(f"broken: {item['broken']}")
     if not listed:
-        show.note("none; a benchmark is a YAML file in benchmarks/ with `benchmark:`, `experiment:`, `workload:`")
+        asked = ", ".join(f"--{key} {value}" for key, value in wanted.items() if value)
+        if asked:
+            show.note(f"none with {asked}; all there are:  bench list benchmarks")
+        else:
+            show.note("none; a benchmark is a YAML file in benchmarks/ with `benchmark:`, `experiment:`, `workload:`")
+            show.note("logical benchmarks are listed by:  bench leaderboard")
     elif rows:
         show.note("next:  bench show BENCHMARK")
 

@@ -1,4 +1,4 @@
-"""Bring up a recipe's server, or start a scenario in the background."""
+"""Bring up a recipe's server; or start a scenario in the background."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Check scenario files, and logical benchmarks: every mistake at once, with file, line and column."""
+"""Check scenario files and logical benchmarks: every mistake at once, with file, line and column."""
 
 from pathlib import Path
 

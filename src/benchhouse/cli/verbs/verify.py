@@ -29,6 +29,8 @@ def command(ctx: click.Context, run: str, everything: bool, as_json: bool) -> in
         checked, damage = 1, looking.verify_folder(Path(run))
     else:
         checked, damage = looking.verify_run(workspace, following.find_run(workspace, run))
+    if not checked and not damage:
+        raise BenchError("there was no sealed trial to check", "see: bench status", Exit.TRIAL_FAILED)
     if as_json:
         show.as_json({"checked": checked, "damage": [item.model_dump() for item in damage]})
     else:
@@ -36,6 +38,4 @@ def command(ctx: click.Context, run: str, everything: bool, as_json: bool) -> in
             click.echo(f"{item.trial}/{item.file}: {item.kind}" + (f" ({item.detail})" if item.detail else ""))
         verdict = f"{show.count(len(damage), 'fault')}" if damage else "all as sealed"
         click.echo(f"{show.count(checked, 'trial')} checked: {verdict}")
-    if not checked and not damage:
-        raise BenchError("there was no sealed trial to check", "see: bench status", Exit.TRIAL_FAILED)
     return Exit.TRIAL_FAILED if damage else Exit.GOOD

@@ -82,7 +82,8 @@ def prune(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
     from benchhouse.api import tables
     from benchhouse.schema.quantities import show_bytes
 
-    done = tables.prune(options.workspace(ctx), dry_run=dry_run)
+    workspace = options.workspace(ctx)
+    done = tables.prune(workspace, dry_run=dry_run)
     if as_json:
         show.as_json(done.model_dump())
         return
@@ -93,4 +94,6 @@ def prune(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
         show.note(f"pinned: {line}")
     total = show_bytes(sum(one.size for one in done.gone))
     show.note(f"{show.count(len(done.gone), 'thing')} {'would go' if dry_run else 'gone'} ({total})")
+    if not (workspace.root / "retention.yaml").is_file():
+        show.note("there is no retention.yaml: these are the usual ages (hot 30d, warm 180d, cold 730d)")
     show.note("do it: bench warehouse prune" if dry_run and done.gone else "what is left: bench status")

@@ -1,0 +1,26 @@
+"""The verbs by what people want to do, for `bench --help`: in the order in which a newcomer needs them."""
+
+from collections.abc import Sequence
+
+GROUPS = {
+    "Begin": ("init", "list", "show", "new", "validate", "plan", "fetch"),
+    "Run": ("run", "submit", "start", "status", "stop", "collect", "logs"),
+    "Read results": ("report", "compare", "leaderboard", "query", "why"),
+    "Watch over time": ("history", "baseline", "gate", "selftest", "slo", "alarms", "schedule"),
+    "Prove and publish": ("trace", "verify", "claim", "contracts"),
+    "Servers, machines, packages": ("servers", "monitors", "dashboards", "images", "site", "packages"),
+}
+REST = "Look after"
+
+
+def grouped(verbs: Sequence[str]) -> dict[str, list[str]]:
+    """Each verb once, by group; one that no group names comes last, so that a new verb needs only its file."""
+    named = {verb for group in GROUPS.values() for verb in group}
+    found = {title: [verb for verb in group if verb in verbs] for title, group in GROUPS.items()}
+    found[REST] = [verb for verb in verbs if verb not in named]
+    return {title: group for title, group in found.items() if group}
+
+
+def in_short(line: str) -> str:
+    """The first clause of a verb's first line: what follows `:` or `;` is for its own help."""
+    return line.partition(": ")[0].partition("; ")[0]
