@@ -38,7 +38,8 @@ NODE: Levels = {
     for name, level in {
         "cpu_busy": 6.0, "cpu_iowait": 0.02, "cpu_steal": 0.001, "io_pressure": 0.01, "cpu_pressure": 0.03,
         "disk_busy": 0.05, "disk_read": 2e7, "blocked": 0.1, "memory_used": 4e10, "swap_used": 0.0,
-        "net_received": 1e7, "net_sent": 1e7, "net_drops": 0.02, "net_errors": 0.0, "context_switches": 3e4, "load1": 6.0,
+        "net_received": 1e7, "net_sent": 1e7, "net_drops": 0.02, "net_errors": 0.0, "context_switches": 3e4,
+        "load1": 6.0,
     }.items()
 }  # fmt: skip
 TRIAL: Levels = {
@@ -52,8 +53,9 @@ GPUS: Levels = {
     (f"gpu{at}", name): level
     for at in range(4)
     for name, level in {
-        "gpu_busy": 0.93, "gpu_temperature": 64.0, "gpu_sm_clock": 1700.0, "gpu_throttled_heat": 0.0, "pcie_width": 16.0,
-        "pcie_generation": 4.0, "pcie_replays": 0.0, "nvlink_active": 12.0, "nvlink_crc": 0.0, "gpu_power": 400.0,
+        "gpu_busy": 0.93, "gpu_temperature": 64.0, "gpu_sm_clock": 1700.0, "gpu_throttled_heat": 0.0,
+        "pcie_width": 16.0, "pcie_generation": 4.0, "pcie_replays": 0.0, "nvlink_active": 12.0, "nvlink_crc": 0.0,
+        "gpu_power": 400.0,
     }.items()
 }  # fmt: skip
 SERVER: Levels = {
@@ -168,7 +170,7 @@ def make_fault_run(
                 recording=_record(kind, effect if hit else Effect(), drift, draw),
                 submitted=submitted,
                 executor="slurm" if kind.wait_s is not None else "local",
-            )  # fmt: skip
+            )
         )
     collect(workspace, run_id, folders)
 
@@ -354,8 +356,8 @@ FAULTS = (
         lambda s: {(f"gpu{at}", "gpu_throttled_heat"): 0.12 + 0.4 * s for at in range(4)}
         | {(f"gpu{at}", "gpu_temperature"): 20.0 for at in range(4)})),
     Fault(_TAIL, "storage_stalls", SERVING, _serving(
-        lambda s: {(NODE1, "io_pressure"): 0.06 + 0.3 * s, (NODE1, "cpu_iowait"): 0.1 + s, (NODE1, "blocked"): 1 + 3 * s,
-                   (NODE1, "cpu_pressure"): 0.02})),
+        lambda s: {(NODE1, "io_pressure"): 0.06 + 0.3 * s, (NODE1, "cpu_iowait"): 0.1 + s,
+                   (NODE1, "blocked"): 1 + 3 * s, (NODE1, "cpu_pressure"): 0.02})),
     Fault(_TAIL, "noisy_neighbour", SERVING, _serving(
         lambda s: {(T, "cpu_wait"): 0.15 + s, (NODE1, "cpu_pressure"): 0.1 + 0.4 * s, (NODE1, "cpu_busy"): 1 + 4 * s,
                    (NODE1, "load1"): 4 + 10 * s})),
@@ -365,7 +367,8 @@ FAULTS = (
         lambda s: {(T, "cgroup_throttled"): 0.1 + 0.8 * s, (T, "cgroup_throttled_periods"): 3 + 6 * s,
                    (T, "cpu_wait"): 0.1 + 0.3 * s}, cpu_busy=0.8)),
     Fault(_IDLE, "storage", TRAINING, _training(
-        lambda s: {(NODE1, "io_pressure"): 0.08 + 0.4 * s, (NODE1, "cpu_iowait"): 0.15 + s, (NODE1, "blocked"): 1 + 4 * s},
+        lambda s: {(NODE1, "io_pressure"): 0.08 + 0.4 * s, (NODE1, "cpu_iowait"): 0.15 + s,
+                   (NODE1, "blocked"): 1 + 4 * s},
         disk_read=0.6, cpu_busy=0.85)),
     Fault(_IDLE, "network", TRAINING, _training(
         lambda s: {(NODE1, "net_drops"): 5 + 50 * s, (NODE1, "net_errors"): 2 + 10 * s}, net_received=0.7)),
@@ -386,7 +389,8 @@ FAULTS = (
         lambda s: {("service:kube", "scheduler_unschedulable_pods"): 1.5 + 8 * s,
                    ("service:slurm", "slurm_queue_pending"): 2 + 4 * s})),
     Fault(_PEND, "fragmentation", QUEUED, _waiting(
-        lambda s: {("service:slurm", "slurm_queue_pending"): 6 + 20 * s, ("service:slurm", "slurm_nodes_idle"): 3 + 5 * s})),
+        lambda s: {("service:slurm", "slurm_queue_pending"): 6 + 20 * s,
+                   ("service:slurm", "slurm_nodes_idle"): 3 + 5 * s})),
     Fault(_PEND, "admission", QUEUED, _waiting(
         lambda s: {("service:kueue", "kueue_admission_wait_time_seconds_sum"): 2 + 10 * s,
                    ("service:slurm", "slurm_scheduler_backfill_mean_cycle"): 0.5 + 2 * s})),

@@ -15,6 +15,8 @@ PLAYBOOKS: dict[str, Callable[[Case], Diagnosis | None]] = {
     pending.NAME: pending.diagnose,
 }
 
+_ORDER = ("strong", "moderate", "weak")
+
 
 def diagnose(case: Case) -> list[Diagnosis]:
     """What the playbooks find, the surest first; empty where there is no evidence.
@@ -22,7 +24,4 @@ def diagnose(case: Case) -> list[Diagnosis]:
     Of those that are more than weak, one that names the node, rank or device comes first: it explains the others.
     """
     found = [one for ask in PLAYBOOKS.values() if (one := ask(case))]
-    return sorted(
-        found,
-        key=lambda one: (one.certainty == "weak", not one.suspect, ("strong", "moderate", "weak").index(one.certainty)),
-    )
+    return sorted(found, key=lambda one: (one.certainty == "weak", not one.suspect, _ORDER.index(one.certainty)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchhouse.analysis.playbooks.causes import Cause, Clue, conclude, weigh
+from benchhouse.analysis.playbooks.causes import Cause, Clue, Weighed, conclude, weigh
 from benchhouse.analysis.playbooks.moving import find_shift
 from benchhouse.analysis.playbooks.tail import CPU_THROTTLED
 from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Number, Reading, Signal
@@ -77,19 +77,19 @@ CAUSES = (
         "More loader workers or cores, or prepare the input once and keep it.",
         depth=1,
     ),
-    Cause(
-        "waiting_unexplained",
-        "the GPUs wait, and no series tells what for",
-        "The GPUs are less busy than in the base, while nothing sampled of CPU, storage and network moved.",
-        "scenario",
-        (_LESS_BUSY,),
-        (
-            "Run with cached or synthetic input to tell model code from input path: bench run {scenario}",
-            "Sample more: `monitors: {interval: 0.2s}`, and exporters of storage and network (`prometheus:`).",
-        ),
-        "None yet: the experiment comes first.",
-        depth=9,
+)
+
+UNEXPLAINED = Cause(
+    "waiting_unexplained",
+    "the GPUs wait, and no series tells what for",
+    "The GPUs are less busy than in the base, while nothing sampled of CPU, storage and network moved.",
+    "scenario",
+    (),
+    (
+        "Run with cached or synthetic input to tell model code from input path: bench run {scenario}",
+        "Sample more: `monitors: {interval: 0.2s}`, and exporters of storage and network (`prometheus:`).",
     ),
+    "None yet: the experiment comes first.",
 )
 
 
@@ -100,9 +100,8 @@ def diagnose(case: Case) -> Diagnosis | None:
         return None
     weighed = weigh(CAUSES, case.signals)
     if not weighed:
-        return None
-    shared = [] if weighed[0].cause.name == "waiting_unexplained" else waiting[:1]
-    return conclude(case, NAME, weighed, slower, shared)
+        return conclude(case, NAME, [Weighed(UNEXPLAINED, waiting, 1.0)], slower)
+    return conclude(case, NAME, weighed, slower, waiting[:1])
 
 
 def _enough(number: Number) -> bool:
