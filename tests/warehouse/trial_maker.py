@@ -26,6 +26,8 @@ from benchhouse.schema.trial import (
     trial_id,
 )
 from benchhouse.warehouse.ingest import collect
+from benchhouse.worker.monitors.sampler import Recording
+from benchhouse.worker.monitors.store import write as write_telemetry
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -71,10 +73,13 @@ def make_trial(
     topology: Topology | None = None,
     cluster: Cluster | None = None,
     executor: str = "local",
+    recording: Recording | None = None,
+    host: str = "node1",
 ) -> Path:
     """Write one trial folder; returns where it lies. `histogram_file` is a lie about `histogram`, sealed like truth.
 
-    With `cores` it has telemetry: so many were busy. `numbers` are measured instead of the usual ones.
+    With `cores` it has telemetry: so many were busy; with `recording`, all of that, written as a worker does.
+    `numbers` are measured instead of the usual ones.
     """
     ref = ExperimentRef(
         name="vector.search", version="1.0", object="x:y", distribution="benchhouse", distribution_version="0.1.0"
@@ -130,7 +135,7 @@ def make_trial(
         **times,
         duration_s=2.0,
         timestamp=times["started"],
-        host="node1",
+        host=host,
         git_commit="c" * 40,
         git_dirty=False,
         seed=spec.seed,
@@ -165,6 +170,10 @@ def make_trial(
         folder.telemetry.mkdir()
         (folder.telemetry / "trial.parquet").write_bytes(b"not read here")
         write_model(folder.telemetry_summary, telemetry(cores, times["started"]))
+    if recording is not None:
+        lasts_s = (recording.samples - 1) * recording.interval_s
+        steady = Phase(name="steady", begin_s=0.1 * lasts_s, end_s=0.95 * lasts_s)
+        write_telemetry(folder.telemetry, recording, times["started"], lasts_s, [steady])
     metrics = MetricsFile(
         trial_id=name,
         timestamp=times["started"],

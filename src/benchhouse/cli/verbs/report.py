@@ -3,16 +3,29 @@
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.schema.layout import Workspace
+
+_AUDIENCES = ["engineering", "product", "partner"]
 
 
-@click.command(help=__doc__)
+@click.command(
+    help=f"{__doc__}\n\n--for writes one page for one reader, from the same evidence: of one run against the newest "
+    "earlier one of its plan, or of two, the second against the first.\n\n\b\n"
+    "bench report                               # of the last run\n"
+    "bench report @last-1 @last                 # of both, side by side\n"
+    "bench report @last-1 @last --for product   # impact, confidence, next step"
+)
 @click.argument("runs", nargs=-1, shell_complete=options.complete_run)
+@click.option("--for", "audience", type=click.Choice(_AUDIENCES), help="One page for one reader.")
 @options.json_option
 @click.pass_context
-def command(ctx: click.Context, runs: tuple[str, ...], as_json: bool) -> None:
+def command(ctx: click.Context, runs: tuple[str, ...], audience: str | None, as_json: bool) -> None:
     from benchhouse.api import following, looking
 
     workspace = options.workspace(ctx)
+    if audience:
+        _view(workspace, runs, audience, as_json)
+        return
     run_ids = [following.find_run(workspace, run) for run in runs or ("@last",)]
     page = looking.report(workspace, run_ids)
     if as_json:
@@ -25,3 +38,18 @@ def command(ctx: click.Context, runs: tuple[str, ...], as_json: bool) -> None:
     if invalid:
         show.note(f"{show.count(invalid, 'trial')} INVALID, in no number of it; the report says why")
     show.note(f"also {page.parent / 'report.md'}; each number's reference walks back:  bench trace REF")
+
+
+def _view(workspace: Workspace, runs: tuple[str, ...], audience: str, as_json: bool) -> None:
+    from benchhouse.api import why
+
+    if len(runs) > 2:
+        raise click.UsageError("--for takes one run, or two: the base and the run")
+    found = why.why(workspace, runs[-1] if runs else "@last", runs[0] if len(runs) == 2 else None)
+    page = why.page(workspace, found, audience)
+    if as_json:
+        show.as_json({"html": str(page), "markdown": str(page.with_suffix(".md")), "headline": found.headline})
+        return
+    click.echo(page)
+    show.note(found.headline)
+    show.note(f"also {page.with_suffix('.md')}; the evidence behind it:  bench why {found.run_id}")

@@ -1,0 +1,27 @@
+"""Playbooks: from symptoms and signals of a point to its most likely cause, or none. Pure; one file and one line each.
+
+A diagnosis needs a number that got worse for sure and a signal that moved far outside its repetitions' spread.
+"""
+
+from collections.abc import Callable
+
+from benchhouse.analysis.playbooks import idle_gpu, pending, straggler, tail
+from benchhouse.analysis.playbooks.values import Case, Diagnosis
+
+PLAYBOOKS: dict[str, Callable[[Case], Diagnosis | None]] = {
+    straggler.NAME: straggler.diagnose,
+    idle_gpu.NAME: idle_gpu.diagnose,
+    tail.NAME: tail.diagnose,
+    pending.NAME: pending.diagnose,
+}
+
+_ORDER = ("strong", "moderate", "weak")
+
+
+def diagnose(case: Case) -> list[Diagnosis]:
+    """What the playbooks find, the surest first; empty where there is no evidence.
+
+    Of those that are more than weak, one that names the node, rank or device comes first: it explains the others.
+    """
+    found = [one for ask in PLAYBOOKS.values() if (one := ask(case))]
+    return sorted(found, key=lambda one: (one.certainty == "weak", not one.suspect, _ORDER.index(one.certainty)))

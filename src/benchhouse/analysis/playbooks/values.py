@@ -1,0 +1,129 @@
+"""What a playbook is given and what it answers: values alone, so that a diagnosis can be made again from a file."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from benchhouse.schema.model import Model
+
+ALPHA = 0.05
+"""A symptom counts when its p-value, corrected for all that were compared, is at most this."""
+
+Certainty = Literal["strong", "moderate", "weak"]
+Side = Literal["scenario", "machine", "service", "cluster"]
+
+
+class Number(Model):
+    """One number of a point, the run beside its base; the change is a fraction."""
+
+    metric: str
+    stat: str
+    unit: str
+    direction: Literal["higher", "lower"] | None = None
+    base: float = Field(description="Mean over the base's trials.")
+    now: float = Field(description="Mean over the run's trials.")
+    change: float | None = None
+    low: float | None = Field(None, description="Lower end of the interval of the change.")
+    high: float | None = None
+    verdict: str = Field(description="As in a comparison.")
+    p_adjusted: float | None = Field(None, description="Corrected for all numbers of the comparison.")
+
+    @property
+    def name(self) -> str:
+        return self.metric if self.stat == "value" else f"{self.metric} {self.stat}"
+
+    @property
+    def worse(self) -> bool:
+        """Worse by the interval, and by the corrected p-value."""
+        return self.verdict == "worse" and self.p_adjusted is not None and self.p_adjusted <= ALPHA
+
+    @property
+    def is_time(self) -> bool:
+        return self.unit in ("s", "ms", "us", "µs", "ns") and self.direction == "lower"
+
+    @property
+    def is_rate(self) -> bool:
+        return self.unit.endswith("/s") and self.direction == "higher"
+
+
+class Reading(Model):
+    """A series in one trial: its mean over the phase and its extremes."""
+
+    trial_id: str
+    node: str
+    avg: float
+    low: float | None = None
+    peak: float | None = None
+    growth: float | None = Field(None, description="Of a counter: by how much it grew.")
+
+
+class Signal(Model):
+    """One series of one scope, in the trials of a point and in those of its base, over the same phase of each."""
+
+    scope: str
+    series: str
+    unit: str
+    kind: str = Field("gauge", description="gauge, or counter, of which the figures are the growth a second.")
+    phase: str
+    rank: int | None = Field(None, description="Rank of a distributed job that it is about.")
+    base: list[Reading]
+    now: list[Reading]
+
+
+class Member(Model):
+    """A number of one part of the job in each trial: a rank, a shard or a node."""
+
+    kind: str = Field(description="rank, shard, worker or node.")
+    name: str = Field(description="`rank 3`, or the node's name.")
+    metric: str
+    unit: str
+    direction: Literal["higher", "lower"]
+    base: list[Reading]
+    now: list[Reading]
+
+
+class Case(Model):
+    """One point of a run beside its base: all that the playbooks look at."""
+
+    point: str
+    numbers: list[Number]
+    signals: list[Signal] = Field(default_factory=list)
+    members: list[Member] = Field(default_factory=list)
+    wait: Number | None = Field(None, description="Seconds from submission to start.")
+    reasons: dict[str, int] = Field(default_factory=dict, description="Why jobs wait, as the batch system says.")
+
+
+class Evidence(Model):
+    """A signal that moved, with the rows that show it."""
+
+    scope: str
+    series: str
+    unit: str
+    phase: str
+    stat: str = Field(description="avg, peak or range of each trial.")
+    base: list[float] = Field(description="One value a trial of the base, or of the peers of the odd one.")
+    now: list[float] = Field(description="One value a trial of the run.")
+    trials: list[str] = Field(description="The trials of `now`, in that order.")
+    distance: float = Field(description="How many spreads of the repetitions the mean moved; at most 99.")
+    p_value: float | None = None
+    against: str = Field("base", description="base, peers, or normal where the base has no such series.")
+    says: str = Field(description="The same in words.")
+
+
+class Diagnosis(Model):
+    """What most likely made the point worse; every part of it can be looked up."""
+
+    playbook: str
+    cause: str = Field(description="Stable word.")
+    title: str
+    says: str = Field(description="The mechanism in a sentence or two.")
+    certainty: Certainty
+    why_so_sure: str
+    side: Side = Field(description="Where it is mended: the scenario, the machine, the service or the cluster.")
+    point: str
+    suspect: str = Field("", description="The node, rank or device that stands out; empty where none does.")
+    symptoms: list[str] = Field(description="Numbers that got worse, in words.")
+    evidence: list[Evidence]
+    next: list[str] = Field(description="The experiment that would prove or refute it; commands where there are.")
+    change: str = Field(description="The smallest change that would mend it.")
+    also: list[str] = Field(default_factory=list, description="Other causes that had evidence, weaker or downstream.")

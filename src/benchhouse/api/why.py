@@ -1,0 +1,174 @@
+"""Why a run got slower: compare it with its base, ask the playbooks, and name the evidence."""
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchhouse.api import following, looking
+from benchhouse.evidence.writing import write_text
+from benchhouse.runs.ledger import Ledger, list_runs
+from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.schema.layout import Workspace
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
+
+if TYPE_CHECKING:
+    from benchhouse.report.comparison import ComparisonTable
+    from benchhouse.report.why import FailedTrial, PointWhy, TrialEvidence, Why
+
+_CLOCKS = (
+    "Windows are told in seconds since each trial's own start: clocks that disagree between nodes move nothing here."
+)
+_MOST_FAILURES = 20
+
+
+def why(workspace: Workspace, run: str, vs: str | None = None, confidence: float = 0.95) -> "Why":
+    """RUN against `vs`, or against the newest earlier run of its plan or case, which is named."""
+    from benchhouse.report import why as report
+
+    run_id = _found(workspace, run)
+    base = _found(workspace, vs) if vs else ""
+    if base == run_id:
+        raise BenchError(f"{run_id} can't be compared with itself", hint="Give another run: bench why RUN --vs RUN")
+    reasons, notes = _pending(workspace, run_id)
+    with Warehouse.open(workspace) as warehouse:
+        facts = queries.trials(warehouse, [run_id]).dicts()
+        chosen = "as asked for"
+        if not base and facts:
+            base, chosen = report.choose_base(warehouse, run_id)
+        failures = [_failed(workspace, row) for row in queries.failures(warehouse, [run_id]).dicts()]
+    scenario = facts[0]["scenario"] if facts else _record(workspace, run_id)[0]
+    good = any(row["outcome"] == "succeeded" and not row["warmup"] for row in facts)
+    if not facts:
+        notes.append(f"No trial of {run_id} has been collected yet.")
+    elif not good:
+        notes.append(f"No trial of {run_id} succeeded: there is no number to compare, only what failed.")
+    made = report.Why(
+        run_id=run_id,
+        base=base if good else "",
+        base_chosen=chosen if good else "nothing to compare",
+        scenario=scenario,
+        compared=0,
+        points=[],
+        failures=failures[:_MOST_FAILURES],
+        pending=reasons,
+        notes=notes,
+        scenario_file=_record(workspace, run_id)[1] or _config(facts),
+    )
+    if not good or not base:
+        return made
+    table = looking.compare(workspace, base, run_id, [], confidence)
+    with Warehouse.open(workspace) as warehouse:
+        points = report.explain(warehouse, table, run_id, base, reasons)
+    return made.model_copy(update={"points": points, **_compared(table)})
+
+
+def commands(found: "Why", lines: list[str]) -> list[str]:
+    """Lines of a diagnosis with the names of this run in place of `{run}`, `{base}` and `{scenario}`."""
+    known = {"{run}": found.run_id, "{base}": found.base, "{scenario}": found.scenario_file or "SCENARIO.yaml"}
+    told = []
+    for line in lines:
+        for name, value in known.items():
+            line = line.replace(name, value)
+        told.append(line)
+    return told
+
+
+def page(workspace: Workspace, found: "Why", audience: str = "") -> Path:
+    """Write reports/<scenario>/why.html, or the view of an audience, with the same as Markdown beside it."""
+    from benchhouse.report import pages, views
+
+    with Warehouse.open(workspace) as warehouse:
+        setting = views.gather_setting(warehouse, found)
+    told = {at: commands(found, one.next) for at, one in enumerate(found.diagnosed)}
+    if audience:
+        name = next((one for one in views.AUDIENCES if one == audience), None)
+        if name is None:
+            raise BenchError(f"no view for {audience!r}", hint=f"There are {', '.join(views.AUDIENCES)}.")
+        made = views.view(found, name, setting, told)
+    else:
+        made = views.why_page(found, setting, told)
+    folder = workspace.reports / (found.scenario or found.run_id)
+    path = folder / f"{f'for-{audience}' if audience else 'why'}.html"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(path.with_suffix(".md"), pages.as_markdown(made))
+        write_text(path, pages.as_html(made))
+    except OSError as error:
+        raise unwritable(workspace.reports, error, f"bench why {found.run_id} --html") from error
+    return path
+
+
+def _compared(table: "ComparisonTable") -> dict[str, object]:
+    differences = [f"{one.dimension}: {one.a} | {one.b}" for one in table.differences]
+    return {
+        "compared": len(table.rows),
+        "better": [row.sentence for row in table.rows if row.verdict == "better"],
+        "differences": differences,
+        "notes": [*table.notes, _CLOCKS],
+    }
+
+
+def _found(workspace: Workspace, run: str) -> str:
+    """A run by its ledger, and its sealed trials in the tables; else by the tables alone."""
+    known = list_runs(workspace)
+    if known:
+        try:
+            run_id = following.find_run(workspace, run)
+        except BenchError:
+            run_id = ""
+        if run_id:
+            following.collect(workspace, run_id)
+            return run_id
+    with Warehouse.open(workspace) as warehouse:
+        return warehouse.resolve_run(run)
+
+
+def _pending(workspace: Workspace, run_id: str) -> tuple[dict[str, int], list[str]]:
+    """Why trials wait now, as the batch system says; a system that can't be asked is a note."""
+    from benchhouse.api import batch
+
+    if run_id not in list_runs(workspace):
+        return {}, []
+    try:
+        return dict(batch.queue(workspace, run_id).reasons), []
+    except BenchError as error:
+        return {}, [f"The batch system can't be asked why trials wait: {error.message}"]
+
+
+def _record(workspace: Workspace, run_id: str) -> tuple[str, str]:
+    with contextlib.suppress(BenchError, OSError, ValueError):
+        record = Ledger(workspace.run(run_id)).record
+        return record.scenario, record.scenario_file
+    return "", ""
+
+
+def _config(facts: list[dict[str, str]]) -> str:
+    return f"{facts[0]['folder']}/effective_config.yaml" if facts else ""
+
+
+def _failed(workspace: Workspace, row: dict[str, str]) -> "FailedTrial":
+    from benchhouse.report.why import FailedTrial
+
+    return FailedTrial(
+        trial_id=row["trial_id"],
+        point=row["point"] or row["target_name"] or "",
+        outcome=row["outcome"],
+        code=row["failure_code"] or "",
+        message=row["failure_message"] or "",
+        folder=row["folder"],
+        logs=f"bench logs tail {row['run_id']} --trial {row['trial_id']}",
+        rerun=f"bench run {row['folder']}/effective_config.yaml",
+    )
+
+
+def symptoms(point: "PointWhy") -> list[str]:
+    """The numbers that got worse, in words."""
+    from benchhouse.analysis.playbooks.causes import symptom_words
+
+    return [symptom_words(one) for one in point.numbers]
+
+
+def trial_value(trial: "TrialEvidence") -> str:
+    """`latency p99 41.3 ms`."""
+    return f"{trial.number} {looking.quantity(trial.value, trial.unit)}"

@@ -1,0 +1,137 @@
+"""A short document as blocks, written as one HTML file that opens offline and as Markdown: the same words in both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from benchhouse.report.html import CSP
+from benchhouse.report.tags import Markup, tag
+
+_FENCE = "```"
+
+
+@dataclass(frozen=True)
+class Heading:
+    text: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Items:
+    """A list; those that are commands or paths are set as code."""
+
+    lines: Sequence[str]
+    code: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Text of a file, as it is."""
+
+    text: str
+
+
+Block = Heading | Words | Items | Grid | Listing
+
+
+@dataclass(frozen=True)
+class Page:
+    """Title, the one sentence that matters, and the rest."""
+
+    title: str
+    lead: str
+    blocks: Sequence[Block]
+
+
+def as_html(page: Page) -> str:
+    """One file: styles inside, no script, no request to anywhere."""
+    css = resources.files("benchhouse.report").joinpath("assets", "report.css").read_text(encoding="utf-8")
+    sections: list[tuple[str, list[Block]]] = [("", [])]
+    for block in page.blocks:
+        if isinstance(block, Heading):
+            sections.append((block.text, []))
+        else:
+            sections[-1][1].append(block)
+    body = [
+        tag("section", tag("h2", title) if title else None, *map(_html, blocks)) for title, blocks in sections if blocks
+    ]
+    document = tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            Markup(f'<meta http-equiv="Content-Security-Policy" content="{CSP}">'),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("title", page.title),
+            tag("style", Markup(css)),
+        ),
+        tag(
+            "body",
+            tag("header", tag("h1", page.title), tag("p", page.lead, class_="verdict"), class_="top"),
+            tag("main", *body),
+        ),
+        lang="en",
+    )
+    return f"<!doctype html>\n{document}\n"
+
+
+def _html(block: Block) -> Markup:
+    match block:
+        case Heading(text):
+            return tag("h2", text)
+        case Words(text):
+            return tag("p", text)
+        case Items(lines, code):
+            return tag("ul", *(tag("li", tag("code", line) if code else line) for line in lines))
+        case Grid(heads, rows):
+            head = tag("thead", tag("tr", *(tag("th", one) for one in heads)))
+            body = tag("tbody", *(tag("tr", *(tag("td", cell, class_="wrap") for cell in row)) for row in rows))
+            return tag("div", tag("table", head, body), class_="scroll")
+        case Listing(text):
+            return tag("pre", text, tabindex=0)
+
+
+def as_markdown(page: Page) -> str:
+    parts = [f"# {_plain(page.title)}", _plain(page.lead), *map(_markdown, page.blocks)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Heading(text):
+            return f"## {_plain(text)}"
+        case Words(text):
+            return _plain(text)
+        case Items(lines, code):
+            return "\n".join(f"- `{line}`" if code else f"- {_plain(line)}" for line in lines)
+        case Grid(heads, rows):
+            table: list[Sequence[str]] = [heads, ["---"] * len(heads), *rows]
+            return "\n".join("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in table)
+        case Listing(text):
+            fence = _FENCE
+            while fence in text:  # what a file holds can't end its own block
+                fence += "`"
+            return f"{fence}\n{text.rstrip()}\n{fence}"
+
+
+def _plain(text: str) -> str:
+    """On one line, with nothing that Markdown would take for HTML."""
+    return " ".join(text.split()).replace("<", "&lt;")
+
+
+def _cell(text: str) -> str:
+    return _plain(text).replace("|", "\\|")

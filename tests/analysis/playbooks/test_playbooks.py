@@ -1,0 +1,180 @@
+"""Playbooks on values: a cause needs a number that is worse for sure and a signal that moved far."""
+
+import pytest
+
+from benchhouse.analysis.playbooks import PLAYBOOKS, diagnose
+from benchhouse.analysis.playbooks.moving import odd_one_out, shift
+from benchhouse.analysis.playbooks.pending import cause_of
+from benchhouse.analysis.playbooks.values import Case, Member, Number, Reading, Signal
+
+QUIET = [0.010, 0.011, 0.009, 0.010, 0.012]
+LOUD = [0.30, 0.33, 0.28, 0.31, 0.29]
+
+
+def number(metric, stat, base, now, unit="ms", direction="lower", p=0.001, verdict="worse"):
+    change = now / base - 1
+    return Number(
+        metric=metric, stat=stat, unit=unit, direction=direction, base=base, now=now, change=change, low=change - 0.02,
+        high=change + 0.02, verdict=verdict, p_adjusted=p,
+    )  # fmt: skip
+
+
+def readings(values, side="now", node="node1"):
+    return [Reading(trial_id=f"{side}-{at}", node=node, avg=value) for at, value in enumerate(values)]
+
+
+def signal(scope, series, base, now, unit="1", rank=None):
+    return Signal(
+        scope=scope, series=series, unit=unit, phase="steady", rank=rank, base=readings(base, "base"), now=readings(now)
+    )
+
+
+TAIL = [
+    number("latency", "p99", 20, 41),
+    number("latency", "mean", 8, 8.3, p=0.8, verdict="no evidence of a difference"),
+]
+SLOWER = [number("tokens_per_s", "value", 1000, 780, unit="tokens/s", direction="higher")]
+IDLE = signal("gpu0", "gpu_busy", [0.94, 0.95, 0.93, 0.94, 0.95], [0.66, 0.68, 0.65, 0.67, 0.66])
+THROTTLED = signal("trial", "cgroup_throttled", QUIET, LOUD)
+
+
+def causes(numbers, signals=(), **more):
+    return [one.cause for one in diagnose(Case(point="p", numbers=numbers, signals=list(signals), **more))]
+
+
+def test_a_longer_tail_with_throttled_time_is_put_down_to_the_cpu_limit():
+    (found,) = diagnose(Case(point="p", numbers=TAIL, signals=[THROTTLED]))
+    assert (found.playbook, found.cause, found.certainty) == ("tail_latency_regression", "cpu_throttling", "strong")
+    assert found.evidence[0].now == LOUD and found.evidence[0].trials[0] == "now-0"
+    assert "latency p99: 20 -> 41 ms (+105%" in found.symptoms[0]
+    assert found.next and found.change
+
+
+def test_without_a_number_that_is_worse_for_sure_there_is_no_diagnosis():
+    doubtful = [number("latency", "p99", 20, 41, p=0.2), TAIL[1]]
+    assert causes(doubtful, [THROTTLED]) == []
+    assert causes([TAIL[1]], [THROTTLED]) == []
+
+
+def test_without_a_signal_that_moved_there_is_no_diagnosis():
+    assert causes(TAIL, [signal("trial", "cgroup_throttled", QUIET, QUIET[::-1])]) == []
+    assert causes(TAIL) == []
+
+
+def test_a_mean_that_grew_as_much_as_its_tail_is_no_tail():
+    assert causes([number("latency", "p99", 20, 41), number("latency", "mean", 8, 15)], [THROTTLED]) == []
+
+
+def test_what_follows_from_a_cause_comes_after_it():
+    queue = signal("service:vllm", "requests_waiting", [1, 1.2, 0.9, 1.1, 1], [30, 33, 28, 31, 36], "requests")
+    (found,) = diagnose(Case(point="p", numbers=TAIL, signals=[queue, THROTTLED]))
+    assert found.cause == "cpu_throttling"
+    assert any("requests_waiting" in line for line in found.also)
+    assert causes(TAIL, [queue]) == ["queueing"]
+
+
+def test_gpus_that_wait_for_their_storage():
+    pressure = signal("node", "io_pressure", QUIET, LOUD)
+    (found,) = diagnose(Case(point="p", numbers=SLOWER, signals=[IDLE, pressure]))
+    assert (found.playbook, found.cause) == ("low_gpu_utilization", "storage")
+    assert [one.series for one in found.evidence] == ["gpu_busy", "io_pressure"]
+
+
+def test_gpus_that_wait_for_nothing_that_is_sampled_are_said_to_wait():
+    assert causes(SLOWER, [IDLE]) == ["waiting_unexplained"]
+    assert causes(SLOWER, [signal("node", "io_pressure", QUIET, LOUD)]) == []  # GPUs are not known to wait
+
+
+def ranks(slow=None, factor=1.5, side="now"):
+    levels = [100, 101, 99, 102, 98]
+    return {at: [value * (factor if at == slow else 1 + at / 1000) for value in levels] for at in range(8)}
+
+
+def members(now, base):
+    return [
+        Member(kind="rank", name=f"rank {at}", metric="compute", unit="ms", direction="lower",
+               base=readings(base[at], "base"), now=readings(now[at]))
+        for at in now
+    ]  # fmt: skip
+
+
+STEPS = [number("step_time", "p99", 300, 420)]
+
+
+def test_the_one_slow_rank_is_named():
+    (found,) = diagnose(Case(point="p", numbers=STEPS, members=members(ranks(5), ranks())))
+    assert (found.cause, found.suspect) == ("straggler:slow_member", "rank 5")
+    assert "no series of it tells why" in found.title
+
+
+def test_a_rank_that_was_as_slow_before_did_not_make_the_run_slower():
+    assert causes(STEPS, members=members(ranks(5), ranks(5))) == []
+
+
+def test_several_slow_ranks_are_no_straggler():
+    now = ranks(5)
+    now |= dict.fromkeys((1, 2, 3), now[5])
+    assert causes(STEPS, members=members(now, ranks())) == []
+
+
+def test_the_hardware_of_the_slow_rank_is_the_reason():
+    widths = [signal(f"gpu{at}", "pcie_width", [16] * 5, [8 if at == 2 else 16] * 5, "lanes") for at in range(4)]
+    (found,) = diagnose(Case(point="p", numbers=STEPS, signals=widths, members=members(ranks(5), ranks())))
+    assert found.cause == "straggler:pcie_link"
+    assert "gpu2" in found.title  # which GPU a rank has is not guessed: it is named beside it
+
+
+WAIT = number("queue_s", "value", 30, 300, unit="s")
+
+
+def test_long_waits_need_a_sign_from_the_scheduler():
+    pending = signal("service:slurm", "slurm_queue_pending", [5, 6, 5, 6, 5], [30, 32, 31, 33, 30])
+    idle = signal("service:slurm", "slurm_nodes_idle", [5, 6, 5, 6, 5], [0, 0, 0, 0, 0])
+    assert causes([], [pending, idle], wait=WAIT) == ["capacity"]
+    assert causes([], [], wait=WAIT) == []
+    assert causes([], [pending, idle], wait=WAIT.model_copy(update={"now": 35.0, "change": 0.17})) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [("QOSMaxCpuPerUserLimit", "quota"), ("AssocGrpGRES", "quota"), ("Resources", "capacity"),
+     ("ReqNodeNotAvail, UnavailableNodes:n1", "over_constrained"), ("Priority", "capacity"), ("Dependency", None)],
+)  # fmt: skip
+def test_slurms_own_reason_is_understood(reason, cause):
+    assert cause_of({reason: 3}) == cause
+
+
+def test_two_repetitions_prove_nothing():
+    assert causes(TAIL, [signal("trial", "cgroup_throttled", QUIET[:2], LOUD[:2])]) == []
+
+
+def test_a_series_that_the_base_lacks_is_weak_evidence_and_says_so():
+    (found,) = diagnose(Case(point="p", numbers=TAIL, signals=[signal("trial", "cgroup_throttled", [], LOUD)]))
+    assert found.certainty == "weak" and "the base has no such series" in found.evidence[0].says
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "way", "least", "moved"),
+    [
+        ([1.0, 1.1, 0.9], [2.0, 2.1, 1.9], "up", 0.1, True),
+        ([1.0, 1.1, 0.9], [2.0, 2.1, 1.9], "down", 0.1, False),
+        ([1.0, 1.1, 0.9], [2.0, 2.1, 1.9], "up", 5.0, False),  # not enough to matter
+        ([1.0, 1.1, 0.9], [1.2, 1.1, 1.3], "up", 0.1, False),  # within the spread
+        ([0.0, 0.0, 0.0], [0.0, 0.0, 0.0], "up", 0.0, False),
+    ],
+)
+def test_a_shift_is_far_and_matters(base, now, way, least, moved):
+    assert bool(shift(base, now, way, least)) == moved
+
+
+def test_what_hits_all_members_of_a_trial_alike_hides_no_odd_one():
+    wild = [100, 180, 60, 240, 130]
+    rows = {f"rank {at}": readings([value * (1.3 if at == 3 else 1 + at / 500) for value in wild]) for at in range(6)}
+    found = odd_one_out(rows, "up", 0.0, 0.1)
+    assert found and found.member == "rank 3"
+
+
+def test_every_playbook_of_the_contract_is_here():
+    assert set(PLAYBOOKS) == {
+        "tail_latency_regression", "low_gpu_utilization", "distributed_straggler", "scheduler_backpressure",
+    }  # fmt: skip

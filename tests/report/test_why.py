@@ -1,0 +1,105 @@
+"""From sealed trials to cases: joined on identity, whatever clocks and nodes say."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchhouse.api.why import why
+from benchhouse.report.slow_requests import slowest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.measurement import Measurement
+from benchhouse.warehouse.ingest import collect
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "warehouse")]
+from faults import FAULTS, QUEUED, SPREAD, TRAINING, make_fault_run  # noqa: E402
+from trial_maker import make_trial  # noqa: E402
+
+
+def fault(cause):
+    return next(one for one in FAULTS if one.cause == cause)
+
+
+@pytest.mark.parametrize(
+    "cause", ["storage", "straggler:heat", "straggler:network_errors", "capacity"], ids=lambda cause: cause
+)
+def test_an_injected_fault_is_named_through_the_real_tables(tmp_path, cause):
+    workspace, injected = Workspace(tmp_path), fault(cause)
+    assert injected.kind in (TRAINING, SPREAD, QUEUED)
+    make_fault_run(workspace, "a-good", injected.kind, 11)
+    make_fault_run(workspace, "b-slow", injected.kind, 11, injected, 0.7, minute=60)
+    first = why(workspace, "b-slow").diagnosed[0]
+    assert (first.cause, first.suspect, first.playbook) == (injected.cause, injected.suspect, injected.playbook)
+
+
+def trials(workspace, run, p99, minute, **more):
+    numbers = [
+        [Measurement(metric="latency", stat=stat, value=value * (1 + at / 200), unit="ms", direction="lower", n=900)
+         for stat, value in (("mean", 10.0), ("p99", p99))]
+        for at in range(4)
+    ]  # fmt: skip
+    folders = [
+        make_trial(workspace, run, at + 1, numbers=given, minute=minute, **more) for at, given in enumerate(numbers)
+    ]
+    collect(workspace, run, folders)
+    return folders
+
+
+def test_without_telemetry_it_says_what_got_worse_and_no_cause(tmp_path):
+    workspace = Workspace(tmp_path)
+    trials(workspace, "a", 20.0, 0)
+    trials(workspace, "b", 50.0, 60)
+    found = why(workspace, "b")
+    (point,) = found.points
+    assert [one.name for one in point.numbers] == ["latency p99"]
+    assert point.diagnoses == [] and point.moved == []
+    assert "no playbook has evidence" in found.headline
+    assert point.repro.endswith("effective_config.yaml")
+
+
+def test_the_clock_of_a_node_moves_nothing(tmp_path):
+    """A node whose clock is years off gives the same answer; only which run is earlier goes by clocks."""
+    found = []
+    for minute in (60, -4_000_000):
+        workspace = Workspace(tmp_path / str(minute))
+        make_fault_run(workspace, "a", TRAINING, 3, repetitions=3)
+        make_fault_run(workspace, "b", TRAINING, 3, fault("storage"), 0.7, minute=minute, repetitions=3)
+        said = why(workspace, "b", "a").points[0].diagnoses[0]
+        found.append((said.cause, [one.now for one in said.evidence]))
+    assert found[0] == found[1]
+
+
+def test_a_metric_whose_unit_changed_is_refused(tmp_path):
+    workspace = Workspace(tmp_path)
+    trials(workspace, "a", 20.0, 0)
+    changed = [Measurement(metric="latency", stat="p99", value=0.05, unit="s", direction="lower", n=900)]
+    folders = [make_trial(workspace, "b", at, numbers=changed, minute=60) for at in (1, 2, 3)]
+    collect(workspace, "b", folders)
+    with pytest.raises(BenchError, match="its unit is ms in a and s in b"):
+        why(workspace, "b", "a")
+
+
+def test_the_slowest_requests_are_named(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder = TrialFolder(tmp_path)
+    folder.artifacts.mkdir()
+    due = [0.0, 0.1, 0.2, 0.3]
+    columns = {"index": [0, 1, 2, 3], "measured": [True, True, True, False], "due_s": due,
+               "ended_s": [0.01, 0.61, 0.22, 9.9], "error": [None, None, "timeout", None]}  # fmt: skip
+    parquet.write_table(pa.table(columns), folder.artifacts / "requests.parquet")
+    file, lines = slowest(folder)
+    assert file == "artifacts/requests.parquet"
+    assert lines[0] == "request 1: due at 0.100 s, took 510.0 ms"
+    assert lines[1].endswith("timeout") and len(lines) == 3
+
+
+def test_damaged_requests_are_left_to_verify_and_seconds_are_shown(tmp_path):
+    folder = TrialFolder(tmp_path)
+    folder.artifacts.mkdir()
+    (folder.artifacts / "requests.parquet").write_bytes(b"PAR1 no")
+    head = "second,sent,completed,errors,in_flight,due,good\n"
+    (folder.artifacts / "intervals.csv").write_text(head + "0,5,5,0,0,5,5\n1,5,1,0,4,5,1\n")
+    assert slowest(folder) == ("artifacts/intervals.csv", ["second 1: 4 in flight, 1 completed, 0 errors"])
