@@ -58,7 +58,7 @@ class ClickHouseEngine:
         self._session: Any = None
         self._asks_only = False
         try:
-            with self._asking():
+            with self._asking(writes=True):
                 self._make_ready()
         except BaseException:
             self.close()
@@ -74,7 +74,7 @@ class ClickHouseEngine:
             return {run_id: json.loads(files) for run_id, files in self._rows(sql)}
 
     def write(self, run: RunTables, instead_of: Files | None) -> bool:
-        with self._asking():
+        with self._asking(writes=True):
             present = self.runs().get(run.run_id)
             if (dict(present) if present is not None else None) != (
                 dict(instead_of) if instead_of is not None else None
@@ -128,11 +128,11 @@ class ClickHouseEngine:
     ) -> Result:
         """`{name:Type}` takes a parameter. Asked in a session that may only read."""
         given = dict(parameters or {})
-        present = self.runs()
-        refuse_mixed_units(sql, given, self._units)
+        self._open(asks_only=True)
         with self._asking():
+            present = self.runs()
+            refuse_mixed_units(sql, given, self._units)
             one = self._understood(sql)
-            self._open(asks_only=True)
             found = self._arrow(f"SELECT * FROM ({one})", {key: _parameter(value) for key, value in given.items()})
             version = str(self._rows("SELECT version()")[0][0])
         columns = [found.column(at).to_pylist() for at in range(found.num_columns)]
@@ -162,10 +162,11 @@ class ClickHouseEngine:
             self._session.query("SET readonly = 1")
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _asking(self, *, writes: bool = False) -> Iterator[None]:
         from chdb import ChdbError
 
-        self._open()
+        if writes or self._session is None:
+            self._open()
         try:
             yield
         except ChdbError as error:
