@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from html import unescape
+from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape as xml
 
@@ -77,6 +79,15 @@ class Bucket:
             if not answer.isclosed():
                 self.close()
 
+    def put(self, key: str, source: Path | bytes, sha256: str) -> None:
+        """Write an object in one request, its digest signed along; S3 takes up to 5 GB that way."""
+        if isinstance(source, bytes):
+            self._ask("PUT", key, body=source, payload=sha256)
+            return
+        with source.open("rb") as file:
+            size = str(source.stat().st_size)
+            self._ask("PUT", key, body=file, headers={"Content-Length": size}, payload=sha256)
+
     def remove(self, keys: Sequence[str]) -> list[str]:
         """Remove objects, many with a request and several requests at a time; what could not be removed, and why."""
         batches = [keys[at : at + _AT_ONCE] for at in range(0, len(keys), _AT_ONCE)]
@@ -129,11 +140,12 @@ class Bucket:
         method: str,
         key: str = "",
         query: Mapping[str, str] | None = None,
-        body: bytes = b"",
+        body: bytes | BinaryIO = b"",
         headers: Mapping[str, str] | None = None,
+        payload: str = UNSIGNED,
     ) -> bytes:
         """The body of a good answer."""
-        answer = self._send(method, key, query or {}, body, headers or {})
+        answer = self._send(method, key, query or {}, body, headers or {}, payload)
         try:
             data = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -144,12 +156,20 @@ class Bucket:
         return data
 
     def _send(
-        self, method: str, key: str, query: Mapping[str, str], body: bytes, headers: Mapping[str, str]
+        self,
+        method: str,
+        key: str,
+        query: Mapping[str, str],
+        body: bytes | BinaryIO,
+        headers: Mapping[str, str],
+        payload: str = UNSIGNED,
     ) -> http.client.HTTPResponse:
         path = (self._path + escape_path(key)).rstrip("/") if not key else self._path + escape_path(key)
         path, text = path or "/", query_of(query)
         for last in (False, True):  # a kept connection may have been closed meanwhile
-            lines = self._signer.lines(method, path, text, UNSIGNED).split("\r\n")
+            if not isinstance(body, bytes):
+                body.seek(0)
+            lines = self._signer.lines(method, path, text, payload).split("\r\n")
             signed = dict(line.split(": ", 1) for line in lines if line)
             kept = self._connection is not None
             try:

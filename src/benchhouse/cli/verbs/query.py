@@ -11,6 +11,7 @@ _EXAMPLES = """\b
 Examples:
   bench query "SELECT run_id, executor, trials, failed FROM benchmark_run_fact"
   bench query --csv "SELECT target_name, point, qps, recall FROM vector_outcome_fact"
+  bench query --engine postgresql://ada@db.example.org/bench "SELECT count(*) FROM trial_fact"
   bench warehouse schema                      the tables, column by column
 """
 
@@ -30,13 +31,17 @@ class Query(click.Command):
     help=f"{__doc__}\n\n{_EXAMPLES}",
 )
 @click.argument("sql")
+@click.option(
+    "--engine", metavar="ADDRESS", envvar="BENCH_ENGINE",
+    help="Ask there, in its dialect: postgresql://..., clickhouse:FOLDER, or another workspace's folder.",
+)  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @options.json_option
 @click.pass_context
-def command(ctx: click.Context, sql: str, as_csv: bool, as_json: bool) -> None:
-    from benchhouse.api import looking
+def command(ctx: click.Context, sql: str, engine: str | None, as_csv: bool, as_json: bool) -> None:
+    from benchhouse.api import looking, sharing
 
-    result = looking.query(options.workspace(ctx), sql)
+    result = sharing.query(engine, sql) if engine else looking.query(options.workspace(ctx), sql)
     if as_json:
         show.as_json(
             {"rows": result.dicts(), "query": result.spec.model_dump(), "query_spec_digest": result.spec.digest()}

@@ -1,10 +1,15 @@
-"""Look after the curated tables: rebuild, schema, prune."""
+"""Look after the curated tables: rebuild, schema, prune; share them: push, pull."""
 
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchhouse.cli import options, show
+
+if TYPE_CHECKING:
+    from benchhouse.warehouse.transfer import Moved
 
 _SHOWN = 20
 
@@ -97,3 +102,90 @@ def prune(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
     if not (workspace.root / "retention.yaml").is_file():
         show.note("there is no retention.yaml: these are the usual ages (hot 30d, warm 180d, cold 730d)")
     show.note("do it: bench warehouse prune" if dry_run and done.gone else "what is left: bench status")
+
+
+_ADDRESS = """It is postgresql://user@host/database, clickhouse:FOLDER, or the folder of another workspace. A
+password is named by its variable, 'postgresql://user:$NAME@host/database', or stands in PGPASSWORD; '$NAME' alone is a
+variable with the whole address."""
+
+
+def _moving(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (
+        click.option("--run", "runs", multiple=True, metavar="RUN", help="Only this run; repeatable."),
+        click.option("--dry-run", is_flag=True, help="Only say what would go."),
+        click.option("--replace", is_flag=True, help="Also where trials would be lost that are only there."),
+        options.json_option,
+        click.pass_context,
+    )[::-1]:
+        function = option(function)
+    return function
+
+
+@command.command(
+    help=f"""Bring runs to a shared engine: their tables, each run whole or not at all; what is there already stays.
+
+    \b
+    Examples:
+      bench warehouse push postgresql://ada@db.example.org/bench
+      bench warehouse push clickhouse:/data/ch --run @last
+      bench warehouse push ../team --dry-run
+
+    {_ADDRESS}
+    """
+)
+@click.argument("to")
+@_moving
+def push(ctx: click.Context, to: str, runs: tuple[str, ...], as_json: bool, **how: Any) -> int:
+    from benchhouse.api import sharing
+
+    say = None if as_json else _say_moved
+    moved = sharing.push(options.workspace(ctx), to, runs, say=say, **how)
+    return _tell(moved, as_json, how["dry_run"], f"bench query --engine {_quoted(to)} SQL")
+
+
+@command.command(
+    help=f"""Bring runs of a shared engine into the tables of this workspace. Their evidence stays where it is.
+
+    \b
+    Examples:
+      bench warehouse pull postgresql://ada@db.example.org/bench --dry-run
+      bench warehouse pull clickhouse:/data/ch --run 20260301-120000-abcd
+      bench warehouse pull ../team
+
+    {_ADDRESS}
+    """
+)
+@click.argument("origin", metavar="FROM")
+@_moving
+def pull(ctx: click.Context, origin: str, runs: tuple[str, ...], as_json: bool, **how: Any) -> int:
+    from benchhouse.api import sharing
+
+    say = None if as_json else _say_moved
+    moved = sharing.pull(options.workspace(ctx), origin, runs, say=say, **how)
+    return _tell(moved, as_json, how["dry_run"], "bench status")
+
+
+def _say_moved(moved: "Moved") -> None:
+    if moved.what in ("new", "renewed"):
+        click.echo(f"{moved.run_id}: {moved.what}, {show.count(moved.rows, 'row')} in {len(moved.tables)} tables")
+    elif moved.what == "refused":
+        click.echo(f"{moved.run_id}: refused: {moved.reason}")
+
+
+def _tell(moved: "list[Moved]", as_json: bool, dry_run: bool, then: str) -> int:
+    from benchhouse.schema.errors import Exit
+
+    refused = sum(one.what == "refused" for one in moved)
+    if as_json:
+        show.as_json({"dry_run": dry_run, "runs": [one.model_dump() for one in moved]})
+    else:
+        gone = sum(one.what in ("new", "renewed") for one in moved)
+        words = f"{show.count(gone, 'run')} {'would go' if dry_run else 'moved, every digest checked'}"
+        rest = len(moved) - gone - refused
+        show.note(words + (f", {rest} there already" if rest else "") + (f", {refused} refused" if refused else ""))
+        show.note("nothing was written" if dry_run else f"next:  {then}")
+    return Exit.TRIAL_FAILED if refused else Exit.GOOD
+
+
+def _quoted(address: str) -> str:
+    return f"'{address}'" if "$" in address else address

@@ -1,0 +1,169 @@
+"""Evidence in a store that outlives the workspace: push, pull, verify; on S3 or in a folder, in one layout."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from benchhouse.catalog.entries import plug
+from benchhouse.evidence import store
+from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.s3 import S3Refused, S3Target
+
+if TYPE_CHECKING:
+    from benchhouse.evidence.verify import Damage
+
+Say = Callable[[Carried], None]
+
+
+class S3Shelf:
+    """The part of a bucket below a prefix; nothing else in it is looked at, and nothing is removed."""
+
+    def __init__(self, bucket: Any, name: str, prefix: str) -> None:
+        self._bucket, self._name, self._prefix = bucket, name, f"{prefix}/" if prefix else ""
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        for key in self._bucket.keys(self._prefix + prefix):
+            yield key.removeprefix(self._prefix)
+
+    def put(self, key: str, source: Path | bytes, sha256: str) -> None:
+        self._bucket.put(self._prefix + key, source, sha256)
+
+    def read(self, key: str) -> Iterator[bytes]:
+        try:
+            yield from self._bucket.read(self._prefix + key)
+        except S3Refused as refused:
+            if refused.kind == "http_404":
+                raise FileNotFoundError(key) from refused
+            raise
+
+
+def push(
+    workspace: Workspace, address: str, runs: Sequence[str], *, endpoint: str = "", create: bool = False,
+    dry_run: bool = False, say: Say | None = None,
+) -> list[Carried]:  # fmt: skip
+    """Put the sealed folders of these runs (all, if none are named) into the store."""
+    folders = _sealed(workspace, runs)
+    if not folders:
+        raise BenchError("there is no sealed trial to push", "See: bench status")
+    with _opened(address, endpoint, create=create) as shelf:
+        return _told(store.push(shelf, folders, dry_run=dry_run), say)
+
+
+def pull(
+    workspace: Workspace, address: str, runs: Sequence[str], *, endpoint: str = "", dry_run: bool = False,
+    say: Say | None = None,
+) -> list[Carried]:  # fmt: skip
+    """Bring the folders of these runs (all, if none are named) from the store, and collect them."""
+    from benchhouse.warehouse.ingest import collect
+
+    with _opened(address, endpoint) as shelf:
+        wanted = _wanted(shelf, runs)
+        carried = _told(store.pull(shelf, workspace.results, wanted, dry_run=dry_run), say)
+    if not dry_run:
+        new: dict[str, list[Path]] = {}
+        for one in carried:
+            if one.what == "new" and ".attempt-" not in one.folder:
+                new.setdefault(one.run_id, []).append(workspace.results / one.folder)
+        for run_id, folders in new.items():
+            collect(workspace, run_id, folders)
+    return carried
+
+
+def verify(address: str, runs: Sequence[str], *, endpoint: str = "") -> tuple[int, int, "list[Damage]"]:
+    """Hash every object of the store (of these runs); trials, bytes that were read, and what is not as it was sealed."""
+    with _opened(address, endpoint) as shelf:
+        trials, size, damage = 0, 0, []
+        for _, read, found in store.check(shelf, _wanted(shelf, runs)):
+            trials, size = trials + 1, size + read
+            damage += found
+    return trials, size, damage
+
+
+def _wanted(shelf: Shelf, runs: Sequence[str]) -> list[Pointer]:
+    found = store.pointers(shelf, runs or None)
+    known = {one.run_id for one in found}
+    if missing := [run for run in runs if run not in known]:
+        raise BenchError(f"{shelf.name}: has nothing of run {', '.join(missing)}", "Without --run, all that is there.")
+    if not found:
+        raise BenchError(f"{shelf.name}: there is no evidence", f"Put some there: bench evidence push {shelf.name}")
+    return found
+
+
+def _sealed(workspace: Workspace, runs: Sequence[str]) -> list[TrialFolder]:
+    """Sealed folders, attempts that were set aside too; by the run that their manifest names."""
+    from benchhouse.api import following
+
+    found: list[tuple[str | None, TrialFolder]] = []
+    for path in sorted(workspace.results.glob("*/*/manifest.json")):
+        if path.parent.name.startswith(".") or path.parent.parent.name.startswith("."):
+            continue
+        try:
+            run_id = str(json.loads(path.read_bytes())["run_id"])
+        except (OSError, ValueError, KeyError, TypeError):
+            run_id = None  # what is wrong with it is told when it is checked
+        found.append((run_id, TrialFolder(path.parent)))
+    here = {run_id for run_id, _ in found}
+    wanted = {run if run in here else following.find_run(workspace, run) for run in runs}
+    return [folder for run_id, folder in found if not wanted or run_id in wanted]
+
+
+def _told(carried: Iterator[Carried], say: Say | None) -> list[Carried]:
+    done = []
+    for one in carried:
+        done.append(one)
+        if say:
+            say(one)
+    return done
+
+
+@contextmanager
+def _opened(
+    address: str, endpoint: str = "", *, create: bool = False, environ: Mapping[str, str] = os.environ
+) -> Iterator[Shelf]:
+    """The store at `s3://bucket/prefix`, or in a folder."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        yield DiskShelf(Path(address).expanduser().resolve())
+        return
+    name, _, prefix = rest.partition("/")
+    if scheme != "s3" or not name or any(part in ("", ".", "..") for part in prefix.strip("/").split("/") if prefix):
+        raise BenchError(f"{address}: not the address of a store", "s3://bucket/prefix, or a folder")
+    where = endpoint or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL") or _amazon(environ)
+    if urlsplit(where).username:
+        raise BenchError(
+            "credentials don't belong into an address: everyone on this machine sees it",
+            "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        )
+    try:
+        target = S3Target(endpoint=where, bucket=name)
+    except ValueError as error:
+        raise BenchError(f"{where}: not the address of a server", "http://host:port or https://host") from error
+    bucket = plug("drivers", "s3").for_target(target, where, name, environ).bucket()
+    try:
+        _make_sure(bucket, name, where, create)
+        yield S3Shelf(bucket, address.rstrip("/"), prefix.strip("/"))
+    finally:
+        bucket.close()
+
+
+def _make_sure(bucket: Any, name: str, where: str, create: bool) -> None:
+    try:
+        bucket.make_sure(create)
+    except S3Refused as refused:
+        hint = "Make it: bench evidence push ... --create" if refused.kind == "http_404" else "Is --endpoint right?"
+        raise BenchError(f"bucket {name} at {where}: {refused.message}", hint) from refused
+
+
+def _amazon(environ: Mapping[str, str]) -> str:
+    region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    return f"https://s3.{region}.amazonaws.com"

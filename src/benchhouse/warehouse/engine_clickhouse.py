@@ -1,0 +1,352 @@
+"""ClickHouse in a folder (chdb): the same tables in its dialect.
+
+It has no transactions, so the rows of a push carry its own mark, and the views show those of the mark that was entered
+last, with one insert, in `benchhouse_store.runs`. What an interrupted push has left is never seen, and removed by the
+next. One process at a time: others wait for the lock of the folder.
+"""
+
+# ruff: noqa: S608 - the names in these texts are our own
+
+import fcntl
+import json
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, spec_of
+from benchhouse.warehouse.query import Result
+from benchhouse.warehouse.table import SCHEMA_VERSION, Column, Kind, Table
+from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT
+from benchhouse.warehouse.units import refuse_mixed_units
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+WAIT_S = 600.0
+_TYPES: dict[Kind, str] = {
+    "text": "Nullable(String)",
+    "texts": "Array(Nullable(String))",  # can't be null itself: `_null_NAME` says where it is
+    "integer": "Nullable(Int64)",
+    "number": "Nullable(Float64)",
+    "truth": "Nullable(Bool)",
+    "time": "Nullable(DateTime64(3, 'UTC'))",
+}
+_TEXT = re.compile(r"'(?:[^'\\]|\\.)*'")
+_FORBIDDEN = re.compile(r"\b(?:file|settings)\b", re.IGNORECASE)  # no column of ours has such a name
+_CURRENT = "SELECT run_id, argMax(mark, entered) FROM benchhouse_store.runs GROUP BY run_id"
+
+
+class ClickHouseEngine:
+    """A folder with ClickHouse's own files; made when it is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            import chdb  # noqa: F401 - is it there
+        except ImportError as error:
+            raise BenchError("ClickHouse needs chdb", "pip install 'benchhouse[clickhouse]'") from error
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(folder / ".benchhouse.lock")
+        except OSError as error:
+            raise unwritable(folder, error) from error
+        self._session: Any = None
+        self._asks_only = False
+        try:
+            with self._asking(writes=True):
+                self._make_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def name(self) -> str:
+        return f"clickhouse:{self._folder}"
+
+    def runs(self) -> dict[str, Files]:
+        sql = "SELECT run_id, argMax(files, entered) FROM benchhouse_store.runs GROUP BY run_id ORDER BY run_id"
+        with self._asking():
+            return {run_id: json.loads(files) for run_id, files in self._rows(sql)}
+
+    def write(self, run: RunTables, instead_of: Files | None) -> bool:
+        with self._asking(writes=True):
+            present = self.runs().get(run.run_id)
+            if (dict(present) if present is not None else None) != (
+                dict(instead_of) if instead_of is not None else None
+            ):
+                return False
+            self._sweep()
+            mark = uuid.uuid4().hex
+            self._do("INSERT INTO benchhouse_store.begun VALUES ({mark:String})", mark=mark)
+            for name, content in run.tables.items():
+                table = EVIDENCE_TABLES[name]
+                self._insert(table, mark, content)
+                checked(table, self._select(table, mark), run.rows[name], f"{self.name}: run {run.run_id}")
+            self._do(
+                "INSERT INTO benchhouse_store.runs SELECT {run:String}, {mark:String}, {version:Int32}, "
+                "{files:String}, {rows:String}, now64(9)",
+                run=run.run_id, mark=mark, version=str(SCHEMA_VERSION), files=json.dumps(run.files),
+                rows=json.dumps(run.rows),
+            )  # fmt: skip
+            if present is not None:
+                self._sweep()
+        return True
+
+    def read(self, run_id: str) -> RunTables:
+        sql = (
+            "SELECT mark, schema_version, files, rows FROM benchhouse_store.runs WHERE run_id = {run:String} "
+            "ORDER BY entered DESC LIMIT 1"
+        )
+        with self._asking():
+            found = self._rows(sql, run=run_id)
+            if not found:
+                raise BenchError(
+                    f"{self.name}: has no run {run_id}", "What it has: bench warehouse pull FROM --dry-run"
+                )
+            mark, version, files, rows = found[0]
+            need_version(version, self.name)
+            digests = json.loads(rows)
+            where = f"{self.name}: run {run_id}"
+            tables = {
+                name: checked(EVIDENCE_TABLES[name], self._select(EVIDENCE_TABLES[name], mark), digests[name], where)
+                for name in json.loads(files)
+            }
+        return RunTables(run_id, tables, json.loads(files), digests)
+
+    def query(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        runs: Iterable[str] | None = None,
+        name: str = "",
+    ) -> Result:
+        """`{name:Type}` takes a parameter. Asked in a session that may only read."""
+        given = dict(parameters or {})
+        self._open(asks_only=True)
+        with self._asking():
+            present = self.runs()
+            refuse_mixed_units(sql, given, self._units)
+            one = self._understood(sql)
+            found = self._arrow(f"SELECT * FROM ({one})", {key: _parameter(value) for key, value in given.items()})
+            version = str(self._rows("SELECT version()")[0][0])
+        columns = [found.column(at).to_pylist() for at in range(found.num_columns)]
+        rows = list(zip(*columns, strict=True))
+        spec = spec_of("clickhouse", version, name, sql, given, present, runs)
+        return answer(rows, tuple(found.column_names), tuple(str(field.type) for field in found.schema), spec)
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        self._lock.close()
+
+    # -- the ground
+
+    def _open(self, *, asks_only: bool = False) -> None:
+        """A session that was made read-only stays so, and is opened anew for what writes."""
+        from chdb.session import Session
+
+        if self._session is not None and self._asks_only == asks_only:
+            return
+        if self._session is not None:
+            self._session.close()
+        self._session, self._asks_only = Session(str(self._folder)), asks_only  # type: ignore[no-untyped-call]
+        if asks_only:
+            self._session.query("USE benchhouse")
+            self._session.query("SET readonly = 1")
+
+    @contextmanager
+    def _asking(self, *, writes: bool = False) -> Iterator[None]:
+        from chdb import ChdbError
+
+        if writes or self._session is None:
+            self._open()
+        try:
+            yield
+        except ChdbError as error:
+            words = re.sub(r"\s*\(version [^)]*\)", "", str(error).strip())
+            raise BenchError(f"{self.name}: {words}", "Tables and columns: bench warehouse schema") from None
+
+    def _do(self, sql: str, **parameters: str) -> None:
+        self._session.query(sql, "Null", params={key: _parameter(value) for key, value in parameters.items()})
+
+    def _rows(self, sql: str, **parameters: str) -> list[tuple[Any, ...]]:
+        found = self._arrow(sql, {key: _parameter(value) for key, value in parameters.items()})
+        return list(zip(*(found.column(at).to_pylist() for at in range(found.num_columns)), strict=True))
+
+    def _arrow(self, sql: str, parameters: Mapping[str, str]) -> "pa.Table":
+        import pyarrow as pa
+
+        content = self._session.query(sql, "Arrow", params=dict(parameters)).bytes()
+        return pa.ipc.open_file(pa.BufferReader(content)).read_all() if content else pa.table({})
+
+    def _understood(self, sql: str) -> str:
+        """The question as ClickHouse itself reads and writes it: one SELECT, without comments.
+
+        Inside of another SELECT it can't choose a file or a format to write. The function `file` reads any file of the
+        machine, even where nothing may be written, and settings could lift that.
+        """
+        one = str(self._rows("SELECT formatQuerySingleLine({text:String})", text=sql.strip().rstrip(";"))[0][0])
+        if not re.match(r"\(*\s*(?:SELECT|WITH)\b", one):
+            raise BenchError("only one SELECT at a time is answered: the warehouse is read, never written, by SQL")
+        if found := _FORBIDDEN.search(_TEXT.sub("''", one)):
+            raise BenchError(f"{found[0]}: not answered, for by it a question could read or write what it must not")
+        return one
+
+    def _units(self) -> dict[str, dict[str, str]]:
+        shown = f"benchhouse.{MEASUREMENT_FACT.name}"
+        several = f"SELECT metric FROM {shown} GROUP BY metric HAVING uniqExact(unit) > 1"
+        sql = (
+            f"SELECT metric, unit, max(run_id) AS run FROM {shown} WHERE metric IN ({several}) GROUP BY 1, 2 ORDER BY 3"
+        )
+        found: dict[str, dict[str, str]] = {}
+        for metric, unit, run in self._rows(sql):
+            found.setdefault(metric, {})[unit] = run
+        return found
+
+    def _make_ready(self) -> None:
+        if self._rows("SELECT 1 FROM system.tables WHERE database = 'benchhouse_store' AND name = 'layout'"):
+            version = self._rows("SELECT max(schema_version) FROM benchhouse_store.layout")[0][0]
+            need_version(version, self.name)
+            if version == SCHEMA_VERSION:
+                return
+        for database in ("benchhouse_store", "benchhouse"):
+            self._do(f"CREATE DATABASE IF NOT EXISTS {database} ENGINE = Atomic")
+        self._do(
+            "CREATE TABLE IF NOT EXISTS benchhouse_store.runs (run_id String, mark String, schema_version Int32, "
+            "files String, rows String, entered DateTime64(9, 'UTC')) ENGINE = MergeTree ORDER BY (run_id, entered)"
+        )
+        self._do("CREATE TABLE IF NOT EXISTS benchhouse_store.begun (mark String) ENGINE = MergeTree ORDER BY mark")
+        known = set(self._rows("SELECT table, name FROM system.columns WHERE database = 'benchhouse_store'"))
+        for table in EVIDENCE_TABLES.values():
+            columns = [f"`{name}` {kind}" for name, kind in _stored(table)]
+            self._do(
+                f"CREATE TABLE IF NOT EXISTS benchhouse_store.{table.name} (_mark String, _row Int64, "
+                f"{', '.join(columns)}) ENGINE = MergeTree ORDER BY (run_id, _mark, _row)"
+            )
+            if (table.name, "_mark") in known:  # of an older version
+                for name, kind in _stored(table):
+                    if (table.name, name) not in known:
+                        self._do(f"ALTER TABLE benchhouse_store.{table.name} ADD COLUMN `{name}` {kind}")
+            self._do(f"CREATE OR REPLACE VIEW benchhouse.{table.name} AS {_shown(table)}")
+        self._do(
+            "CREATE TABLE IF NOT EXISTS benchhouse_store.layout (schema_version Int32) ENGINE = MergeTree ORDER BY ()"
+        )
+        self._do(f"INSERT INTO benchhouse_store.layout VALUES ({SCHEMA_VERSION})")
+
+    def _sweep(self) -> None:
+        """Remove rows of pushes that were interrupted, and of those that a later one replaced."""
+        last = "SELECT argMax(mark, entered) FROM benchhouse_store.runs GROUP BY run_id"
+        sql = f"SELECT mark FROM benchhouse_store.begun WHERE mark NOT IN ({last})"
+        for (mark,) in self._rows(sql):
+            for name in EVIDENCE_TABLES:
+                if self._rows(
+                    f"SELECT 1 FROM benchhouse_store.{name} WHERE _mark = {{mark:String}} LIMIT 1", mark=mark
+                ):
+                    self._remove(name, "_mark", mark)
+            for name in ("runs", "begun"):
+                self._remove(name, "mark", mark)
+
+    def _remove(self, table: str, column: str, mark: str) -> None:
+        assert mark.isalnum()  # our own; a mutation takes no parameters
+        self._do(f"ALTER TABLE benchhouse_store.{table} DELETE WHERE {column} = '{mark}' SETTINGS mutations_sync = 2")
+
+    def _insert(self, table: Table, mark: str, content: "pa.Table") -> None:
+        import pyarrow as pa
+
+        columns = [pa.array([mark] * content.num_rows), pa.array(range(content.num_rows), pa.int64())]
+        names = ["_mark", "_row"]
+        for column in table.columns:
+            values = content.column(column.name)
+            columns.append(values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values)
+            names.append(column.name)
+            if column.kind == "texts":
+                columns.append(values.is_null().cast(pa.uint8()))
+                names.append(f"_null_{column.name}")
+        made = pa.table(columns, names=names)
+        incoming = self._folder / f".incoming-{mark}.arrow"
+        try:
+            with pa.OSFile(str(incoming), "wb") as out, pa.ipc.new_file(out, made.schema) as writer:
+                writer.write_table(made)
+            listed = ", ".join(f"`{name}`" for name in names)
+            self._do(
+                f"INSERT INTO benchhouse_store.{table.name} ({listed}) SELECT {listed} "
+                "FROM file({path:String}, Arrow) SETTINGS input_format_null_as_default = 1",
+                path=str(incoming),
+            )
+        finally:
+            incoming.unlink(missing_ok=True)
+
+    def _select(self, table: Table, mark: str) -> "pa.Table":
+        """The rows of a push, in their order, with their types."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        names = ", ".join(f"`{name}`" for name, _ in _stored(table))
+        found = self._arrow(
+            f"SELECT {names} FROM benchhouse_store.{table.name} WHERE _mark = {{mark:String}} ORDER BY _row",
+            {"mark": mark},
+        )
+        columns = []
+        for field in table.schema():
+            values = found.column(field.name).combine_chunks() if found.num_columns else pa.array([], field.type)
+            values = values.cast(field.type)
+            if pa.types.is_list(field.type) and found.num_columns:
+                is_null = found.column(f"_null_{field.name}").combine_chunks().cast(pa.bool_())
+                values = pc.if_else(is_null, pa.scalar(None, field.type), values)
+            columns.append(values)
+        return pa.Table.from_arrays(columns, schema=table.schema())
+
+
+def _stored(table: Table) -> Iterator[tuple[str, str]]:
+    """Columns and their types: ours, and where a list is null."""
+    for column in table.columns:
+        yield column.name, _type(column)
+        if column.kind == "texts":
+            yield f"_null_{column.name}", "UInt8"
+
+
+def _type(column: Column) -> str:
+    return "String" if column.name == "run_id" else _TYPES[column.kind]  # it is part of the sorting key
+
+
+def _shown(table: Table) -> str:
+    """A SELECT of what people see; of a dimension's rows with one key, the first run's."""
+    names = ", ".join(f"`{column.name}`" for column in table.columns)
+    sql = f"SELECT {names} FROM benchhouse_store.{table.name} WHERE (run_id, _mark) IN ({_CURRENT})"
+    if not table.key:
+        return sql
+    key = ", ".join(f"`{name}`" for name in table.key)
+    return f"{sql} ORDER BY {key}, run_id, _row LIMIT 1 BY {key}"
+
+
+def _parameter(value: Any) -> str:
+    """As ClickHouse reads the text of a parameter."""
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join("'" + _escaped(str(one)) + "'" for one in value) + "]"
+    return _escaped(str(value))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+
+
+def _locked(path: Path) -> Any:
+    """The lock of a folder; whoever has it ends sometime."""
+    file = path.open("w")
+    ends = time.monotonic() + WAIT_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            if time.monotonic() > ends:
+                file.close()
+                raise BenchError(f"{path.parent}: another process has held it for {WAIT_S:g} s") from None
+            time.sleep(0.05)

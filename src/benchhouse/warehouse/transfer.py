@@ -1,0 +1,99 @@
+"""Runs from one engine to another: each whole or not at all, what is there already is left, nothing is lost."""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.model import Model
+from benchhouse.warehouse.engine import Engine, Files, RunTables
+from benchhouse.warehouse.tables import TRIAL_FACT
+
+_LOOKS = 100  # others may write the same run meanwhile
+
+
+class Moved(Model):
+    """What became of one run."""
+
+    run_id: str
+    what: Literal["new", "renewed", "same", "refused"] = Field(
+        description="new there; renewed: more of it than there was; same: there already; refused: see reason."
+    )
+    rows: int = Field(0, description="Rows that were written, or would be.")
+    tables: dict[str, str] = Field(default_factory=dict, description="Table to the sha256 of its Parquet file.")
+    reason: str = ""
+
+
+def transfer(
+    source: Engine,
+    sink: Engine,
+    run_ids: Iterable[str] | None = None,
+    *,
+    dry_run: bool = False,
+    replace: bool = False,
+    say: Callable[[Moved], None] | None = None,
+) -> list[Moved]:
+    """Bring runs (all, if none are named) from `source` to `sink`; done ones stay where it is interrupted.
+
+    A run of which the sink has trials that the source lacks is refused, unless `replace`.
+    """
+    done = []
+    for moved in _each(source, sink, run_ids, dry_run, replace):
+        done.append(moved)
+        if say:
+            say(moved)
+    return done
+
+
+def _each(source: Engine, sink: Engine, run_ids: Iterable[str] | None, dry_run: bool, replace: bool) -> Iterator[Moved]:
+    here, there = source.runs(), sink.runs()
+    wanted = sorted(here if run_ids is None else set(run_ids))
+    if missing := [run for run in wanted if run not in here]:
+        raise BenchError(f"{source.name}: has no run {', '.join(missing)}", "Without --run, all that are there go.")
+    for run_id in wanted:
+        try:
+            yield _move(source, sink, run_id, dict(here[run_id]), there.get(run_id), dry_run, replace)
+        except BenchError as error:
+            if dry_run or not _about_the_run(error, run_id):
+                raise
+            yield Moved(run_id=run_id, what="refused", reason=error.message)
+
+
+def _move(
+    source: Engine, sink: Engine, run_id: str, files: dict[str, str], there: Files | None, dry_run: bool, replace: bool
+) -> Moved:
+    run: RunTables | None = None
+    for _ in range(_LOOKS):
+        if there is not None and dict(there) == (run.files if run else files):
+            return Moved(run_id=run_id, what="same", tables=files)
+        run = run or source.read(run_id)
+        if there is not None and not replace and (reason := _loses(run, source, sink)):
+            return Moved(run_id=run_id, what="refused", reason=reason)
+        if dry_run or sink.write(run, there):
+            return Moved(run_id=run_id, what="renewed" if there else "new", rows=run.size, tables=run.files)
+        there = sink.runs().get(run_id)
+    raise BenchError(f"run {run_id}: others kept changing it in {sink.name}", "Try again when they are done.")
+
+
+def _loses(run: RunTables, source: Engine, sink: Engine) -> str:
+    """What the sink would lose if it took this for what it has; empty: nothing."""
+    ours, theirs = _ends(run), _ends(sink.read(run.run_id))
+    lost = [trial for trial, ended in theirs.items() if trial not in ours or ours[trial] < ended]
+    if not lost:
+        return ""
+    return (
+        f"{sink.name} has {len(lost)} of its trials that {source.name} lacks, or has newer, such as {lost[0]}; "
+        "bring them the other way first, or --replace"
+    )
+
+
+def _ends(run: RunTables) -> dict[str, datetime]:
+    trials = run.tables[TRIAL_FACT.name]
+    return dict(zip(*(trials.column(name).to_pylist() for name in ("trial_id", "ended")), strict=True))
+
+
+def _about_the_run(error: BenchError, run_id: str) -> bool:
+    """Whether other runs may still go: one that is damaged or can't be held does not stop them."""
+    return run_id in error.message

@@ -1,0 +1,32 @@
+"""Engines for tests: a database of its own in a real PostgreSQL, ClickHouse in a folder, a second lake."""
+
+import uuid
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from services.postgres import ask
+from trial_maker import make_run, make_trial
+
+from benchhouse.schema.layout import Workspace
+from benchhouse.warehouse.ingest import collect
+
+RUNS = ["run-a", "run-b"]
+
+
+def filled(root: Path) -> Workspace:
+    """Two runs with telemetry, warm-ups and a failure, text that is hard to carry among it."""
+    workspace = Workspace(root)
+    for at, run in enumerate(RUNS):
+        folders = make_run(workspace, run, cores=1.5 + at / 3, minute=at)
+        reason = ("boom", 'a "quoted", text;\n\tü\\N {x,NULL}\r\nend')
+        folders.append(make_trial(workspace, run, 9, ef=3, outcome="failed", reason=reason, minute=at))
+        collect(workspace, run, folders)
+    return workspace
+
+
+def new_database(endpoint: str) -> str:
+    """Its address, without a password: who is on the machine itself is let in."""
+    name = f"team_{uuid.uuid4().hex[:12]}"
+    ask(endpoint, f"CREATE DATABASE {name}")
+    parts = urlsplit(endpoint)
+    return f"postgresql://postgres@{parts.hostname}:{parts.port}/{name}"
