@@ -397,7 +397,7 @@ class Lab:
 
     def is_tidy(self) -> None:
         """Nothing runs, nothing lies about, everything with a name is whole."""
-        wait_until(lambda: not self.left_running(), "processes to end", 5)
+        wait_until(lambda: not self.left_running(), "processes to end", 60)
         assert not self.cgroups()
         assert not list((self.root / "tmp").iterdir())
         assert not (self.workspace / "results" / "s" / ".partial").exists() or not list(

@@ -111,7 +111,7 @@ class Triton:
         """Ends the server and what it started; waits for it."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
