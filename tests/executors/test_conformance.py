@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from executors.conformance import OUTCOMES, PLACES, SWEEP, Place
 from laboratory import Lab, Trial, wait_until
-from services.dask_cluster import dask_cluster as dask_cluster
-from services.ray_cluster import ray_cluster as ray_cluster
 from services.slurm_cluster import cluster as cluster
 
 from benchhouse.schema.trial import Instance

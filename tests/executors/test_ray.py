@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from laboratory import Lab, wait_until
 from services.ray_cluster import RayCluster
-from services.ray_cluster import ray_cluster as ray_cluster
 
 from benchhouse.executors.ray import address
 from benchhouse.executors.ray_engine import endpoint, unanswered

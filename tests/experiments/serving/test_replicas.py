@@ -11,7 +11,6 @@ from laboratory import wait_until
 from mocks.llm import MockLLM, build
 from mocks.scripted import ScriptedServer
 from services.triton import CannotInstallError, Triton
-from services.triton import triton as triton
 
 from benchhouse.experiments.serving.infer import InferTarget, _together
 from benchhouse.experiments.serving.load import ServingTarget
