@@ -15,22 +15,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-READING = frozenset(
-    (
-        "collect",
-        "compare",
-        "history",
-        "list",
-        "plan",
-        "query",
-        "report",
-        "show",
-        "status",
-        "trace",
-        "validate",
-        "verify",
-    )
-)
+READING = frozenset(["collect", "compare", "history", "list", "logs", "plan", "query", "report", "show", "status"])
+READING |= {"trace", "validate", "verify", "warehouse"}
 
 
 class WarmBench:

@@ -239,7 +239,7 @@ def test_a_small_kill_storm_ends_with_everything_succeeded():
     script = Path(__file__).parents[2] / "benchmarks" / "kill_storm.py"
     seed = random.Random(20).randrange(1000)
     done = subprocess.run(
-        [sys.executable, str(script), "--kills", "20", "--seed", str(seed), "--json"], capture_output=True, text=True
+        [sys.executable, str(script), "--kills", "10", "--seed", str(seed), "--json"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(done.stdout)
