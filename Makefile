@@ -3,8 +3,8 @@
 # Some machines set it to 1, and then every start of Python compiles all imports anew.
 export PYTHONDONTWRITEBYTECODE =
 BIN := .venv/bin
-# Parallel test workers, and which tests.
-export WORKERS ?= 2
+# Parallel test workers, and which tests. More than cores: tests of processes and servers wait for a third of their time.
+export WORKERS ?= 3
 export TESTS ?= tests
 
 .PHONY: help venv demo test test-deps check docs reference bench clean

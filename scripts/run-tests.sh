@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 pytest=(.venv/bin/pytest -o "cache_dir=$PWD/.pytest_cache" --reruns 1 --reruns-delay 2 -rR --durations 20 --durations-min 5)
-workers=${WORKERS:-2}
+workers=${WORKERS:-3}
 read -ra tests <<<"${TESTS:-tests}"
 few=20 # more than that is no neighbour's load
 again=()

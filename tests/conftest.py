@@ -14,6 +14,12 @@ settings.register_profile("shared machine", deadline=None)  # a neighbour's load
 settings.load_profile("shared machine")
 
 
+def together(nodeid: str) -> str:
+    """What a test runs in one process with: the tests of its cluster, or of its file."""
+    found = re.search(r"test_(ray|dask|spark)\.py::|test_conformance\.py::.*\[(\w+)\]", nodeid)
+    return found[1] or found[2] if found else nodeid.partition("::")[0]
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log):
     """A file's tests run in one process, and so do all tests of a cluster: what they need is started once.
 
@@ -24,11 +30,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
 
     class ByCluster(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            found = re.search(r"test_(ray|dask|spark)\.py::|test_conformance\.py::.*\[(\w+)\]", nodeid)
-            return found[1] or found[2] if found else nodeid.partition("::")[0]
+            return together(nodeid)
 
     config.option.loadscopereorder = False
     return ByCluster(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None):
+    """A cluster ends with the last of its tests: even an idle one takes its share of a core from all that follow."""
+    ended = yield
+    group = together(item.nodeid)
+    if group in ("ray", "dask") and (nextitem is None or together(nextitem.nodeid) != group):
+        for made in item.session._fixturemanager.getfixturedefs(f"{group}_cluster", item) or ():
+            made.finish(item._request)
+    return ended
 
 
 @dataclass(frozen=True)
@@ -117,3 +133,11 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePa
 sys.path.insert(0, str(Path(__file__).parent))
 
 from laboratory import lab as lab  # noqa: E402 - the real `bench` in a subprocess, for runs that are killed
+
+# Here and not where they are used: each module that imports a session's fixture has one of its own.
+from services.dask_cluster import dask_cluster as dask_cluster  # noqa: E402
+from services.llm import real_llm as real_llm  # noqa: E402
+from services.llm import real_vllm as real_vllm  # noqa: E402
+from services.ray_cluster import ray_cluster as ray_cluster  # noqa: E402
+from services.seaweedfs import seaweedfs as seaweedfs  # noqa: E402
+from services.triton import triton as triton  # noqa: E402

@@ -58,7 +58,7 @@ def test_the_values_of_a_running_trial_can_be_scraped_and_go_with_it(lab, tmp_pa
     place = lab.workspace / "prom"
     process = lab.start("run", scenario)
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not (found := list(place.glob("benchhouse_live_*.prom"))) or "cpu" not in found[0].read_text():
             assert time.monotonic() < deadline, process.poll()
             time.sleep(0.05)

@@ -257,7 +257,7 @@ def test_a_trial_that_runs_is_shown_and_packed(talkers):
     assert {item["sealed"] for item in manifest["files"] if item["trial_id"]} == {False}
     assert any(path.endswith("/echo.log") for path in found)
     (talkers.marks / "go").touch()
-    assert run.wait(20) == 0
+    assert run.wait(120) == 0
 
 
 def test_following_shows_each_line_once_and_ends_with_the_run(talkers):
@@ -265,8 +265,8 @@ def test_following_shows_each_line_once_and_ends_with_the_run(talkers):
     talkers.wait_for_mark("said-0")
     tail = talkers.start("logs", "tail", "@last", "--follow", "--json", "-n", 1000)
     (talkers.marks / "go").touch()
-    assert run.wait(60) == 0
-    out, err = tail.communicate(timeout=20)
+    assert run.wait(120) == 0
+    out, err = tail.communicate(timeout=120)
     assert tail.returncode == 0, err
     shown = out.splitlines()
     assert sorted(shown) == sorted(json.dumps(row, separators=(",", ":")) for row in lines(talkers, "-n", 1000))

@@ -82,7 +82,7 @@ def test_the_list_of_monitors_fits_a_terminal(lab, burner):
 def test_a_monitor_ends_by_itself_when_its_time_is_over(lab):
     start(lab, "--for", "300ms", "--interval", "0.1s")
     wait_until(lambda: listed(lab)[0]["state"] == "ended", "the monitor to end")
-    assert 0.25 < listed(lab)[0]["duration_s"] < 5
+    assert 0.25 < listed(lab)[0]["duration_s"] < 60
 
 
 def test_a_monitor_of_a_process_ends_with_it(lab, burner):

@@ -22,12 +22,12 @@ def scenario(lab, url, **workload):
 @pytest.mark.serial
 @pytest.mark.timeout(900)
 def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
-    """M/M/1 at 100/s: a tenth of the requests take more than 100 ms where 100 - rate = ln(10) / 0.1 s."""
-    knee = 100 - math.log(10) / 0.1
-    asked = ["--slo", "e2e.p90<100ms", "--to", "200", "--requests", "6000", "--precision", "10%"]
+    """M/M/1 at 250/s: a tenth of the requests take more than 40 ms where 250 - rate = ln(10) / 0.04 s."""
+    knee = 250 - math.log(10) / 0.04
+    asked = ["--slo", "e2e.p90<40ms", "--to", "500", "--requests", "6000", "--precision", "10%"]
     for _ in range(_TRIES):
-        with MockLLM(servers=1, service_exp_ms=10, seed=5) as server:
-            path = scenario(lab, server.url, rps=20)
+        with MockLLM(servers=1, service_exp_ms=4, seed=5) as server:
+            path = scenario(lab, server.url, rps=50)
             done = lab.bench("slo", "find", path, *asked, "--json", code=None, timeout_s=280)
         answer = json.loads(done.stdout)
         if "could not be delivered" not in str(answer.get("error")):
@@ -40,7 +40,7 @@ def test_the_knee_of_a_queue_is_found_with_an_interval_that_holds_it(lab):
     assert found["requests"] <= 6000
     assert len(answer["probes"]) == found["probes"] >= 3
     assert json.loads((lab.workspace / "reports" / "knee-slo" / "slo.json").read_text()) == answer
-    assert "probe 1: 20 requests/s, " in done.stderr
+    assert "probe 1: 50 requests/s, " in done.stderr
     lab.bench("report", answer["probes"][-1]["run_id"])
     lab.is_tidy()
 

@@ -31,7 +31,7 @@ def test_a_running_run_shows_its_process_and_trials(lab):
 def test_watch_ends_with_the_run_and_failures_have_their_exit_code(lab):
     (lab.marks / "bad").touch()
     process = lab.start("run", lab.scenario("once", workload={"n": [0, 1]}))
-    process.wait(60)
+    process.wait(120)
     done = lab.bench("status", "@last", "--watch", code=1)
     assert "failed: the file is there" in done.stdout
 

@@ -9,7 +9,6 @@ import numpy
 import pytest
 from pydantic import ValidationError
 from services.triton import Triton, counted, exchange, free_ports
-from services.triton import triton as triton
 
 from benchhouse.drivers.triton import TritonHttp, TritonTarget
 from benchhouse.drivers.triton_model import between

@@ -5,7 +5,6 @@ import sys
 import numpy
 import pytest
 from services.triton import Triton, counted, free_ports
-from services.triton import triton as triton
 
 from benchhouse.drivers import triton_wire as wire
 from benchhouse.drivers.triton import TritonHttp, TritonTarget

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import pytest
 from services.triton import exchange
-from services.triton import triton as triton
 
 from benchhouse.drivers.triton_llm import TritonLLM
 from benchhouse.schema.errors import BenchError

@@ -2,7 +2,6 @@
 
 import pytest
 from services.triton import counted
-from services.triton import triton as triton
 
 from benchhouse.drivers.triton import TritonHttp, TritonTarget
 from benchhouse.drivers.triton_grpc import TritonGrpc

@@ -61,7 +61,7 @@ PLACES = [joined(local), joined(slurm), joined(ray), joined(dask), joined(spark)
 
 SWEEP: dict[str, Any] = {
     "workload": {"act": ["ok", "fail", "raise", "stubborn", "fill", "flaky", "kill_worker", "daemon"]},
-    "limits": {"wall": "20s", "memory": "300MB"},
+    "limits": {"wall": "10s", "memory": "300MB"},
     "retries": {"max_retries": 2, "backoff": 0.05},
     "parallel": 2,
 }

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from executors.conformance import OUTCOMES, PLACES, SWEEP, Place
 from laboratory import Lab, Trial, wait_until
-from services.dask_cluster import dask_cluster as dask_cluster
-from services.ray_cluster import ray_cluster as ray_cluster
 from services.slurm_cluster import cluster as cluster
 
 from benchhouse.schema.trial import Instance
@@ -66,7 +64,7 @@ def test_logs_and_tracebacks_are_in_the_evidence(swept: Swept):
 def test_limits_name_what_enforced_them(swept: Swept):
     assert swept.by["stubborn"].code == "wall_limit"
     assert swept.by["fill"].code == "memory_limit"
-    assert swept.by["fill"].meta["limits"]["asked"] == {"wall": 20.0, "memory": 300_000_000}
+    assert swept.by["fill"].meta["limits"]["asked"] == {"wall": 10.0, "memory": 300_000_000}
 
 
 def test_evidence_says_where_it_was_made(swept: Swept, place: Place):

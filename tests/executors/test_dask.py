@@ -9,7 +9,6 @@ import pytest
 from laboratory import Lab, wait_until
 from pydantic import ValidationError
 from services.dask_cluster import DaskCluster, TlsCluster
-from services.dask_cluster import dask_cluster as dask_cluster
 from services.dask_cluster import tls_cluster as tls_cluster
 
 from benchhouse.executors.dask import read_security

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from laboratory import Lab, wait_until
 from services.ray_cluster import RayCluster
-from services.ray_cluster import ray_cluster as ray_cluster
 
 from benchhouse.executors.ray import address
 from benchhouse.executors.ray_engine import endpoint, unanswered
@@ -153,7 +152,7 @@ def test_something_that_is_no_ray_is_told_from_something_silent():
         thread = threading.Thread(target=answer)
         thread.start()
         assert unanswered(*other.getsockname(), limit_s=60) == "something else than Ray is there"
-        thread.join(60)
+        thread.join(120)
 
 
 def test_addresses(monkeypatch):

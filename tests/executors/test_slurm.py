@@ -74,7 +74,7 @@ def test_a_sweep_is_one_array_and_its_evidence_is_that_of_a_laptop(slurm, cluste
         assert meta["partition"] == meta["slurm"]["partition"] == "cpu"
         assert meta["slurm_node_list"] == meta["host"]
         assert meta["attempts"][0]["job"] == meta["slurm_job_id"]
-        assert 0 <= meta["slurm"]["queue_s"] < 60
+        assert 0 <= meta["slurm"]["queue_s"] < 300
     local = json.loads(slurm.bench("run", scenario, "--executor", "local", "--json").stdout)
     assert local["outcomes"] == {"succeeded": 6}
     runs = {json.loads(path.read_text())["executor"]: json.loads(path.read_text()) for path in runs_of(slurm)}

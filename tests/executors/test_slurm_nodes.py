@@ -185,7 +185,7 @@ def test_a_trial_that_is_lost_is_tried_again_with_the_same_server(slurm):
     (mark,) = slurm.marks.glob("asked-*")
     began = state(slurm)["started"]
     os.kill(parent(parent(int(mark.read_text()))), signal.SIGKILL)
-    process.wait(60)
+    process.wait(120)
     (trial,) = slurm.trials()
     assert [attempt["outcome"] for attempt in trial.meta["attempts"]] == ["lost", "succeeded"]
     assert (state(slurm)["phase"], state(slurm)["started"]) == ("stopped", began)
@@ -313,7 +313,7 @@ def test_whatever_is_killed_nothing_of_the_other_nodes_stays(slurm, cluster, vic
         for _ in range(steps):
             pid = parent(pid)
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not servers_of(slurm), "the end of the servers", 30)
+    wait_until(lambda: not servers_of(slurm), "the end of the servers")
     settled(slurm)
     assert not jobs_of(slurm, cluster)
     if victim != "experiment":  # Slurm may give keepers no time: the next task on a node takes away what they left

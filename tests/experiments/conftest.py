@@ -140,7 +140,7 @@ def kill_shards(monkeypatch: pytest.MonkeyPatch):
             return all(pulses[-1].last(shard, "", 0).answered >= answers for shard in range(shards))
 
         def work() -> None:
-            wait_until(begun, "the load processes", 30)
+            wait_until(begun, "the load processes")
             for pid in load_processes()[-number:]:
                 os.kill(pid, signal.SIGKILL)
 

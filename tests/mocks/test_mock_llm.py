@@ -567,7 +567,7 @@ def test_the_server_ends_when_its_owner_is_killed():
         [sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parents[1]
     )
     pid = int(owner.stdout)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while Path(f"/proc/{pid}/exe").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not Path(f"/proc/{pid}/exe").exists()
@@ -578,6 +578,6 @@ def test_it_starts_by_hand_prints_its_address_and_ends_with_its_starter():
     command = [sys.executable, "-m", "tests.mocks.llm", "--ttft-ms", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
         port = int(process.stdout.readline().removeprefix("http://127.0.0.1:"))
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
             process.kill()
             assert connection.recv(1) == b"", "the server closed it"

@@ -76,7 +76,7 @@ def test_two_orchestrators_of_one_run_are_told_apart(lab):
     submitted = lab.bench("submit", scenario, code=2)
     assert "being worked on by process" in submitted.stderr
     lab.bench("stop", "@last")
-    assert first.wait(10) == 130
+    assert first.wait(120) == 130
     lab.is_tidy()
 
 
@@ -85,7 +85,7 @@ def test_two_runs_of_one_scenario_at_once_leave_each_other_alone(lab):
     first = lab.start("run", scenario)
     lab.wait_for_mark("slow-0-*")
     lab.bench("run", scenario, "--new")
-    assert first.wait(30) == 0
+    assert first.wait(120) == 0
     assert len(lab.trials()) == 4
     assert all(len(trial.meta["attempts"]) == 1 for trial in lab.trials())
     lab.is_tidy()
@@ -100,7 +100,7 @@ def test_kill_9_loses_nothing_that_is_finished_and_resume_runs_the_rest(lab, vic
     before = manifests(lab)
     os.kill({"orchestrator": process.pid, "host": host, "worker": worker, "experiment": experiment}[victim], 9)
     if victim == "orchestrator":
-        wait_until(lambda: not lab.left_running(), "the host to end everything by itself", 10)
+        wait_until(lambda: not lab.left_running(), "the host to end everything by itself", 50)
         assert lab.damage() == []
         process.wait()
     else:
@@ -152,7 +152,7 @@ def test_ctrl_c_keeps_and_collects_what_is_done_and_prints_the_resume_line(lab):
     process = lab.start("run", scenario)
     wait_until(lambda: len(lab.folders()) >= 2, "two sealed trials")
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert f"bench run --resume {lab.run_id()}" in err
     assert "Traceback" not in err
@@ -171,9 +171,9 @@ def test_more_ctrl_c_during_the_clean_up_corrupts_nothing(lab):
     for _ in range(5):
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode in (130, -signal.SIGINT)
-    wait_until(lambda: not lab.left_running(), "everything to end", 15)
+    wait_until(lambda: not lab.left_running(), "everything to end", 50)
     lab.bench("stop", "@last")
     lab.is_tidy()
 
@@ -190,7 +190,7 @@ def test_sigterm_ends_a_run_like_ctrl_c_also_where_sigint_is_ignored(lab):
     lab.wait_for_mark("slow-*")
     stopped = lab.bench("stop", "@last")
     assert f"stopped (process {process.pid})" in stopped.stdout
-    assert process.wait(10) == 130
+    assert process.wait(120) == 130
     lab.is_tidy()
 
 
@@ -239,7 +239,7 @@ def test_a_small_kill_storm_ends_with_everything_succeeded():
     script = Path(__file__).parents[2] / "benchmarks" / "kill_storm.py"
     seed = random.Random(20).randrange(1000)
     done = subprocess.run(
-        [sys.executable, str(script), "--kills", "20", "--seed", str(seed), "--json"], capture_output=True, text=True
+        [sys.executable, str(script), "--kills", "10", "--seed", str(seed), "--json"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     figures = json.loads(done.stdout)

@@ -39,7 +39,7 @@ def wait(target: dict, ctx: Context, n: int = 0):
 
 def until_sick(target: dict, ctx: Context, n: int = 0):
     (state,) = Path(os.environ["LAB"]).parent.glob("*/.bench/runs/*/services/web/state.json")
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while '"unhealthy"' not in state.read_text() and time.monotonic() < until:
         time.sleep(0.1)
     time.sleep(2)  # for whoever asks for the status
@@ -132,7 +132,7 @@ def test_a_service_that_dies_in_mid_trial_fails_it_at_once_and_ends_the_sweep(se
     served.small("answer", "die-after:1.5")
     began = time.monotonic()
     told = served.run("wait", code=1, **scenario(workload={"n": [1, 2, 3]}))
-    assert time.monotonic() - began < 20, "no time-out was waited for"
+    assert time.monotonic() - began < 50, "no time-out was waited for"
     (failure,) = told["failures"]
     assert failure["code"] == "server_died" and "ended with 3" in failure["message"]
     assert "out of memory" in failure["message"]
@@ -147,7 +147,7 @@ def test_an_embedded_service_that_dies_fails_its_trial_at_once_and_the_next_has_
     served.small("answer", "die-after:1.5")
     began = time.monotonic()
     told = served.run("wait", code=1, **scenario(mode=None, workload={"n": [1, 2]}))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
     assert [item["code"] for item in told["failures"]] == ["server_died"] * 2
     assert "out of memory" in told["failures"][0]["message"]
     served.is_tidy()
@@ -180,8 +180,8 @@ def test_a_service_whose_readiness_flaps_is_not_taken_for_one_that_is_up(served,
 def test_a_service_that_stops_answering_is_shown_as_unhealthy_and_trials_that_begin_then_are_warned(served):
     served.small("answer", "sick-after:1")
     process = served.start("run", served.scenario("until_sick", **scenario(workload={"n": [1, 2]})), "--json")
-    wait_until(lambda: "web: unhealthy, http://" in served.bench("status", "@last", code=None).stdout, "the news", 30)
-    process.communicate(timeout=60)
+    wait_until(lambda: "web: unhealthy, http://" in served.bench("status", "@last", code=None).stdout, "the news")
+    process.communicate(timeout=120)
     warned = [[warning["code"] for warning in trial.meta["warnings"]] for trial in served.trials()]
     assert sorted(warned) == [[], ["server_unhealthy"]]
     served.is_tidy()
@@ -236,7 +236,7 @@ def test_kill_9_of_any_part_leaves_nothing_after_stop(served, victim):
     process = served.start("run", served.scenario("wait", **scenario()))
     keeper, server = running_parts(served)
     os.kill({"orchestrator": process.pid, "keeper": keeper, "server": server}[victim], signal.SIGKILL)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     served.bench("stop", "@last")
     served.is_tidy()
     assert state(served)["phase"] in ("stopped", "failed")
@@ -249,7 +249,7 @@ def test_the_keeper_of_a_run_needs_no_new_interpreter(served):
     assert Path(f"/proc/{keeper}/comm").read_text() == "bench-keeper\n"
     assert os.getsid(keeper) == keeper
     served.bench("stop", "@last")
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     served.is_tidy()
 
 
@@ -257,7 +257,7 @@ def test_ctrl_c_ends_servers_too(served):
     process = served.start("run", served.scenario("wait", **scenario()))
     running_parts(served)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     assert process.returncode == 130
     served.is_tidy()
 
@@ -268,7 +268,7 @@ def test_an_orchestrator_that_is_killed_while_its_servers_start_leaves_nothing(s
     wait_until(lambda: any("small_server" in line for line in served.left_running()), "the server to start")
     process.kill()
     process.communicate()
-    wait_until(lambda: not served.left_running(), "the keeper to notice", 10)
+    wait_until(lambda: not served.left_running(), "the keeper to notice", 50)
     served.bench("stop", "@last")
     served.is_tidy()
 
@@ -284,6 +284,6 @@ def test_status_shows_the_services_and_where_they_are(served):
     listed = json.loads(served.bench("servers", "ps", "--json").stdout)
     assert [(item["id"], item["run_id"]) for item in listed] == [("web", served.run_id())]
     served.bench("stop", "@last")
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
     assert "service    web: stopped" in served.bench("status", "@last").stdout
     served.is_tidy()

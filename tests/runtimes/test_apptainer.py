@@ -74,7 +74,7 @@ def test_a_trial_in_a_container_has_the_digests_and_metrics_of_one_outside(lab, 
         assert trial.outcome == "succeeded"
         assert shape(trial) == shape(outer[digest])
         assert trial.meta["container_digest"] == trial.spec["container_digest"]
-        assert 0 < trial.meta["container_enter_s"] < 30
+        assert 0 < trial.meta["container_enter_s"] < 120
         assert outer[digest].meta["container_digest"] is outer[digest].meta["container_enter_s"] is None
     plans = [json.loads(lab.bench("plan", lab.workspace / f"{name}.yaml", "--json").stdout) for name in ("s", "inside")]
     assert plans[0]["first_points"] == plans[1]["first_points"]
@@ -334,7 +334,7 @@ def test_a_killed_container_leaves_nothing(lab, inside, victim):
     pid = {"container": children(bench.pid)[0], "worker": worker, "bench": bench.pid}[victim]
     os.kill(pid, signal.SIGKILL)
     bench.communicate(timeout=60)
-    wait_until(lambda: not lab.left_running() and not runs(experiment), "the end of all below", 15)
+    wait_until(lambda: not lab.left_running() and not runs(experiment), "the end of all below", 50)
     mounts = Path("/proc/mounts").read_text()
     assert str(lab.root) not in mounts
 
@@ -346,7 +346,7 @@ def test_a_stopped_run_ends_its_container(lab, inside):
     began = time.monotonic()
     lab.bench("stop")
     bench.communicate(timeout=60)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
     lab.is_tidy()
 
 

@@ -5,7 +5,7 @@ Both are context managers: they answer on `url` when entered, and their processe
     with RealLLM() as server:
         post(server.url + "/v1/completions", {"model": server.model, "prompt": "Hello", "max_tokens": 8})
 
-    from services.llm import real_llm     # or a fixture: one server a test process, skipped where it can't be had
+    def test_it(real_llm)     # or the fixture: one server a test process, skipped where it can't be had
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Prometheus:
             )
 
     def _wait(self, port: int, path: str) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2):

@@ -1,6 +1,6 @@
 """A real S3 server for tests, from the recipe that trials use.
 
-from services.seaweedfs import seaweedfs     # the fixture, one server a test session
+The fixture `seaweedfs` (tests/conftest.py): one server a test process.
 """
 
 import contextlib

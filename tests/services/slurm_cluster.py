@@ -70,7 +70,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         if not Path(made.conf).exists():
             fcntl.flock(users, fcntl.LOCK_EX)
             if not Path(made.conf).exists() and not made.unavailable.exists():
-                made.start(port=27100 + os.getpid() % 300 * 20)
+                made.start(port=27100 + os.getpid() % 280 * 20)
             fcntl.flock(users, fcntl.LOCK_SH)
         if made.unavailable.exists():
             pytest.skip(made.unavailable.read_text())

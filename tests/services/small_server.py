@@ -27,7 +27,7 @@ def recipe(*words: str, **more: Any) -> dict[str, Any]:
         "program": [sys.executable],
         "command": ["{program}", str(Path(__file__).resolve()), "{host}:{port}", "{secret}", *words],
         "endpoint": "http://{host}:{port}",
-        "ready": {"kind": "http", "timeout": 20},
+        "ready": {"kind": "http", "timeout": 120},
     } | more
 
 

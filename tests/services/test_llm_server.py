@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from services import tiny_model
 from services.llm import NoServerError, RealLLM, RealVLLM, installed, post
-from services.llm import real_llm as real_llm
-from services.llm import real_vllm as real_vllm
 
 PROMPT = "A good client sends each request at the moment it promised"
 QUESTION = [{"role": "user", "content": PROMPT}]

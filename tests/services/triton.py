@@ -1,6 +1,6 @@
 """A real Triton server with the models of `triton_models/`, on free ports of the loopback device.
 
-    from services.triton import triton     # the fixture, one server a test process
+    def test_it(triton)     # the fixture of tests/conftest.py, one server a test process
 
 `Triton.start()` installs what is missing (`scripts/install-triton.sh`). Where it can't be had, the tests are skipped
 and the reason says so.
@@ -35,7 +35,6 @@ HERE = Path(__file__).parent
 INSTALL = HERE.parent.parent / "scripts" / "install-triton.sh"
 ENVIRON = dict(os.environ)  # as the tests were started: each test clears its own BENCH_ variables
 READY_WITHIN_S = 60
-_shared: "list[Triton]" = []
 
 
 class CannotInstallError(Exception):
@@ -111,7 +110,7 @@ class Triton:
         """Ends the server and what it started; waits for it."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -171,13 +170,11 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="session")
 def triton() -> Iterator[Triton]:
     try:
-        if not _shared:  # each module that imports a fixture has its own
-            _shared.append(Triton.start())
+        server = Triton.start()
     except CannotInstallError as reason:
         pytest.skip(f"no Triton server: {reason}")
-    yield _shared[0]
-    while _shared:
-        _shared.pop().stop()
+    yield server
+    server.stop()
 
 
 def counted(driver: Any, before: Mapping[str, float], requests: int) -> dict[str, float]:

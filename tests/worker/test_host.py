@@ -40,7 +40,7 @@ class Host:
 
     def end(self):
         self.process.stdin.close()
-        code = self.process.wait(20)
+        code = self.process.wait(120)
         self.process.stdout.close()
         return code
 
@@ -109,7 +109,7 @@ def test_the_host_ends_everything_when_its_orchestrator_goes(host, how):
     if how == "terminated":
         host.process.terminate()
     assert host.end() == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 100  # its family sleeps for 300 s
 
 
 def test_many_trials_leave_no_descriptor_and_no_zombie(host):

@@ -24,7 +24,7 @@ RECIPE = Recipe(
     parameters={"greeting": "hi"},
     environment={"GREETING": "{greeting} $(id)"},
     endpoint="http://127.0.0.1:{port}",
-    ready=Ready(kind="http", timeout=20),
+    ready=Ready(kind="http", timeout=120),
 )
 
 

@@ -184,7 +184,7 @@ def test_a_thread_pumps_while_another_starts_servers(capture, tmp_path):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(120)
         assert capture.tail("s1", 1) == "200000"
     whole = "".join(f"{number}\n" for number in range(1, 200_001))
     assert [kept(tmp_path, f"s{number}") == whole for number in range(3)] == [True] * 3

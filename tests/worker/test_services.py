@@ -75,7 +75,7 @@ def pids_told(folder):
 def test_a_server_is_up_until_it_is_ended_and_its_folder_goes_with_it(services):
     service = services.start(recipe(MOCK))
     assert service.endpoint.startswith("http://127.0.0.1:") and "{port}" not in service.endpoint
-    assert service.start_s < 10 and service.folder.is_dir()
+    assert service.start_s < 120 and service.folder.is_dir()
     assert ask(f"{service.endpoint}/mock/stats")
     assert services.close() == ""
     assert not service.folder.exists()
@@ -91,7 +91,7 @@ def test_a_server_and_its_children_are_ended_though_they_resist(services, tmp_pa
     services.start(recipe(stubborn))
     services.close()
     assert len(pids_told(tmp_path)) == 2
-    wait_until(lambda: not any(map(is_there, pids_told(tmp_path))), "both to end", 5)
+    wait_until(lambda: not any(map(is_there, pids_told(tmp_path))), "both to end")
 
 
 def test_a_server_that_ended_by_itself_is_told_with_its_last_words(services):

@@ -86,7 +86,7 @@ def test_one_that_dies_in_mid_load_is_named():
         began = time.monotonic()
         book = load([server.url, mortal.url], concurrency=4, duration=2)
         mortal.stop()
-    assert time.monotonic() - began < 10 and not book.stopped
+    assert time.monotonic() - began < 50 and not book.stopped
     assert book.places[mortal.url].good > 10 and book.seconds[1].completed > 50
     assert "endpoint_dead" in problems(book, concurrency=4, duration=2)
 

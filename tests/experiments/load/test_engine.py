@@ -287,7 +287,7 @@ def test_a_server_that_goes_in_mid_run_ends_the_load_early_without_a_hot_loop():
     server = MockLLM(ttft_ms=5).start()
 
     def kill_when_busy():
-        wait_until(lambda: server.stats()["requests"] > 100, "a hundred requests", 30)
+        wait_until(lambda: server.stats()["requests"] > 100, "a hundred requests")
         os.kill(server.pid, signal.SIGKILL)
 
     threading.Thread(target=kill_when_busy, daemon=True).start()
@@ -297,7 +297,7 @@ def test_a_server_that_goes_in_mid_run_ends_the_load_early_without_a_hot_loop():
     finally:
         server.stop()
     assert "has not taken a connection" in book.stopped
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 50
     assert time.process_time() - before < 3
     assert book.succeeded > 50
     assert book.errors["refused"] < 8 * 20 * 15  # each of 8 clients at most 20 times a second
@@ -311,7 +311,7 @@ def test_a_server_that_goes_in_the_warm_up_ends_the_load_too():
         book = load(server.url, rps=50, duration=60, warmup=60)
     finally:
         server.stop()
-    assert book.stopped and time.monotonic() - began < 15
+    assert book.stopped and time.monotonic() - began < 50
 
 
 def test_a_port_without_a_server_is_told_before_the_load():
@@ -415,7 +415,7 @@ def test_a_load_process_that_is_killed_is_named_and_its_records_are_kept(tmp_pat
         before = set(children(os.getpid()))
 
         def kill_the_second():
-            wait_until(lambda: server.stats()["requests"] > 50, "the load to begin", 30)
+            wait_until(lambda: server.stats()["requests"] > 50, "the load to begin")
             os.kill(max(set(children(os.getpid())) - before), signal.SIGKILL)
 
         threading.Thread(target=kill_the_second, daemon=True).start()

@@ -34,7 +34,7 @@ class Asking:
         self.heard.append((exchange, error, detail))
         self.reactor.stop()
 
-    def until(self, true, limit_s=10.0):
+    def until(self, true, limit_s=120.0):
         deadline = time.monotonic() + limit_s
         while not true():
             assert time.monotonic() < deadline, "nothing came"

@@ -83,7 +83,7 @@ def test_an_answer_before_all_was_sent_ends_the_connection():
     def script(wire):
         wire._socket.recv(1000)
         wire.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
-        heard_of_it.wait(10)
+        heard_of_it.wait(120)
 
     with ScriptedServer(script) as server:
         heard, still_open = ask(server.url, [memoryview(LARGE)])

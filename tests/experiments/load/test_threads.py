@@ -142,7 +142,7 @@ def test_a_broken_tally_ends_the_load_and_is_told(shape, monkeypatch):
     began = time.monotonic()
     with pytest.raises(BenchError, match="RuntimeError: no room"):
         load(warmup=0, **shape)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
 
 
 def test_two_processes_of_threads_share_the_calls():
@@ -174,7 +174,7 @@ def test_a_load_whose_server_is_gone_is_given_up(monkeypatch, loop):
     monkeypatch.setattr(threads, "_DEAD_AFTER_NS", 500_000_000)
     began = time.monotonic()
     book, _ = load(Mortal, duration=60, warmup=0, **loop)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
     assert book.stop_code == "server_gone"
     assert book.stopped == "the server has not taken a connection for 0.5 s"
     assert book.ended_early

@@ -13,7 +13,6 @@ import numpy
 import pytest
 from laboratory import wait_until
 from services.triton import HERE, CannotInstallError, Triton, command, environment, free_ports, install
-from services.triton import triton as triton
 
 from benchhouse.experiments.serving.infer import Sequences
 from benchhouse.schema.load import Reply

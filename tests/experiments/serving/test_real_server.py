@@ -3,8 +3,6 @@
 import json
 
 import pytest
-from services.llm import real_llm as real_llm
-from services.llm import real_vllm as real_vllm
 
 PROMPTS = {"prompt_tokens": 32, "output_tokens": 24}
 

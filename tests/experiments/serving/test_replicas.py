@@ -11,7 +11,6 @@ from laboratory import wait_until
 from mocks.llm import MockLLM, build
 from mocks.scripted import ScriptedServer
 from services.triton import CannotInstallError, Triton
-from services.triton import triton as triton
 
 from benchhouse.experiments.serving.infer import InferTarget, _together
 from benchhouse.experiments.serving.load import ServingTarget
@@ -95,7 +94,7 @@ def test_a_load_process_that_is_killed_makes_the_trial_invalid_and_the_others_me
     with MockLLM(ttft_ms=20) as server:
 
         def kill_one():
-            wait_until(lambda: server.stats()["requests"] > 30, "the load", 60)
+            wait_until(lambda: server.stats()["requests"] > 30, "the load")
             os.kill(max(clients_of(server.port)), signal.SIGKILL)
 
         threading.Thread(target=kill_one, daemon=True).start()
@@ -114,7 +113,7 @@ def test_a_load_whose_processes_all_die_fails_with_how(lab):
     with MockLLM(ttft_ms=20) as server:
 
         def kill_all():
-            wait_until(lambda: server.stats()["requests"] > 30, "the load", 60)
+            wait_until(lambda: server.stats()["requests"] > 30, "the load")
             for pid in clients_of(server.port):
                 os.kill(pid, signal.SIGKILL)
 

@@ -111,7 +111,7 @@ def test_a_run_that_is_killed_leaves_nothing_after_the_next(tmp_path):
     command = [sys.executable, "-m", "benchhouse", "run"]
     with (tmp_path / "said").open("w") as said:
         run = subprocess.Popen([*command, "s.yaml"], cwd=tmp_path, stdout=said, stderr=said)
-    deadline = monotonic() + 30
+    deadline = monotonic() + 120
     while not (made := list((tmp_path / "data").iterdir())) or not made[0].stat().st_size:
         assert monotonic() < deadline and run.poll() is None, (tmp_path / "said").read_text()
         sleep(0.02)

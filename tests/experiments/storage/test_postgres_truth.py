@@ -176,7 +176,7 @@ def test_a_load_whose_server_was_killed_ends_long_before_its_time(play, own_post
             LONG | loop | {"operation": "update", "duration": 100},
         )
     killer.join()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 90
 
 
 @pytest.mark.parametrize(

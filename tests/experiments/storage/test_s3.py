@@ -5,7 +5,6 @@ import time
 import pytest
 from mocks.s3_proxy import S3Proxy
 from services.seaweedfs import running
-from services.seaweedfs import seaweedfs as seaweedfs
 
 from benchhouse.drivers import s3_sign
 from benchhouse.experiments.storage.s3 import s3

@@ -1,7 +1,6 @@
 """`storage.s3` by `bench run`: what is refused, what is in the evidence, and what is left when a run is cut short."""
 
 import pytest
-from services.seaweedfs import seaweedfs as seaweedfs
 
 SECRET = "a-literal-secret-of-mine"
 
