@@ -23,7 +23,10 @@ _LOOK_S = 0.05  # at the latest, for connections that were made again
 def goes_abreast(driver: Any, shape: Shape, source: Source) -> bool:
     """Whether one thread can keep up such a load: no client of it ever waits but for the server."""
     pauses = shape.open_loop or shape.think_time > 0 or source.needs_replies
-    return bool(getattr(driver, "abreast", False)) and not pauses
+    if pauses or not getattr(driver, "abreast", False):
+        return False
+    whole = getattr(driver, "goes_out_whole", None)
+    return whole is None or (isinstance(source, Pool) and all(map(whole, source.items)))
 
 
 class Lane:
@@ -83,7 +86,7 @@ class AbreastLoad(ThreadLoad):
             driver.close()
 
     def _keep_busy(self) -> None:
-        """Between an answer and the next call lies as little as can be, and no call of ours: the caches are cold then."""
+        """Between an answer and the next call lies as little as can be: whatever runs there finds cold caches."""
         clock, lanes, made, most, poll = self._clock, self._lanes, self._made, self._at_a_time, self._poll.poll
         calls, measures, problems = self._calls(), None if clock.by_time else clock.measures, self._problems
         self._upcoming = calls

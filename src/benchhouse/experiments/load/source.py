@@ -43,6 +43,10 @@ class Pool:
     def take(self, index: int) -> Planned:
         return self._planned[index % len(self._planned)]
 
+    @property
+    def items(self) -> list[Any]:
+        return [planned.item for planned in self._planned]
+
     def following(self, first: int, step: int) -> Iterator[tuple[int, Any]]:
         """Numbers and items of one load process, as `take` has them, without a line of Python for each."""
         size = len(self._planned)
