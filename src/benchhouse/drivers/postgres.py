@@ -1,4 +1,4 @@
-"""Driver `postgres`: psycopg2, a connection and a thread for each request in flight; prepares in the server."""
+"""Driver `postgres`: psycopg2, prepared in the server; a thread for each connection, where one can't serve all."""
 
 import io
 from collections.abc import Iterable, Sequence
@@ -9,6 +9,8 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import CallFailed, Reply
 from benchhouse.schema.postgres import Login, Statement, Step, Value, Work, failure, not_connected
 
+_AT_ONCE = 1000  # characters, of up to four bytes: a socket has room for these while nothing else is on its way
+
 
 class Postgres:
     """A call driver. A connection that was lost is made again at the next call."""
@@ -17,11 +19,23 @@ class Postgres:
 
     def __init__(self, login: Login, statements: Sequence[Statement], *, prepared: bool, timeout_s: float) -> None:
         self._login, self._prepared, self._timeout_s = login, prepared, timeout_s
+        self._statements = statements
+        self.abreast = not any(item.text.lstrip()[:4].upper() == "COPY" for item in statements)
         self._prepares = [item for item in statements if prepared and not item.control]
         self._connection: Any = None
         self._cursor: Any = None
         self._error: Any = ()  # what psycopg2 raises
         self.calls = 0  # odd while one is under way
+
+    def goes_out_whole(self, work: Work) -> bool:
+        """Whether the socket takes each step at once. Psycopg2 does not tell what it still has to send."""
+        return all(len(text) <= _AT_ONCE for text, _, _ in work.ready)
+
+    def alongside(self) -> "Postgres":
+        """The same for a thread that keeps many connections busy (`schema.load.AbreastDriver`)."""
+        from benchhouse.drivers.postgres_abreast import PostgresAbreast
+
+        return PostgresAbreast(self._login, self._statements, prepared=self._prepared, timeout_s=self._timeout_s)
 
     @staticmethod
     def administrator(login: Login) -> "Administrator":
@@ -41,7 +55,7 @@ class Postgres:
     def open(self) -> None:
         self._connection = connect(self._login)
         self._cursor = self._connection.cursor()
-        self._error = _psycopg2().Error
+        self._error = psycopg2_or_hint().Error
         WATCH.add(self, self._connection.fileno(), self._timeout_s)
         self.calls += 1
         try:
@@ -120,7 +134,7 @@ class Administrator:
 
     def __init__(self, login: Login) -> None:
         self._login, self._connection = login, connect(login)
-        self._error = _psycopg2().Error
+        self._error = psycopg2_or_hint().Error
         self.version: int = self._connection.server_version
         self.pid: int = self._connection.get_backend_pid()
 
@@ -148,24 +162,28 @@ class Administrator:
 
 def connect(login: Login) -> Any:
     """A connection on which every statement is a transaction by itself unless BEGIN is sent. Raises CallFailed."""
-    psycopg2 = _psycopg2()
+    psycopg2 = psycopg2_or_hint()
     try:
-        theirs = psycopg2.extensions.parse_dsn(login.endpoint)
-        given = {"password": login.password} if login.password else {}
-        made = psycopg2.connect(
-            login.endpoint,
-            application_name=login.name,
-            options=f"{theirs.get('options', '')} {login.options}".strip(),
-            connect_timeout=max(round(login.timeout_s), 2),  # libpq takes no less
-            **given,
-        )
+        words, given = asked(login)
+        made = psycopg2.connect(words, **given)
     except psycopg2.Error as error:
         raise not_connected(str(error)) from None
     made.autocommit = True
     return made
 
 
-def _psycopg2() -> Any:
+def asked(login: Login) -> tuple[str, dict[str, Any]]:
+    """What psycopg2's `connect` takes for it. Raises psycopg2.Error for an address that it can't read."""
+    theirs = psycopg2_or_hint().extensions.parse_dsn(login.endpoint)
+    given = {
+        "application_name": login.name,
+        "options": f"{theirs.get('options', '')} {login.options}".strip(),
+        "connect_timeout": max(round(login.timeout_s), 2),  # libpq takes no less
+    }
+    return login.endpoint, given | ({"password": login.password} if login.password else {})
+
+
+def psycopg2_or_hint() -> Any:
     try:
         import psycopg2.extensions
     except ImportError as error:
@@ -175,7 +193,7 @@ def _psycopg2() -> Any:
 
 def _quoted(value: Value) -> str:
     """As psycopg2 writes it into SQL."""
-    adapted = _psycopg2().extensions.adapt(value)
+    adapted = psycopg2_or_hint().extensions.adapt(value)
     if hasattr(adapted, "encoding"):
         adapted.encoding = "utf8"
     return str(adapted.getquoted().decode())

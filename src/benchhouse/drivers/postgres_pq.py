@@ -1,7 +1,7 @@
 """Driver `postgres_pq`: libpq's own calls through psycopg.pq; values never become SQL text."""
 
 import select
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from time import monotonic
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -40,8 +40,9 @@ class PostgresPq:
         self._login, self._prepared, self._timeout_s = login, prepared, timeout_s
         self._prepares = [item for item in statements if prepared and not item.control]
         self.abreast = not any(item.text.lstrip()[:4].upper() == "COPY" for item in statements)
-        self._left: Iterator[Ready] = iter(())  # steps of the call under way that were not sent yet
-        self._expected: int | None = None  # rows of the step that was sent
+        self._steps: Sequence[Ready] = ()  # of the call under way
+        self._at = 0  # how many of them were sent
+        self._expected: Any = None  # rows of the step that was sent
         self._rows = 0  # of the steps before it
         self._answer: Any = None  # to that step
         self._connection: Any = None
@@ -100,10 +101,15 @@ class PostgresPq:
 
     def send(self, item: Work) -> None:
         """As `ask`, up to where it would wait."""
-        self._left, self._rows = iter(item.ready), 0
         self.calls += 1
+        self._steps = steps = item.ready
+        self._at, self._rows = 1, 0
+        name, text, values, _, self._expected = steps[0]
         try:
-            self._send_next()
+            if name:
+                self._connection.send_query_prepared(name, values)
+            else:
+                self._send_text(text, values)
         except self._broken as error:
             raise self._gone(error) from None
 
@@ -117,8 +123,13 @@ class PostgresPq:
                 if result is not None:
                     self._answer = result
                     continue
-                self._rows += self._take(self._answer, self._expected)
-                if self._send_next():
+                result, expected = self._answer, self._expected
+                if result.status == _TUPLES and result.ntuples == expected:  # mostly; `_take` is for all the rest
+                    self._rows += expected
+                else:
+                    self._rows += self._take(result, expected)
+                if self._at < len(self._steps):
+                    self._send_next()
                     return None
                 self.calls += 1
                 return self._rows
@@ -130,22 +141,19 @@ class PostgresPq:
             raise self._gone(error) from None
         return None
 
-    def _send_next(self) -> bool:
-        """False where nothing is left to be sent."""
-        step = next(self._left, None)
-        if step is None:
-            return False
-        connection = self._connection
-        if step.name:
-            connection.send_query_prepared(step.name, step.values)
-        elif step.values:
-            connection.send_query_params(step.text, step.values)
+    def _send_next(self) -> None:
+        name, text, values, _, self._expected = self._steps[self._at]
+        self._at += 1
+        if name:
+            self._connection.send_query_prepared(name, values)
         else:
-            connection.send_query(step.text)
-        self._expected = step.rows
-        if connection.flush():
-            self._flush()
-        return True
+            self._send_text(text, values)
+
+    def _send_text(self, text: bytes, values: list[bytes | None]) -> None:
+        if values:
+            self._connection.send_query_params(text, values)
+        else:
+            self._connection.send_query(text)
 
     def _gone(self, error: Exception) -> CallFailed:
         """The connection is lost in mid-call."""

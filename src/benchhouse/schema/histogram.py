@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from operator import index
+from operator import index, mul
 from typing import Any, NoReturn
 
 _BITS = 10  # of a value, after its leading one, that tell buckets apart
@@ -25,6 +25,30 @@ RELATIVE_ERROR = 2.0 ** -(_BITS + 1)
 """A quantile is at most this share away from the exact one: half a bucket's width over its lower edge."""
 LARGEST = 1 << 62
 """The largest value that can be added."""
+
+
+class Measured:
+    """Values, and all that a histogram wants to know of them: worked out once for several histograms."""
+
+    __slots__ = ("buckets", "high", "low", "squares", "total")
+
+    def __init__(self, values: Iterable[int]) -> None:
+        """Raises ValueError for a value out of range."""
+        try:
+            numbers = array("q", values)
+        except OverflowError:
+            raise ValueError(f"a histogram takes values from 0 to {LARGEST}, found one beyond 64 bits") from None
+        ints = numbers.tolist()  # plain integers, whatever was given
+        self.low, self.high = (min(ints), max(ints)) if ints else (0, 0)
+        if self.low < 0 or self.high > LARGEST:
+            raise _out_of_range(self.low if self.low < 0 else self.high)
+        if self.high < _EXACT_FLOAT:
+            # The leading bits of a float are its exponent and the start of its mantissa: the bucket, ready made.
+            shift = 52 - _BITS
+            self.buckets = [bits >> shift for bits in memoryview(array("d", ints)).cast("B").cast("q")]
+        else:
+            self.buckets = [_bucket(value) for value in ints]
+        self.total, self.squares = sum(ints), sum(map(mul, ints, ints))
 
 
 class Histogram:
@@ -73,22 +97,13 @@ class Histogram:
 
     def extend(self, values: Iterable[int]) -> None:
         """Add many values at once, several times faster than one by one; all or, after a ValueError, none."""
-        try:
-            ints = array("q", values).tolist()
-        except OverflowError:
-            raise ValueError(f"a histogram takes values from 0 to {LARGEST}, found one beyond 64 bits") from None
-        if not ints:
-            return
-        low, high = min(ints), max(ints)
-        if low < 0 or high > LARGEST:
-            raise _out_of_range(low if low < 0 else high)
-        if high < _EXACT_FLOAT:
-            # The leading bits of a float are its exponent and the start of its mantissa: the bucket, ready made.
-            shift = 52 - _BITS
-            self._counts.update([bits >> shift for bits in memoryview(array("d", ints)).cast("B").cast("q")])
-        else:
-            self._counts.update([_bucket(value) for value in ints])
-        self._take(len(ints), low, high, sum(ints), sum([value * value for value in ints]))
+        self.count(Measured(values))
+
+    def count(self, values: Measured) -> None:
+        """As `extend`, for values that other histograms count too."""
+        if values.buckets:
+            self._counts.update(values.buckets)
+            self._take(len(values.buckets), values.low, values.high, values.total, values.squares)
 
     def merge(self, other: Histogram) -> None:
         """Add all values of `other`, which stays as it is."""

@@ -113,7 +113,9 @@ class CallDriver(Protocol):
 class AbreastDriver(CallDriver, Protocol):
     """A call driver that can also begin a call and look later: one thread then keeps many of them busy.
 
-    Its `ask`, `reply` and `operations` are those of a call driver where microseconds matter.
+    Its `ask`, `reply` and `operations` are those of a call driver where microseconds matter. A call driver may be
+    `abreast` without being one: its `alongside()` then makes one, which answers alike. One that can't tell how much of
+    a long request is still to be sent says by `goes_out_whole(item)` whether there is nothing to tell.
     """
 
     abreast: bool  # whether all that it is to be asked can be done so

@@ -5,14 +5,14 @@ which of the connections can be read.
 """
 
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic_ns, sleep
 from typing import Any
 
 from benchhouse.experiments.load.book import Book
 from benchhouse.experiments.load.shape import Shape
-from benchhouse.experiments.load.source import Source
+from benchhouse.experiments.load.source import Pool, Source
 from benchhouse.experiments.load.threads import BACK_OFF_S, LONGEST_NS, Made, ThreadLoad, failed
 from benchhouse.schema.load import AbreastDriver, Reply
 
@@ -23,17 +23,21 @@ _LOOK_S = 0.05  # at the latest, for connections that were made again
 def goes_abreast(driver: Any, shape: Shape, source: Source) -> bool:
     """Whether one thread can keep up such a load: no client of it ever waits but for the server."""
     pauses = shape.open_loop or shape.think_time > 0 or source.needs_replies
-    return bool(getattr(driver, "abreast", False)) and not pauses
+    if pauses or not getattr(driver, "abreast", False):
+        return False
+    whole = getattr(driver, "goes_out_whole", None)
+    return whole is None or (isinstance(source, Pool) and all(map(whole, source.items)))
 
 
 class Lane:
     """One connection, and the call that is under way on it."""
 
-    __slots__ = ("driver", "fd", "index", "item", "measured", "sent_ns")
+    __slots__ = ("driver", "fd", "index", "item", "measured", "send", "sent_ns", "take")
 
     def __init__(self, driver: AbreastDriver) -> None:
         self.driver, self.fd = driver, driver.fileno()
-        self.index, self.measured, self.item, self.sent_ns = 0, False, None, 0
+        self.send, self.take = driver.send, driver.take
+        self.index, self.measured, self.item, self.sent_ns = 0, True, None, 0
 
 
 class AbreastLoad(ThreadLoad):
@@ -41,14 +45,16 @@ class AbreastLoad(ThreadLoad):
 
     def __init__(self, make: Callable[[], AbreastDriver], source: Source, shape: Shape, book: Book) -> None:
         super().__init__(make, source, shape, book)
+        self._upcoming: Iterator[tuple[int, Any]] = iter(())
         self._lanes: dict[int, Lane] = {}  # by the descriptor of their connection
         self._made: list[Made] = []  # calls that have ended and are not written down yet
         self._away: dict[Future[None], Lane] = {}  # that pause after a failure, and connect again where they must
         self._poll = select.epoll()
         self._openers = ThreadPoolExecutor(_OPENERS)
+        self._reader = make()  # tells what an answer means; never connects
 
     def prepare(self, connections: int) -> str:
-        drivers: list[AbreastDriver] = [self._make() for _ in range(connections)]  # type: ignore[misc]
+        drivers = [_alongside(self._make()) for _ in range(connections)]
         opened = [self._openers.submit(driver.open) for driver in drivers]
         self._problems += [str(problem) for each in opened if (problem := each.exception())]
         if self._problems:
@@ -80,14 +86,17 @@ class AbreastLoad(ThreadLoad):
             driver.close()
 
     def _keep_busy(self) -> None:
+        """Between an answer and the next call lies as little as can be: whatever runs there finds cold caches."""
         clock, lanes, made, most, poll = self._clock, self._lanes, self._made, self._at_a_time, self._poll.poll
+        calls, measures, problems = self._calls(), None if clock.by_time else clock.measures, self._problems
+        self._upcoming = calls
         busy = sum([self._send(lane) for lane in list(lanes.values())])
         first_ns = now = monotonic_ns()
         while busy or self._away:
             for fd, _ in poll(_LOOK_S):
                 lane = lanes[fd]
                 try:
-                    answer = lane.driver.take()
+                    answer = lane.take()
                 except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
                     self._fail(lane, problem)
                     busy -= 1
@@ -96,10 +105,18 @@ class AbreastLoad(ThreadLoad):
                     continue
                 now = monotonic_ns()
                 made.append((lane.index, lane.measured, lane.item, answer, lane.sent_ns, now))
-                if now >= clock.stop_ns or self._problems:
+                if now >= clock.stop_ns or problems:
                     self._retire(lane)
                     busy -= 1
-                elif not self._send(lane):
+                    continue
+                lane.index, lane.item = next(calls)  # from here on as `_send`
+                lane.sent_ns = now = monotonic_ns()
+                if measures is not None:
+                    lane.measured = measures(now)
+                try:
+                    lane.send(lane.item)
+                except Exception as problem:  # noqa: BLE001 - as above
+                    self._fail(lane, problem)
                     busy -= 1
             if self._away:
                 busy += self._come_back()
@@ -108,9 +125,14 @@ class AbreastLoad(ThreadLoad):
                 self._write_down()
                 first_ns = now
 
+    def _calls(self) -> Iterator[tuple[int, Any]]:
+        """Numbers and items of this process's calls."""
+        if type(self._source) is Pool:
+            return self._source.following(self._clock.shard, self._clock.shards)
+        return ((index, self._source.take(index).item) for index in iter(self._clock.index, None))
+
     def _begin_call(self, lane: Lane) -> None:
-        lane.index = self._clock.index()
-        lane.item = self._source.take(lane.index).item
+        lane.index, lane.item = next(self._upcoming)
         lane.sent_ns = now = monotonic_ns()
         lane.measured = self._clock.by_time or self._clock.measures(now)
 
@@ -118,7 +140,7 @@ class AbreastLoad(ThreadLoad):
         """Begin the lane's next call; False where that came to nothing."""
         self._begin_call(lane)
         try:
-            lane.driver.send(lane.item)
+            lane.send(lane.item)
         except Exception as problem:  # noqa: BLE001 - as above
             self._fail(lane, problem)
             return False
@@ -164,10 +186,18 @@ class AbreastLoad(ThreadLoad):
             self._in_flight -= 1
 
     def _write_down(self) -> None:
-        driver = self._make()  # any one can tell what its kind of answer means
-        for good in (True, False):
-            self._settle_made(driver, [each for each in self._made if (type(each[3]) is not Reply) == good])
-        self._made.clear()
+        """Those that failed apart, so that they do not keep the others from being written down column by column."""
+        driver, made = self._reader, self._made
+        bad = [each for each in made if type(each[3]) is Reply]
+        self._settle_made(driver, [each for each in made if type(each[3]) is not Reply] if bad else made)
+        self._settle_made(driver, bad)
+        made.clear()
+
+
+def _alongside(driver: Any) -> AbreastDriver:
+    """The driver itself, or what it has for this way of calling."""
+    made: AbreastDriver = driver.alongside() if hasattr(driver, "alongside") else driver
+    return made
 
 
 def _recover(driver: AbreastDriver) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from benchhouse.experiments.load.endpoint import Place
 from benchhouse.experiments.load.lost import Lost
 from benchhouse.experiments.load.shape import Shape
-from benchhouse.schema.histogram import Histogram
+from benchhouse.schema.histogram import Histogram, Measured
 from benchhouse.schema.load import Reply
 
 _SECOND_NS = 1_000_000_000
@@ -55,6 +55,10 @@ class Stream:
 
     def extend(self, values: Iterable[int]) -> None:
         self._values.extend(values)
+
+    def count(self, values: Measured) -> None:
+        """Values that go into other streams too."""
+        self._histogram.count(values)
 
     def repeat(self, value: int, count: int) -> None:
         """One value, so many times."""

@@ -1,6 +1,8 @@
 """Source: where the engine takes its requests from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count, cycle
+from math import gcd
 from typing import Any, NamedTuple, Protocol
 
 from benchhouse.schema.load import Reply, Sink
@@ -40,6 +42,16 @@ class Pool:
 
     def take(self, index: int) -> Planned:
         return self._planned[index % len(self._planned)]
+
+    @property
+    def items(self) -> list[Any]:
+        return [planned.item for planned in self._planned]
+
+    def following(self, first: int, step: int) -> Iterator[tuple[int, Any]]:
+        """Numbers and items of one load process, as `take` has them, without a line of Python for each."""
+        size = len(self._planned)
+        mine = [self._planned[(first + at * step) % size].item for at in range(size // gcd(step, size))]
+        return zip(count(first, step), cycle(mine), strict=False)
 
     def answered(self, item: Any, reply: Reply) -> None:
         pass

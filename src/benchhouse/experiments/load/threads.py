@@ -108,13 +108,15 @@ class ThreadLoad:
     def _work(self) -> None:
         try:
             driver = self._make()
-            driver.open()
+            opened = self._connect(driver)
         except Exception as problem:  # noqa: BLE001 - told by `prepare` or `run`
             named = isinstance(problem, CallFailed)
             self._problems.append(str(problem) if named else f"{type(problem).__name__}: {problem}")
-            self._open.release()
             return
-        self._open.release()
+        finally:
+            self._open.release()
+        if not opened:
+            return
         self._go.wait()
         try:
             self._book.start_late_ns = self._book.start_late_ns or monotonic_ns() - self._clock.begin_ns
@@ -126,6 +128,23 @@ class ThreadLoad:
             self._problems.append(f"{type(problem).__name__}: {problem}")
         finally:
             driver.close()
+
+    def _connect(self, driver: CallDriver) -> bool:
+        """Open it. One that was added under way tries as long as the load goes on: its server may just have died, which
+        is for those to tell whose calls fail."""
+        while True:
+            try:
+                driver.open()
+                return True
+            except CallFailed as problem:
+                if not self._go.is_set():
+                    raise
+                now = monotonic_ns()
+                with self._lock:
+                    self._note_life(problem.kind, now)
+                if now >= self._clock.stop_ns or self._problems:
+                    return False
+                sleep(BACK_OFF_S)
 
     def _one_by_one(self, driver: CallDriver) -> None:
         ended: list[tuple[Call, Reply]] = []

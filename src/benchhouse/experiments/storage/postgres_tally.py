@@ -7,6 +7,7 @@ from operator import sub
 
 from benchhouse.experiments.load.book import Answers, Call
 from benchhouse.experiments.load.calls import CallTally
+from benchhouse.schema.histogram import Measured
 from benchhouse.schema.load import Reply
 from benchhouse.schema.postgres import UNSURE, Effect
 from benchhouse.schema.slo import Slo
@@ -47,11 +48,13 @@ class PostgresTally(CallTally):
         latencies = list(map(sub, answers.ended_ns, answers.sent_ns))
         self.calls += len(latencies)
         self.operations += answers.operations
-        self.latency.extend(latencies)
-        self.latency_sent.extend(latencies)
+        measured = Measured(latencies)
+        self.latency.count(measured)
+        self.latency_sent.count(measured)
         kinds = [item.kind for item in answers.items]
-        for kind in set(kinds):
-            self.by_kind[kind].extend(compress(latencies, map(kind.__eq__, kinds)))
+        for kind in (found := set(kinds)):
+            stream = self.by_kind[kind]
+            stream.count(measured if len(found) == 1 else Measured(compress(latencies, map(kind.__eq__, kinds))))
         if self._writes:
             effects = [item.effect for item in answers.items if item.effect]
             self.written.acknowledged = _sum([self.written.acknowledged, *effects])

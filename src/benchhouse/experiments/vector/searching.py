@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from benchhouse.experiments.load.book import Answers, Call
 from benchhouse.experiments.load.calls import CallTally
+from benchhouse.schema.histogram import Measured
 from benchhouse.schema.load import Reply
 from benchhouse.schema.slo import Slo
 from benchhouse.schema.vector import VectorDriver
@@ -79,13 +80,14 @@ class AnswerTally(CallTally):
         """As `add_many` of such calls; they have no bytes, no kinds and no first byte."""
         latencies = list(map(sub, answers.ended_ns, answers.sent_ns))
         self.calls += len(latencies)
-        self.latency.extend(latencies)
-        self.latency_sent.extend(latencies)
+        measured = Measured(latencies)
+        self.latency.count(measured)
+        self.latency_sent.count(measured)
         self.operations += answers.operations
-        kept = self.answers
+        if self.answers.keys() >= set(answers.items):  # mostly, once each query was asked
+            return
         for item, value in zip(answers.items, answers.values, strict=True):
-            if item not in kept:
-                kept[item] = value
+            self.answers.setdefault(item, value)
 
     def kept(self) -> list[tuple[int, Any]]:
         """Numbers of calls, and what was answered."""
