@@ -172,6 +172,7 @@ ACTS = {
     "unspeakable": unspeakable,
     "endless_message": lambda ctx: (_ for _ in ()).throw(ValueError("m" * 5_000_000)),
     "stubborn": stubborn,
+    "eat": lambda ctx: ctx.emit("x", len(b"x" * (100 << 20))),
     "burn": burn,
     "burn_below": lambda ctx: subprocess.run([sys.executable, "-c", "while True: pass"]),
     "fill": lambda ctx: fill(ctx, 2 << 30),

@@ -113,12 +113,39 @@ def test_the_host_ends_everything_when_its_orchestrator_goes(host, how):
 
 
 def test_many_trials_leave_no_descriptor_and_no_zombie(host):
-    open_files = f"/proc/{host.process.pid}/fd"
-    before = len(os.listdir(open_files))
+    pids = set()
     for number in range(10):
         host.trial("ok", str(number))
-    ended = 0
-    while ended < 10:
-        ended += "exit" in host.hear()
-    assert len(os.listdir(open_files)) == before
-    assert children(host.process.pid) == []
+        pids.add(host.hear()["pid"])
+        assert host.hear() == {"id": str(number), "exit": 0}
+        if number == 1:
+            (worker,) = pids
+            before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (host.process.pid, worker)]
+    assert pids == {worker}, "one after the other, trials share a worker"
+    assert [len(os.listdir(f"/proc/{pid}/fd")) for pid in (host.process.pid, worker)] == before
+    assert children(host.process.pid) == [worker]
+    assert children(worker) == []
+
+
+def test_a_worker_that_was_killed_between_trials_is_replaced(host):
+    host.trial("ok", "a")
+    first = host.hear()["pid"]
+    host.hear()
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: children(host.process.pid) == [], "it is reaped")
+    sealed = host.trial("ok", "b")
+    assert host.hear()["pid"] != first
+    assert host.hear() == {"id": "b", "exit": 0}
+    assert (sealed / "manifest.json").exists()
+
+
+def test_the_usage_of_a_trial_is_not_that_of_the_one_before(host):
+    host.trial("eat", "a")
+    first = host.hear()["pid"]
+    assert host.hear()["exit"] == 0
+    sealed = host.trial("ok", "b")
+    assert host.hear()["pid"] == first
+    host.hear()
+    big, small = (json.loads((sealed.with_name(f"{name}-sealed") / "meta.json").read_text())["usage"] for name in "ab")
+    assert small["max_rss_bytes"] < big["max_rss_bytes"] - (50 << 20)
+    assert small["cpu_s"] < 5

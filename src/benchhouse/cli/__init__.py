@@ -3,6 +3,8 @@
 A verb's module is imported only when it is used: `bench --help` reads the first line of each file instead.
 """
 
+import atexit
+import gc
 import os
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ import click
 from benchhouse import __version__
 from benchhouse.schema.errors import BenchError, Exit
 
+_OBJECTS = 50_000  # made before garbage is looked for: most of a short command is imports, which make none
 _VERBS = Path(__file__).parent / "verbs"
 _EXAMPLES = """\b
 Examples:
@@ -90,6 +93,8 @@ def main() -> None:
 
 def run(command: click.Command, name: str) -> NoReturn:
     """Every error of ours is printed once, here, and becomes the exit code."""
+    gc.set_threshold(_OBJECTS)
+    atexit.register(gc.freeze)  # the interpreter's last look at everything would find nothing worth its time
     try:
         code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")
         sys.stdout.flush()

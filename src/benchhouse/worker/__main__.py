@@ -4,8 +4,11 @@
 system, `--keep FOLDER` keeps a service, `--monitor FOLDER` is a free-standing monitor.
 """
 
+import gc
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from benchhouse.schema.container import ENTERED
@@ -13,6 +16,16 @@ from benchhouse.schema.owner import OWNER, identity
 
 
 def main(arguments: list[str]) -> int:
+    gc.disable()  # while it imports: there is no garbage yet
+    try:
+        run = _find(arguments)
+    finally:
+        gc.enable()
+    return run()
+
+
+def _find(arguments: list[str]) -> Callable[[], int]:
+    """What is to be done, with all that it needs imported."""
     if ENTERED in os.environ:
         from benchhouse.worker import node
 
@@ -23,26 +36,26 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--host"]:
         from benchhouse.worker.host import serve
 
-        return serve()
+        return serve
     if len(arguments) == 2 and arguments[0] == "--keep":
         from benchhouse.worker.keeper import keep
 
-        return keep(Path(arguments[1]).absolute())
+        return partial(keep, Path(arguments[1]).absolute())
     if len(arguments) == 2 and arguments[0] == "--task":
         from benchhouse.worker.task import run_task
 
-        return run_task(Path(arguments[1]).absolute())
+        return partial(run_task, Path(arguments[1]).absolute())
     if len(arguments) == 1 and not arguments[0].startswith("-"):
         from benchhouse.worker.supervise import run_trial
 
-        return run_trial(Path(arguments[0]).absolute())
+        return partial(run_trial, Path(arguments[0]).absolute())
     if len(arguments) == 2 and arguments[0] == "--monitor":
         from benchhouse.worker.monitors.standing import run
 
-        return run(Path(arguments[1]).absolute())
+        return partial(run, Path(arguments[1]).absolute())
     known = "FOLDER | --host | --task FOLDER | --keep FOLDER | --monitor FOLDER"
     print(f"usage: python -m benchhouse.worker {known}", file=sys.stderr)
-    return 2
+    return lambda: 2
 
 
 if __name__ == "__main__":

@@ -152,9 +152,17 @@ def reap(pid: int = -1) -> list[int]:
     """Collects the children (or the one child) that have exited, without waiting; their status is lost."""
     gone: list[int] = []
     with contextlib.suppress(ChildProcessError):
-        while (found := os.waitpid(pid, os.WNOHANG)[0]) > 0:
-            gone.append(found)
+        while (found := os.wait4(pid, os.WNOHANG))[0] > 0:
+            _USAGE.note(found[2])
+            gone.append(found[0])
     return gone
+
+
+def wait(pid: int) -> int:
+    """Until this child has ended; its status, as waitpid gives it."""
+    _, status, used = os.wait4(pid, 0)
+    _USAGE.note(used)
+    return status
 
 
 def kill_tree(pids: Iterable[int], grace_s: float = 2.0, give_up_s: float = 5.0) -> list[int]:
@@ -243,10 +251,41 @@ def tagged_processes(tag_name: str, tag_value: str = "", *, prefix: bool = False
     return found
 
 
+class _Usage:
+    """Of the children that ended since a moment: of their CPU time the kernel has a sum, of their memory only the most
+    ever."""
+
+    def __init__(self) -> None:
+        self.user_s = self.system_s = 0.0  # before that moment
+        self.largest: int | None = None  # since then; None where there was no such moment
+
+    def forget(self) -> None:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.user_s, self.system_s, self.largest = used.ru_utime, used.ru_stime, 0
+
+    def note(self, used: resource.struct_rusage) -> None:
+        if self.largest is not None:
+            self.largest = max(self.largest, used.ru_maxrss)
+
+
+_USAGE = _Usage()
+
+
+def forget_usage() -> None:
+    """From now on `tree_usage` leaves out what has ended before: it belonged to another trial."""
+    _USAGE.forget()
+
+
 def tree_usage() -> dict[str, float | int]:
-    """What the reaped children, and theirs, have used; `max_rss_bytes` is that of the largest single process."""
+    """What the reaped children, and theirs, have used; `max_rss_bytes` is that of the largest single process, after
+    `forget_usage` of those that `wait` or `reap` collected."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return {"cpu_user_s": used.ru_utime, "cpu_system_s": used.ru_stime, "max_rss_bytes": used.ru_maxrss * 1024}
+    largest = used.ru_maxrss if _USAGE.largest is None else _USAGE.largest
+    return {
+        "cpu_user_s": used.ru_utime - _USAGE.user_s,
+        "cpu_system_s": used.ru_stime - _USAGE.system_s,
+        "max_rss_bytes": largest * 1024,
+    }
 
 
 def tree_cpu_s() -> float:

@@ -60,6 +60,11 @@ class Bell:
         self.rung = True
         os.write(self._other, b"!")
 
+    def close(self) -> None:
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        for handle in (self.handle, self._other):
+            os.close(handle)
+
 
 @dataclass
 class Ended:
@@ -83,6 +88,7 @@ def run_trial(path: Path) -> int:
     for number in _STOPS:
         signal.signal(number, _cancel)
     processes.become_subreaper()
+    processes.forget_usage()
     os.environ[TAG] = spec.trial_id
     folder.artifacts.mkdir(exist_ok=True)
     parameters = [spec.target, spec.parameters, dict(spec.environment), *_of_services(spec)]
@@ -196,17 +202,18 @@ def _experiment(
                 _end_elsewhere(folder)
                 processes.kill_tree([pid], grace_s=1.0)
                 cage.kill()
-                found = pid, int(signal.SIGKILL)
+                status = int(signal.SIGKILL)
                 break
             _wait([end, bell.handle, *capture.filenos()], min(tick_s, left) if end >= 0 else min(_TICK_S, left))
             capture.pump(0.0)
             watch.look(folder.services)
         else:
             watch.end()  # before it is reaped: what it read and wrote is then gone
-            found = os.waitpid(pid, 0)
+            status = processes.wait(pid)
+    bell.close()
     if not stopped_by and spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
         stopped_by = "cpu"  # a child of its was ended by RLIMIT_CPU, and the experiment went on without it
-    return Ended(found[1], stopped_by, cage.oom_kills())
+    return Ended(status, stopped_by, cage.oom_kills())
 
 
 def _has_ended(pid: int) -> bool:

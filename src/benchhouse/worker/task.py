@@ -8,6 +8,7 @@ lets the trials that run be sealed as `timeout` and begins no more.
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import sys
@@ -23,9 +24,9 @@ from benchhouse.schema.slurm import SubmissionFolder
 from benchhouse.schema.trial import ExperimentRef, TrialSpec, joined
 from benchhouse.worker import processes
 from benchhouse.worker.batch import TASK
-from benchhouse.worker.host import become_worker, end_orphans
 from benchhouse.worker.limits import sweep_cages
 from benchhouse.worker.owned import sweep_scratch
+from benchhouse.worker.pool import Pool
 from benchhouse.worker.supervise import CANCELLED, LEFTOVERS
 from benchhouse.worker.warming import warm_up
 
@@ -50,7 +51,8 @@ class Task:
         self.logs = Path(self.frame["worker_logs"])
         self.trials = _line(folder, number)
         self.spec = {key: value for key, value in self.frame.items() if key not in _INSIDE}
-        self.workers: dict[int, Path] = {}  # of each, the unfinished folder
+        self.pool = Pool(quiet=(signal.SIGINT, signal.SIGUSR2))
+        self.folders: dict[str, Path] = {}  # of trials under way, the unfinished ones
         self.stopping = 0
 
     def run(self) -> int:
@@ -65,11 +67,12 @@ class Task:
         unsealed = 0
         todo = iter(self.trials)
         while True:
-            while len(self.workers) < self.together and not self.stopping and (differs := next(todo, None)):
+            while len(self.folders) < self.together and not self.stopping and (differs := next(todo, None)):
                 self._begin(differs)
-            if not self.workers:
+            if not self.folders:
                 break
             unsealed += self._wait()
+        self.pool.close()
         if self.stopping == signal.SIGUSR2:
             return 0
         return 128 + self.stopping if self.stopping else _LOST if unsealed else 0
@@ -83,38 +86,28 @@ class Task:
         text = json.dumps(joined(self.spec, differs, self.results))
         make_folder(folder, TrialSpec.model_validate_json(text))
         order = {"id": differs["trial_id"], "folder": str(folder.path), "log": str(self.logs / f"{name}.log")}
-        task = os.getpid()
-        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
-        pid = os.fork()
-        if pid == 0:
-            for number in (signal.SIGINT, signal.SIGUSR2):
-                signal.signal(number, signal.SIG_IGN)  # until the trial itself listens
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
-            become_worker(order, task)
-        self.workers[pid] = folder.path
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
+        self.folders[order["id"]] = folder.path
+        self.pool.begin(order)
+        if self.stopping:  # told in the moment before
+            self._told(self.stopping, None)
 
     def _wait(self) -> int:
-        """Until one of them has ended; 1 when it did not seal its folder."""
-        pid, status = os.waitpid(-1, 0)
-        if pid not in self.workers:
-            return 0
-        folder = self.workers.pop(pid)
-        if os.WIFSIGNALED(status):
-            end_orphans(self.workers)
-        code = os.waitstatus_to_exitcode(status)
-        if code:
-            if code != CANCELLED:
-                print(f"the worker of trial {folder.name} ended with {code}", file=sys.stderr)
-            shutil.rmtree(folder, ignore_errors=True)
-        return int(code != 0)
+        """Until one of them has ended; how many did not seal their folders."""
+        select.select(self.pool.lines(), [], [])
+        unsealed = 0
+        for job, code in self.pool.ended():
+            folder = self.folders.pop(job)
+            if code:
+                if code != CANCELLED:
+                    print(f"the worker of trial {folder.name} ended with {code}", file=sys.stderr)
+                shutil.rmtree(folder, ignore_errors=True)
+                unsealed += 1
+        return unsealed
 
     def _told(self, number: int, frame: FrameType | None) -> None:
         """Workers are told the same: on SIGTERM they end all that they started, on SIGUSR2 they seal."""
         self.stopping = self.stopping or number
-        for pid in self.workers:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGUSR2 if number == signal.SIGUSR2 else signal.SIGTERM)
+        self.pool.stop(signum=signal.SIGUSR2 if number == signal.SIGUSR2 else signal.SIGTERM)
 
 
 def _line(folder: SubmissionFolder, number: int) -> list[dict[str, Any]]:

@@ -1,0 +1,183 @@
+"""The workers of a host or task: forked while all others are busy, then given one trial after the other.
+
+A worker runs no code of an experiment, which is forked from it anew for each trial, and everything below it has ended
+when a trial has: so it may go on, and spares the next trial the copying of its memory. One that was told to stop, that
+could not seal, or that is no longer a single thread ends, and another is forked.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchhouse.worker import processes
+from benchhouse.worker.limits import sweep_cages
+from benchhouse.worker.owned import sweep_scratch
+from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
+
+_SEALED = b"sealed"
+_MOST_BYTES = 1 << 16  # of an order: an id and two paths
+
+
+@dataclass
+class Worker:
+    pid: int
+    line: socket.socket  # packets: orders go out, what was sealed comes back, and its end is the worker's end
+    job: str | None
+    stopped: bool = False
+
+
+class Pool:
+    """Forks and feeds workers; the caller sees to it that no more trials run at once than there should."""
+
+    def __init__(self, quiet: tuple[signal.Signals, ...] = ()) -> None:
+        self.workers: dict[int, Worker] = {}
+        self.quiet = quiet  # signals that a worker ignores until its trial listens to them
+
+    @property
+    def busy(self) -> list[Worker]:
+        return [worker for worker in self.workers.values() if worker.job is not None]
+
+    def lines(self) -> list[int]:
+        """What is to be waited for."""
+        return [worker.line.fileno() for worker in self.workers.values()]
+
+    def begin(self, order: dict[str, Any], before_fork: Callable[[], None] = lambda: None) -> int:
+        """Start the trial of `order` (`id`, `folder`, `log`); returns the pid of its worker."""
+        for worker in self.workers.values():
+            if worker.job is None and not worker.stopped:
+                with contextlib.suppress(OSError):  # it has just ended
+                    worker.line.send(json.dumps(order).encode())
+                    worker.job = order["id"]
+                    return worker.pid
+        before_fork()
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        mine.setblocking(False)
+        parent = os.getpid()
+        asked = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                for line in (mine, *(worker.line for worker in self.workers.values())):
+                    line.close()
+                for number in self.quiet:
+                    signal.signal(number, signal.SIG_IGN)
+                _become_worker(order, theirs, parent, before)
+            self.workers[pid] = Worker(pid, mine, order["id"])
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        return pid
+
+    def stop(self, job: str | None = None, signum: int = signal.SIGTERM) -> None:
+        """Tell the worker of this trial, or those of all, to end; none of them gets another trial."""
+        for worker in self.workers.values():
+            if worker.job is not None and job in (None, worker.job):
+                worker.stopped = True
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, signum)
+
+    def ended(self) -> Iterator[tuple[str, int]]:
+        """Trials of which nothing is left, with the exit codes of their workers. Reaps every child that has ended."""
+        for worker in list(self.workers.values()):
+            with contextlib.suppress(BlockingIOError):
+                job = self._hear(worker)
+                if job is not None:
+                    yield job
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                if found[0] in self.workers and (job := self._gone(self.workers[found[0]], found[1])):
+                    yield job
+
+    def close(self) -> None:
+        """Idle workers end when their lines do."""
+        for worker in self.workers.values():
+            worker.line.close()
+
+    def _hear(self, worker: Worker) -> tuple[str, int] | None:
+        try:
+            said = worker.line.recv(_MOST_BYTES)
+        except ConnectionResetError:
+            said = b""
+        if not said:  # its end was closed, so it is about to be gone
+            return self._gone(worker, os.waitpid(worker.pid, 0)[1])
+        job, worker.job = worker.job, None
+        if worker.stopped:
+            worker.line.shutdown(socket.SHUT_WR)
+        return (job, 0) if job is not None else None
+
+    def _gone(self, worker: Worker, status: int) -> tuple[str, int] | None:
+        """What a killed worker left behind was re-parented to this process and is ended too."""
+        del self.workers[worker.pid]
+        with contextlib.suppress(OSError):
+            if worker.line.recv(_MOST_BYTES) == _SEALED:
+                status = 0
+        worker.line.close()
+        if os.WIFSIGNALED(status):
+            self._end_orphans()
+        return (worker.job, os.waitstatus_to_exitcode(status)) if worker.job is not None else None
+
+    def _end_orphans(self) -> None:
+        """Children that are no workers came here when theirs was killed; only children are asked for, so that no fork
+        can slip in."""
+        processes.kill_tree(set(processes.children(os.getpid())) - set(self.workers), grace_s=0.0)
+        sweep_cages(LEFTOVERS)
+        sweep_scratch(LEFTOVERS)
+
+
+def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask: set[int]) -> NoReturn:
+    """The rest of a process that was forked to run trials."""
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        processes.die_with_parent(signal.SIGKILL, parent)
+        os.register_at_fork(after_in_child=line.close)  # an experiment has no say here
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.close(null)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        while (code := _work(order)) == 0 and _may_go_on():
+            line.send(_SEALED)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            text = line.recv(_MOST_BYTES)
+            if not text:
+                break
+            order = json.loads(text)
+    except BaseException:  # noqa: BLE001 - it is printed to the job's log, and the process ends
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _may_go_on() -> bool:
+    """A fork copies only one thread: what the others held would stay locked in every experiment."""
+    return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - names, not paths
+
+
+def _work(order: dict[str, Any]) -> int:
+    """One trial; its exit code."""
+    code = 1
+    try:
+        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        os.environ[TAG] = order["id"]
+        code = run_trial(Path(order["folder"]))
+    except BaseException:  # noqa: BLE001 - it is printed to the job's log, and the process ends
+        traceback.print_exc()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+        if os.fstat(1).st_size == 0:
+            Path(order["log"]).unlink()  # it had nothing to say
+    return code
