@@ -12,6 +12,7 @@ import click
 
 from benchhouse import __version__
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.waiting import show_by
 
 _VERBS = Path(__file__).parent / "verbs"
 _EXAMPLES = """\b
@@ -90,6 +91,7 @@ def main() -> None:
 
 def run(command: click.Command, name: str) -> NoReturn:
     """Every error of ours is printed once, here, and becomes the exit code."""
+    show_by(lambda text: click.echo(text, err=True))
     try:
         code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")
         sys.stdout.flush()
