@@ -1,5 +1,6 @@
 """Experiments that were written for ado: found, described and run without ado on the command line's path."""
 
+import contextvars
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from benchhouse.catalog.ado import declare, input_model, metric_name, resources_
 from benchhouse.catalog.entries import ado_entries, installed
 from benchhouse.catalog.listing import list_experiments, resolve
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.waiting import show_by
 
 
 def needed(identifier, **domain):
@@ -78,6 +80,22 @@ def test_what_is_only_described_can_not_be_called():
         declare(told).call({}, {}, None)
 
 
+LONE = """
+from ado.modules.actuators.base import ActuatorBase
+from ado_halver import Halving
+
+
+class Lone(ActuatorBase):
+    identifier = "lone"
+
+    def submit(self, *given, **more): ...
+
+    @classmethod
+    def catalog(cls, actuator_configuration=None):
+        return Halving.catalog()
+"""
+
+
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory):
     """The packages, installed once, and the cache in which they are described once."""
@@ -85,6 +103,7 @@ def shelf(tmp_path_factory):
     install_all(root / "site")
     broken = DECORATOR + "raise OSError('no such device')\n"
     install(root / "site", "ado-broken", "ado_broken", broken, "[ado.custom_experiments]\nbad = ado_broken\n")
+    install(root / "site", "ado-lone", "ado_lone", LONE, "[ado.actuators]\nlone = ado_lone:Lone\n")
     return root
 
 
@@ -112,12 +131,44 @@ def test_what_is_installed_for_ado_is_listed_with_its_own_package(shelved):
         ("custom_experiments.needing", "0.3"): "ado-one 0.3",
         ("halver.halve", "0.1.0"): "ado-halver 0.5",
         ("bad", "1.0"): "ado-broken 1.0",
+        ("lone.halve", "0.1.0"): "ado-lone 1.0",
     }
     needing = found["custom_experiments.needing", "0.3"]
     assert (needing.resources["cpus"], needing.resources["memory"]) == (2, 2_000_000_000)
     assert needing.notes[0] == "ray_options without effect here: max_retries"
     assert found["bad", "1.0"].broken == "OSError: no such device"
     assert resolve("custom_experiments.doubling", None, list(found.values())).version == "2.0.0"
+
+
+def test_an_actuator_that_only_ado_can_run_is_listed_and_refused_with_where_to_run_it(shelved, bench, tmp_path):
+    (tmp_path / "s.yaml").write_text("scenario: s\nexperiment: lone.halve\n")
+    done = bench("run", "s.yaml", cwd=tmp_path)
+    assert done.code == 2
+    assert "s.yaml:2:13: " in done.err
+    assert "it is no StandardActuator" in done.err and "ado create operation" in done.err
+
+
+def test_what_can_not_be_loaded_is_told_to_who_asks_for_it_by_its_full_name(shelved):
+    with pytest.raises(BenchError) as found:
+        resolve("custom_experiments.bad", None, list_experiments(shelved / "cache"))
+    assert "'bad' of ado-broken can't be loaded: OSError: no such device" in found.value.hint
+
+
+def test_who_waits_for_ado_is_told_so_before_it_is_loaded(shelved, tmp_path, monkeypatch):
+    said: list[str] = []
+
+    def fake_describe(entries):
+        assert said == ["looking at newly installed packages of ado, once ..."]
+        raise BenchError("far enough")
+
+    monkeypatch.setattr(listing, "_describe_apart", fake_describe)
+
+    def look():
+        show_by(said.append)
+        with pytest.raises(BenchError, match="far enough"):
+            list_experiments(tmp_path)
+
+    contextvars.copy_context().run(look)
 
 
 def test_our_own_actuator_is_not_listed_back(shelved):

@@ -47,6 +47,15 @@ def kept(made):
         (made / ".bench" / name).unlink(missing_ok=True)
 
 
+def test_history_alone_lists_what_there_is_a_history_of(bench, made):
+    done = bench("history", cwd=made)
+    assert done.code == 0
+    assert "demo/name=hnsw ef=16" in done.out and "24" in done.out
+    assert "bench history CASE" in done.err
+    (case,) = json.loads(bench("history", "--json", cwd=made).out)
+    assert (case["case"], case["runs"]) == ("demo/name=hnsw ef=16", DAYS)
+
+
 def test_history_finds_the_change_and_names_the_runs_around_it(bench, made):
     done = bench("history", "demo", "--json", cwd=made)
     assert done.code == 0

@@ -11,6 +11,7 @@ from benchhouse.warehouse.auditing import audit_evidence, audit_tables
 from benchhouse.warehouse.ingest import collect
 
 sys.path.insert(0, str(Path(__file__).parent))
+import trial_maker
 from trial_maker import flip_byte, make_run, make_trial
 
 
@@ -31,12 +32,19 @@ def catalog(workspace):
     path.write_bytes(content)
 
 
-def test_slices_of_telemetry_are_counted_as_rows_not_as_trials(tmp_path):
+def test_slices_of_telemetry_are_counted_as_rows_not_as_trials(tmp_path, monkeypatch):
+    """Of two series a trial, so that there are more slices than trials."""
+    one = trial_maker.telemetry(1.5, "2026-03-01T12:00:00.000+00:00")
+    scope = one.scopes["trial"]
+    both = scope.model_copy(update={"series": {"cpu": scope.series["cpu"], "memory": scope.series["cpu"]}})
+    monkeypatch.setattr(
+        trial_maker, "telemetry", lambda cores, started: one.model_copy(update={"scopes": {"trial": both}})
+    )
     workspace = Workspace(tmp_path)
     collect(workspace, "run-a", [make_trial(workspace, "run-a", at, cores=1.5) for at in (1, 2)])
     with sqlite3.connect(workspace.warehouse / "catalog.sqlite") as catalog:
         ((rows,),) = catalog.execute("SELECT rows FROM files WHERE table_name = 'telemetry_slice_fact'")
-    assert rows > 2
+    assert rows == 4
     assert audit_tables(workspace) == []
 
 

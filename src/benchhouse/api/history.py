@@ -8,7 +8,7 @@ from typing import Any
 from benchhouse.analysis.online import NEEDED, Alarm, Baseline, learn
 from benchhouse.api import journals, trusting
 from benchhouse.evidence.writing import now
-from benchhouse.report.histories import Case, MetricHistory, RunValue, alarm_since, find_case, gather
+from benchhouse.report.histories import Case, MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.quality import BaselineRecord
@@ -32,6 +32,13 @@ class Watched:
         baseline = self.baseline.model_dump(mode="json") if self.baseline else None
         history = asdict(self.history)
         return history | {"baseline": baseline, "alarm": alarm, "selftest": self.selftest}
+
+
+def cases(workspace: Workspace) -> list[dict[str, Any]]:
+    """What there is a history of: each case with its name, id and number of runs."""
+    with Warehouse.open(workspace) as warehouse:
+        found = list_cases(warehouse)
+    return [{"case": case.label, "benchmark_case_id": case.benchmark_case_id, "runs": case.runs} for case in found]
 
 
 def history(

@@ -104,6 +104,8 @@ def verify_all(workspace: Workspace) -> tuple[int, list[Damage]]:
     from benchhouse.report.claims import shelf
     from benchhouse.warehouse.auditing import audit_evidence, audit_tables
 
+    if not workspace.warehouse.exists() and not workspace.results.exists():
+        return 0, []  # nothing was ever run here
     lines = audit_tables(workspace)
     checked, damage = (0, list[Damage]()) if lines else audit_evidence(workspace)
     damage += [Damage(trial="warehouse", file=".", kind="changed", detail=line) for line in lines]

@@ -24,6 +24,7 @@ from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environ
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.problems import did_you_mean
+from benchhouse.schema.waiting import tell
 
 if TYPE_CHECKING:
     from benchhouse.schema.experiment import Experiment
@@ -106,6 +107,8 @@ def list_experiments(folder: Path) -> list[Listed]:
     keys = {entry: _key(entry) for entry in (*entries("experiments"), *ado_entries())}
     missing = [entry for entry, key in keys.items() if key not in known or _changed(known[key]["files"])]
     if missing:
+        if any(entry.group in ADO for entry in missing):  # ado alone takes seconds to load
+            tell("looking at newly installed packages of ado, once ...")
         known |= {keys[entry]: record for entry, record in _describe_apart(missing).items()}
         _write_cache(path, _worth_keeping(known, set(keys.values())))
     listed = [Listed(**item) for key in keys.values() for item in known[key]["items"]]
@@ -118,6 +121,9 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
     if not matches:
         guess = did_you_mean(name, sorted({item.name for item in listed}))
         hint = f"did you mean '{guess}'? " if guess else ""
+        parts = name.split(".")  # what can't be loaded is listed by the name of its entry point
+        for item in (item for item in listed if item.broken and item.name in parts):
+            hint = f"'{item.name}' of {item.distribution} can't be loaded: {item.broken}; "
         raise BenchError(f"no experiment named '{name}' is installed", f"{hint}see: bench list experiments")
     if version is not None:
         offered = ", ".join(item.version for item in matches)

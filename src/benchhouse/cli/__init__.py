@@ -14,6 +14,7 @@ import click
 
 from benchhouse import __version__
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.waiting import show_by
 
 _OBJECTS = 50_000  # made before garbage is looked for: most of a short command is imports, which make none
 _VERBS = Path(__file__).parent / "verbs"
@@ -95,6 +96,7 @@ def run(command: click.Command, name: str) -> NoReturn:
     """Every error of ours is printed once, here, and becomes the exit code."""
     gc.set_threshold(_OBJECTS)
     atexit.register(gc.freeze)  # the interpreter's last look at everything would find nothing worth its time
+    show_by(lambda text: click.echo(text, err=True))
     try:
         code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")
         sys.stdout.flush()

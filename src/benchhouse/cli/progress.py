@@ -43,6 +43,13 @@ class RunProgress:
         if self.bar:
             self.bar.stop()
 
+    def say(self, text: str) -> None:
+        """A line above the bar; printed past it, it would be left in the middle of a line."""
+        if self.bar:
+            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            show.note(text)
+
     def update(self, progress: Any) -> None:
         if self.first is None:
             self.first = progress.done

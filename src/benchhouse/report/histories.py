@@ -8,7 +8,7 @@ from typing import Any
 from benchhouse.analysis.changes import FLOOR, Noise, find_changes
 from benchhouse.analysis.online import Alarm, Baseline, watch
 from benchhouse.report.comparison import circumstances
-from benchhouse.report.numbers import name_of
+from benchhouse.report.numbers import name_of, plural
 from benchhouse.report.order import declared_order
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder
@@ -118,11 +118,17 @@ class MetricHistory:
         return [run.mean for run in self.runs]
 
 
-def find_case(warehouse: Warehouse, token: str) -> Case:
-    """A case by id (or its beginning), instance digest, scenario, or scenario/point; says what there is otherwise."""
+def list_cases(warehouse: Warehouse) -> list[Case]:
+    """All of them; at least one."""
     cases = [Case(**row) for row in warehouse.query(CASES, name="cases").dicts()]
     if not cases:
         raise BenchError("no trial has succeeded in this workspace yet", hint="See: bench status, bench run SCENARIO")
+    return cases
+
+
+def find_case(warehouse: Warehouse, token: str) -> Case:
+    """A case by id (or its beginning), instance digest, scenario, or scenario/point; says what there is otherwise."""
+    cases = list_cases(warehouse)
     scenario, slash, rest = token.partition("/")
     named = [case for case in cases if scenario in case.scenarios]
     if slash and rest:
@@ -177,7 +183,8 @@ def gather(
         changes.append(Found(*around, change.before, change.after, change.change, interval, change.z, verdict, differs))
     notes = []
     if found.noise is None:
-        notes.append(f"{len(runs)} runs are too few to tell a change from noise: 10 or more are needed.")
+        few = f"{plural(len(runs), 'run')} {'is' if len(runs) == 1 else 'are'} too few"
+        notes.append(f"{few} to tell a change from noise: 10 or more are needed.")
     return MetricHistory(
         case, metric, stat, mine[0]["unit"], mine[0]["direction"], runs, changes, found.noise, floor, notes
     )

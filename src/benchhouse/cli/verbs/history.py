@@ -17,27 +17,41 @@ _WIDEST = 100
 
 
 @click.command(
-    help=f"{__doc__}\n\nCASE is a scenario (where it has one point), scenario/point, or the id of a case. Exit code 3 "
-    "where new runs are worse than the accepted baseline.\n\n\b\n"
+    help=f"{__doc__}\n\nCASE is a scenario (where it has one point), scenario/point, or the id of a case; without "
+    "it, the cases there are. Exit code 3 where new runs are worse than the accepted baseline.\n\n\b\n"
+    "bench history\n"
     "bench history quickstart/index=hnsw\n"
     "bench history quickstart/index=hnsw --metric latency --stat p99\n"
     "bench history 3f2a9c1b --json"
 )
-@click.argument("case")
+@click.argument("case", required=False)
 @click.option("--metric", help="Which metric; by default the first that has a direction.")
 @click.option("--stat", help="Which statistic of it: value, mean, p99, ...")
 @click.option("--floor", type=SHARE, default="1%", show_default=True, help="Smaller changes are not reported.")
 @options.json_option
 @click.pass_context
-def command(ctx: click.Context, case: str, metric: str | None, stat: str | None, floor: float, as_json: bool) -> int:
+def command(
+    ctx: click.Context, case: str | None, metric: str | None, stat: str | None, floor: float, as_json: bool
+) -> int:
     from benchhouse.api import history
 
+    if case is None:
+        return _list(history.cases(options.workspace(ctx)), as_json)
     watched = history.history(options.workspace(ctx), case, metric, stat, floor)
     if as_json:
         show.as_json(watched.as_dict())
     else:
         _show(watched)
     return Exit.REGRESSION if watched.alarm and watched.alarm.worse else Exit.GOOD
+
+
+def _list(cases: list[dict[str, object]], as_json: bool) -> int:
+    if as_json:
+        show.as_json(cases)
+        return Exit.GOOD
+    show.table(("case", "runs"), [(item["case"], item["runs"]) for item in cases], right=("runs",))
+    show.note("next:  bench history CASE")
+    return Exit.GOOD
 
 
 def _show(watched: "Watched") -> None:

@@ -109,7 +109,7 @@ def _carry_out(
         with RunProgress(run_id, prepared.plan) as progress:
             summary = running.execute(
                 workspace, prepared, ledger, progress.update,
-                parallel=parallel, rerun_failed=rerun_failed, say=show.note, export=export,
+                parallel=parallel, rerun_failed=rerun_failed, say=progress.say, export=export,
             )  # fmt: skip
     except KeyboardInterrupt:
         state = following.status(workspace, run_id)

@@ -35,12 +35,14 @@ def command(
     if last:
         record = trusting.last(workspace)
         if record is None:
-            click.echo(trusting.sentence(workspace))
+            if as_json:
+                show.as_json(None)
+            show.note(trusting.sentence(workspace))
             return Exit.GOOD
     else:
         prepared, path, each = selftest.plan_selftest(workspace, scenario, pairs, repetitions)
         with RunProgress("selftest", prepared.plan) as progress:
-            record = selftest.selftest(workspace, prepared, path, each, progress.update, show.note)
+            record = selftest.selftest(workspace, prepared, path, each, progress.update, progress.say)
     if as_json:
         show.as_json(record.model_dump(mode="json"))
     else:
