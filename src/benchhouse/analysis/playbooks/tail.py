@@ -23,7 +23,7 @@ CPU_THROTTLED = Cause(
     ),
     (
         "Run the same scenario with `limits: {cpus: N}` one core higher, or without: bench run {scenario}",
-        "Then: bench why @last --vs {base}: the throttled time must be back, and the tail with it.",
+        "Then: bench why @last --vs {base}: the throttled time must be gone, and the tail with it.",
     ),
     "Raise `limits.cpus`, or give the pod no CPU limit but a request.",
 )
