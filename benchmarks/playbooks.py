@@ -6,7 +6,7 @@ Injected: every fault of tests/report/faults.py, in turn at several strengths, e
 sealed folders and telemetry are written by the real writers and collected as ever; `bench why` compares it with a
 healthy run of the same kind. Bar: the first cause named is the injected one, and the suspect where there is one, in at
 least 90%. Healthy: further runs of the same kinds with the same noise; bar: no diagnosis in at least 95%. The rules
-were made on seed 1; what is reported is another's.
+were made on seed 1, and one of them after the real throttled program was missed; what is reported is another seed's.
 
 Real: a program that is throttled by its cgroup's CPU limit, a server that stalls, and a slow shard, each run by
 `bench run` on this machine beside a good run, and beside one that is as good. They count with the others.
