@@ -144,7 +144,7 @@ def test_engineering_reads_the_hypothesis_with_its_evidence(bench, made):
     done = bench("report", "20260301-b", "--for", "engineering", cwd=made)
     text = Path(done.out.strip()).with_suffix(".md").read_text()
     assert "Hypothesis: held back by its CPU limit" in text
-    assert "| trial cgroup_throttled | steady |" in text
+    assert "| trial cgroup_throttled |" in text
     assert "telemetry/trial.parquet" in text and "Proposed experiment" in text
 
 

@@ -1,9 +1,8 @@
 """From sealed trials to cases: joined on identity, whatever clocks and nodes say."""
 
-import sys
-from pathlib import Path
-
 import pytest
+from faults import FAULTS, QUEUED, SPREAD, TRAINING, make_fault_run
+from trial_maker import make_trial
 
 from benchhouse.api.why import why
 from benchhouse.report.slow_requests import slowest
@@ -11,10 +10,6 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.ingest import collect
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "warehouse")]
-from faults import FAULTS, QUEUED, SPREAD, TRAINING, make_fault_run  # noqa: E402
-from trial_maker import make_trial  # noqa: E402
 
 
 def fault(cause):

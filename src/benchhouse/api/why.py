@@ -139,7 +139,9 @@ def _pending(workspace: Workspace, run_id: str) -> tuple[dict[str, int], list[st
 def _record(workspace: Workspace, run_id: str) -> tuple[str, str]:
     with contextlib.suppress(BenchError, OSError, ValueError):
         record = Ledger(workspace.run(run_id)).record
-        return record.scenario, record.scenario_file
+        path = Path(record.scenario_file)
+        inside = path.is_relative_to(workspace.root.resolve())
+        return record.scenario, str(path.relative_to(workspace.root.resolve()) if inside else path)
     return "", ""
 
 

@@ -8,6 +8,7 @@ from benchhouse.report.html import CSP
 from benchhouse.report.tags import Markup, tag
 
 _FENCE = "```"
+_LONG = 40  # characters of a cell that may be broken
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,13 @@ def _html(block: Block) -> Markup:
             return tag("ul", *(tag("li", tag("code", line) if code else line) for line in lines))
         case Grid(heads, rows):
             head = tag("thead", tag("tr", *(tag("th", one) for one in heads)))
-            body = tag("tbody", *(tag("tr", *(tag("td", cell, class_="wrap") for cell in row)) for row in rows))
+            body = tag(
+                "tbody",
+                *(
+                    tag("tr", *(tag("td", cell, class_="wrap" if len(cell) > _LONG else None) for cell in row))
+                    for row in rows
+                ),
+            )
             return tag("div", tag("table", head, body), class_="scroll")
         case Listing(text):
             return tag("pre", text, tabindex=0)

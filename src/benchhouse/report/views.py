@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from benchhouse.analysis.playbooks.causes import symptom_words
 from benchhouse.analysis.playbooks.moving import tell
-from benchhouse.analysis.playbooks.values import Diagnosis, Evidence
+from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number
 from benchhouse.report.impact import confidence_words, impact
-from benchhouse.report.numbers import name_of, quantity
+from benchhouse.report.numbers import name_of, quantity, titled
 from benchhouse.report.pages import Block, Grid, Heading, Items, Listing, Page, Words
 from benchhouse.report.why import PointWhy, Why
 from benchhouse.schema.layout import TrialFolder
@@ -78,10 +78,16 @@ def why_page(found: Why, setting: Setting | None, next_lines: Mapping[int, Seque
 
 def impact_lead(found: Why) -> str:
     """The first sentence for people who don't measure."""
-    worse = [impact(one) for point in found.points for one in point.numbers]
+    worse = [one for _, one in _by_size(found)]
     if worse:
-        return worse[0]
+        return impact(worse[0])
     return "Nothing got worse for sure." if found.base else found.headline
+
+
+def _by_size(found: Why) -> list[tuple[str, Number]]:
+    """What got worse, with its point; the largest change first."""
+    worse = [(point.point, one) for point in found.points for one in point.numbers]
+    return sorted(worse, key=lambda item: -abs(item[1].change or 0.0))
 
 
 NextLines = Mapping[int, Sequence[str]]
@@ -120,11 +126,11 @@ def _hypothesis(one: Diagnosis, next_lines: Sequence[str]) -> list[Block]:
 
 def _signals(evidence: Sequence[Evidence]) -> Grid:
     rows = [
-        (f"{one.scope} {one.series}", one.phase, one.unit, _values(one.base), _values(one.now), f"{one.distance:.0f}",
-         one.against)
+        (titled(f"{one.scope} {one.series}", one.unit), _values(one.now), f"{one.against}: {_values(one.base)}",
+         f"{one.distance:.0f}", one.phase)
         for one in evidence
     ]  # fmt: skip
-    return Grid(("signal", "phase", "unit", "against", "this run", "spreads", "against what"), rows)
+    return Grid(("signal", "this run, by trial", "against", "spreads", "phase"), rows)
 
 
 def _values(values: Sequence[float]) -> str:
@@ -147,7 +153,7 @@ def _raw(point: PointWhy) -> list[Block]:
 
 def _product(found: Why, setting: Setting | None, next_lines: NextLines) -> list[Block]:
     blocks: list[Block] = [Heading("What users notice")]
-    worse = [(point.point, one) for point in found.points for one in point.numbers]
+    worse = _by_size(found)
     if worse:
         several = len(found.points) > 1
         blocks.append(Items([(f"{point}: " if several and point else "") + impact(one) for point, one in worse[:8]]))

@@ -114,6 +114,7 @@ def choose_base(warehouse: Warehouse, run_id: str) -> tuple[str, str]:
     earlier = [
         row for row in rows if (row["started"], row["run_id"]) < (own["started"], run_id) and row["succeeded"] > 0
     ]
+    earlier.sort(key=lambda row: row["scenario"] == own["scenario"])  # a namesake before a stranger; else the newest
     same = [row for row in earlier if row["plan_digest"] == own["plan_digest"]]
     if same:
         return same[-1]["run_id"], "the newest earlier run of the same plan"

@@ -61,8 +61,12 @@ def test_without_a_signal_that_moved_there_is_no_diagnosis():
     assert causes(TAIL) == []
 
 
-def test_a_mean_that_grew_as_much_as_its_tail_is_no_tail():
-    assert causes([number("latency", "p99", 20, 41), number("latency", "mean", 8, 15)], [THROTTLED]) == []
+def test_where_the_mean_grew_with_its_tail_only_a_root_cause_is_named_and_less_surely():
+    slower = [number("latency", "p99", 20, 41), number("latency", "mean", 8, 15)]
+    (found,) = diagnose(Case(point="p", numbers=slower, signals=[THROTTLED]))
+    assert (found.cause, found.certainty) == ("cpu_throttling", "moderate")
+    assert "the mean grew with the tail" in found.why_so_sure
+    assert causes(slower, [signal("service:vllm", "queue_time", QUIET, LOUD)]) == []
 
 
 def test_what_follows_from_a_cause_comes_after_it():

@@ -38,7 +38,7 @@ CAUSES = (
         ),
         (
             "Copy the input to local disk or memory and run again: bench run {scenario}",
-            "Measure the storage alone: bench run with the experiment `storage.files` on the same folder.",
+            "Measure the storage alone: bench run with the experiment `storage.file` on the same folder.",
         ),
         "Read ahead, cache the input on the node, or mend the file system.",
     ),

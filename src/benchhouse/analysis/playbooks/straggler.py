@@ -119,7 +119,7 @@ def _concluded(
 
 def _without(kind: str, member: str) -> str:
     if kind == "node":
-        return f"Run without it (`slurm: {{exclude: [{member}]}}`, or cordon the node): bench run {{scenario}}"
+        return f"Run without it (`slurm: {{flags: [--exclude={member}]}}`, or cordon the node): bench run {{scenario}}"
     return f"Run again with the node of {member} exchanged or left out: bench run {{scenario}}"
 
 

@@ -1,4 +1,7 @@
-"""Playbook 1: the 99th percentile grew while the mean hardly did. Something hits few requests hard."""
+"""Playbook 1: the 99th percentile grew while the mean hardly did. Something hits few requests hard.
+
+Where the mean grew as well, a root cause is still named, with less certainty.
+"""
 
 from benchhouse.analysis.playbooks.causes import Cause, Clue, conclude, weigh
 from benchhouse.analysis.playbooks.values import Case, Diagnosis, Number
@@ -20,7 +23,7 @@ CPU_THROTTLED = Cause(
     ),
     (
         "Run the same scenario with `limits: {cpus: N}` one core higher, or without: bench run {scenario}",
-        "Then: bench why @last --vs {base}: the throttled time must be back, and the tail with it.",
+        "Then: bench why @last --vs {base}: the throttled time must be gone, and the tail with it.",
     ),
     "Raise `limits.cpus`, or give the pod no CPU limit but a request.",
 )
@@ -131,10 +134,18 @@ CAUSES = (
 
 def diagnose(case: Case) -> Diagnosis | None:
     tails = fitting(case)
-    if not tails:
+    if tails:
+        weighed = weigh(CAUSES, case.signals)
+        return conclude(case, NAME, weighed, tails) if weighed else None
+    # What stops a process now and then lifts the mean, too, when it does so often enough. Only a root says so here.
+    slower = [one for one in case.numbers if one.is_time and one.worse and (one.change or 0.0) >= _LEAST_CHANGE]
+    weighed = weigh([one for one in CAUSES if one.depth == 0], case.signals) if slower else []
+    if not weighed:
         return None
-    weighed = weigh(CAUSES, case.signals)
-    return conclude(case, NAME, weighed, tails) if weighed else None
+    found = conclude(case, NAME, weighed, slower)
+    certainty = "moderate" if found.certainty == "strong" else found.certainty
+    told = f"{found.why_so_sure}; the mean grew with the tail, so more than few requests are hit"
+    return found.model_copy(update={"certainty": certainty, "why_so_sure": told})
 
 
 def fitting(case: Case) -> list[Number]:
