@@ -80,7 +80,7 @@ def pull(
 
 
 def verify(address: str, runs: Sequence[str], *, endpoint: str = "") -> tuple[int, int, "list[Damage]"]:
-    """Hash every object of the store (of these runs); trials, bytes that were read, and what is not as it was sealed."""
+    """Hash every object of the store, or of these runs; trials, bytes read, and what is not as it was sealed."""
     with _opened(address, endpoint) as shelf:
         trials, size, damage = 0, 0, []
         for _, read, found in store.check(shelf, _wanted(shelf, runs)):
