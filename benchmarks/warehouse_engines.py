@@ -113,7 +113,7 @@ _TYPES = {
 
 
 def _memory() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - CPU is told, not what a disk does
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 def _opened(kind: str, folder: Path, endpoint: str, at: int) -> Engine:
