@@ -125,9 +125,10 @@ def test_a_damaged_folder_is_not_pushed_and_a_dry_run_writes_nothing(workspace, 
     address, shelf = place
     folder = next(workspace.results.glob("*/*/samples.csv"))
     flip_byte(folder, 40)
-    assert [one.what for one in evidence.push(workspace, address, [], dry_run=True)].count("new") == 2
+    planned = evidence.push(workspace, address, [], dry_run=True)
     assert list(shelf.keys("")) == []
     pushed = evidence.push(workspace, address, [])
+    assert pushed == planned
     assert sorted(one.what for one in pushed) == ["new", "new", "refused"]
     assert any("samples.csv: changed" in one.reason for one in pushed)
 
@@ -192,6 +193,11 @@ def test_the_command_line_pushes_verifies_and_pulls(bench, workspace, seaweedfs,
     store = ("s3://made-by-push/x", "--endpoint", seaweedfs.url)
     lost = bench("evidence", "push", *store, cwd=workspace.root)
     assert (lost.code, "Make it: bench evidence push ... --create" in lost.err) == (2, True)
+    assert bench("evidence", "push", *store, "--create", "--dry-run", cwd=workspace.root).code == 2
+    with monkeypatch.context() as patch:
+        patch.delenv("AWS_SECRET_ACCESS_KEY")
+        told = bench("evidence", "push", *store, cwd=workspace.root).err
+    assert "AWS_SECRET_ACCESS_KEY is not set" in told
     pushed = bench("evidence", "push", *store, "--create", cwd=workspace.root)
     assert pushed.code == 0
     assert "3 trials moved, every object checked\nnext:  bench evidence verify s3://made-by-push/x" in pushed.err

@@ -55,7 +55,7 @@ def push(
     folders = _sealed(workspace, runs)
     if not folders:
         raise BenchError("there is no sealed trial to push", "See: bench status")
-    with _opened(address, endpoint, create=create) as shelf:
+    with _opened(address, endpoint, create=create and not dry_run) as shelf:
         return _told(store.push(shelf, folders, dry_run=dry_run), say)
 
 
@@ -80,7 +80,7 @@ def pull(
 
 
 def verify(address: str, runs: Sequence[str], *, endpoint: str = "") -> tuple[int, int, "list[Damage]"]:
-    """Hash every object of the store (of these runs); trials, bytes that were read, and what is not as it was sealed."""
+    """Hash every object of the store, or of these runs; trials, bytes read, and what is not as it was sealed."""
     with _opened(address, endpoint) as shelf:
         trials, size, damage = 0, 0, []
         for _, read, found in store.check(shelf, _wanted(shelf, runs)):
@@ -148,7 +148,10 @@ def _opened(
         target = S3Target(endpoint=where, bucket=name)
     except ValueError as error:
         raise BenchError(f"{where}: not the address of a server", "http://host:port or https://host") from error
-    bucket = plug("drivers", "s3").for_target(target, where, name, environ).bucket()
+    try:
+        bucket = plug("drivers", "s3").for_target(target, where, name, environ).bucket()
+    except BenchError as error:
+        raise BenchError(error.message, "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.") from error
     try:
         _make_sure(bucket, name, where, create)
         yield S3Shelf(bucket, address.rstrip("/"), prefix.strip("/"))

@@ -145,9 +145,9 @@ def push(shelf: Shelf, folders: Iterable[TrialFolder], *, dry_run: bool = False)
         if not dry_run:
             for key, part in new.items():
                 _put(shelf, key, part)
-                there.add(key)
             text = f"{pointer.manifest}\n".encode()
             shelf.put(pointer.key, text, hashlib.sha256(text).hexdigest())
+        there |= new.keys()
         yield Carried(run_id=manifest.run_id, folder=path, what="new", objects=len(new), size=size)
 
 
