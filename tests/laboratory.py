@@ -222,10 +222,19 @@ def certified(ctx: Context, n: int = 0, values: int = 2000):
         ctx.invalid("starved", "the client had no CPU left")
 
 
+def held(n):
+    try:
+        return n >= int(Path(os.environ["LAB"], "hold").read_text() or 0)
+    except FileNotFoundError:
+        return False
+
+
 @experiment("slow", version="1.0", metrics=[Metric(name="x", unit="s")])
 def slow_one(ctx: Context, seconds: float = 0.2, n: int = 0, spin: bool = False):
     began = time.monotonic()
     Path(os.environ["LAB"], f"slow-{n}-{ctx.repetition}").write_text(str(os.getpid()))
+    while held(n):
+        time.sleep(0.02)
     while spin and time.process_time() < seconds:
         pass
     time.sleep(max(0.0, began + seconds - time.monotonic()))
@@ -412,6 +421,19 @@ class Lab:
             (self.workspace / "results" / "s" / ".partial").iterdir()
         )
         assert self.damage() == []
+
+    def hold(self, first: int) -> None:
+        """Trials of `slow` from n = `first` on go on running until they are released, however slow the machine is."""
+        (self.marks / "hold").write_text(str(first))
+
+    def release(self) -> None:
+        (self.marks / "hold").unlink()
+
+    def wait_for_lost(self, count: int) -> None:
+        """Until the run has noticed that so many trials are gone."""
+        wait_until(
+            lambda: [event.get("outcome") for event in self.events()].count("lost") >= count, f"{count} lost", 280
+        )
 
     def wait_for_mark(self, pattern: str, count: int = 1) -> list[Path]:
         wait_until(lambda: len(list(self.marks.glob(pattern))) >= count, f"{count} {pattern}")

@@ -6,6 +6,7 @@ For verbs that read. Those that start, stop or watch processes are really starte
 import atexit
 import json
 import os
+import random
 import select
 import socket
 import subprocess
@@ -107,6 +108,7 @@ def _be_bench(asked: dict[str, Any], files: list[int]) -> None:
         # As `python -m benchhouse` has it.
         sys.path[:1] = [asked["folder"], *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
         sys.argv = ["bench", *asked["args"]]
+        random.seed()  # else each call would draw the same
         main()
         code = 0
     except SystemExit as ended:

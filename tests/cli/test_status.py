@@ -15,7 +15,8 @@ def test_runs_are_listed_newest_first(lab):
 
 
 def test_a_running_run_shows_its_process_and_trials(lab):
-    process = lab.start("run", lab.scenario("slow", workload={"seconds": 3, "n": [0, 1]}))
+    lab.hold(0)
+    process = lab.start("run", lab.scenario("slow", workload={"seconds": 0, "n": [0, 1]}))
     lab.wait_for_mark("slow-0-*")
     state = json.loads(lab.bench("status", "@last", "--json").stdout)
     assert (state["state"], state["owner_pid"], state["done"]) == ("running", process.pid, 0)

@@ -6,10 +6,12 @@ from laboratory import wait_until
 
 
 def test_a_submitted_run_goes_on_in_the_background(lab):
-    lab.scenario("slow", workload={"seconds": 1, "n": [0, 1]})
+    lab.hold(0)
+    lab.scenario("slow", workload={"seconds": 0, "n": [0, 1]})
     shown = json.loads(lab.bench("submit", "-c", "s.yaml", "--json").stdout)
     state = json.loads(lab.bench("status", shown["run_id"], "--json").stdout)
     assert (state["state"], state["owner_pid"]) == ("running", shown["pid"])
+    lab.release()
     wait_until(lambda: [item["event"] for item in lab.events()][-1:] == ["finished"], "the run to finish")
     wait_until(lambda: not lab.left_running(), "its process to end")
     assert len(lab.trials()) == 2
@@ -17,10 +19,12 @@ def test_a_submitted_run_goes_on_in_the_background(lab):
 
 
 def test_a_submitted_run_can_be_stopped_and_resumed(lab):
-    lab.scenario("slow", workload={"seconds": 0.5, "n": [0, 1, 2]})
+    lab.hold(1)
+    lab.scenario("slow", workload={"seconds": 0, "n": [0, 1, 2]})
     lab.bench("submit", "s.yaml")
     wait_until(lambda: len(lab.folders()) >= 1, "a sealed trial")
     lab.bench("stop", "@last")
+    lab.release()
     lab.bench("run", "s.yaml")
     assert len(lab.trials()) == 3
     lab.is_tidy()

@@ -94,7 +94,8 @@ def test_what_no_node_can_give_is_refused_at_once(place: Place, lab: Lab):
 
 
 def test_ctrl_c_ends_everything_and_resume_finishes(place: Place, lab: Lab):
-    scenario = place.furnish(lab).scenario("slow", workload={"seconds": 1, "n": [0, 1, 2]})
+    lab.hold(1)
+    scenario = place.furnish(lab).scenario("slow", workload={"seconds": 0, "n": [0, 1, 2]})
     process = lab.start("run", scenario)
     wait_until(lambda: len(lab.folders()) >= 1, "a sealed trial", 240)
     os.kill(process.pid, signal.SIGINT)
@@ -102,6 +103,7 @@ def test_ctrl_c_ends_everything_and_resume_finishes(place: Place, lab: Lab):
     assert process.returncode == 130, said
     assert "bench run --resume" in said
     lab.is_tidy()
+    lab.release()
     lab.bench("run", "--resume", "@last", timeout_s=400)
     assert [trial.outcome for trial in lab.trials()] == ["succeeded"] * 3
 

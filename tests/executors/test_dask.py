@@ -30,17 +30,20 @@ def run(lab: Lab, experiment: str, cluster: DaskCluster | TlsCluster, *more, cod
 
 def test_a_killed_worker_costs_only_its_trials(lab, dask_cluster):
     """Three side by side, on both workers; the one with a single thread is killed."""
+    lab.hold(0)
     scenario = lab.scenario(
         "slow",
         executor="dask",
         dask={"address": dask_cluster.file.as_posix()},
         parallel=3,
-        workload={"seconds": 3, "n": [0, 1, 2, 3]},
+        workload={"seconds": 0, "n": [0, 1, 2, 3]},
     )
     process = lab.start("run", scenario)
     lab.wait_for_mark("slow-*", 3)
     dask_cluster.kill("two")
     try:
+        lab.wait_for_lost(1)
+        lab.release()
         _, said = process.communicate(timeout=400)
     finally:
         dask_cluster.add("two")
@@ -105,16 +108,18 @@ def test_a_kind_of_the_workers_own_is_honoured_and_one_that_none_has_is_refused(
 
 
 def test_a_cluster_that_dies_for_good_ends_the_run_and_another_executor_finishes_it(lab, tls_cluster):
+    lab.hold(1)
     scenario = lab.scenario(
         "slow",
         executor="dask",
-        workload={"seconds": 1, "n": [0, 1, 2, 3]},
+        workload={"seconds": 0, "n": [0, 1, 2, 3]},
         dask={"address": tls_cluster.address, "security": str(tls_cluster.security)},
     )
     process = lab.start("run", scenario)
     wait_until(lambda: len(lab.folders()) >= 1, "a sealed trial", 300)
     tls_cluster.kill()
     _, said = process.communicate(timeout=300)
+    lab.release()
     run_id = lab.run_id()
     assert process.returncode == 1, said
     assert f"the Dask cluster ({tls_cluster.address}) is gone: its scheduler no longer answers" in said

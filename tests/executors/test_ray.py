@@ -41,10 +41,13 @@ def parent(pid: int) -> int:
 
 
 def test_a_node_that_dies_costs_only_its_trials(ray: Lab, ray_cluster: RayCluster):
-    scenario = ray.scenario("slow", workload={"seconds": 10, "n": [0, 1, 2, 3]}, parallel=4)
+    ray.hold(0)
+    scenario = ray.scenario("slow", workload={"seconds": 0, "n": [0, 1, 2, 3]}, parallel=4)
     process = ray.start("run", scenario, "--json")
     ray.wait_for_mark("slow-*", 4)
     ray_cluster.do("kill", "n1")
+    ray.wait_for_lost(2)
+    ray.release()
     said, words = process.communicate(timeout=280)
     ray_cluster.do("add", "n1")
     assert process.returncode == 0, words
@@ -60,10 +63,13 @@ def test_a_node_that_dies_costs_only_its_trials(ray: Lab, ray_cluster: RayCluste
 
 
 def test_a_killed_ray_worker_takes_its_trial_along_and_the_trial_is_run_again(ray: Lab):
-    process = ray.start("run", ray.scenario("slow", workload={"seconds": 4}), "--json")
+    ray.hold(0)
+    process = ray.start("run", ray.scenario("slow", workload={"seconds": 0}), "--json")
     ray.wait_for_mark("slow-*")
     host = next(item["ready"] for item in reports(ray) if "ready" in item)
     os.kill(parent(host), signal.SIGKILL)
+    ray.wait_for_lost(1)
+    ray.release()
     said, words = process.communicate(timeout=280)
     assert process.returncode == 0, words
     assert json.loads(said)["outcomes"] == {"succeeded": 1}
@@ -98,7 +104,8 @@ def test_a_run_is_handed_over_as_one_job_and_stopped_through_the_cluster(ray: La
 
 def test_a_cluster_that_dies_for_good_leaves_a_run_that_is_finished_elsewhere(lab: Lab):
     """The run's own cluster, so that no other test loses its."""
-    workload = {"seconds": 1, "n": list(range(8))}
+    lab.hold(2)
+    workload = {"seconds": 0, "n": [0, 1, 2, 3]}
     process = lab.start("run", lab.scenario("slow", workload=workload, executor="ray"))
     wait_until(lambda: len(lab.folders()) >= 2, "two sealed trials", 280)
     cluster = [line for line in lab.left_running() if "/site-packages/ray/" in line or " ray::" in line]
@@ -108,6 +115,7 @@ def test_a_cluster_that_dies_for_good_leaves_a_run_that_is_finished_elsewhere(la
             os.kill(int(line.split()[0]), signal.SIGKILL)
     _, words = process.communicate(timeout=280)
     assert process.returncode == 1, words
+    lab.release()
     assert "cluster (a cluster of its own) is gone" in words
     assert f"bench run --resume {lab.run_id()} --executor local" in words
     said = status(lab)
@@ -118,7 +126,7 @@ def test_a_cluster_that_dies_for_good_leaves_a_run_that_is_finished_elsewhere(la
     assert elsewhere.stdout
     lab.bench("run", "--resume", "@last", "--executor", "local")
     trials = lab.trials()
-    assert [trial.outcome for trial in trials] == ["succeeded"] * 8
+    assert [trial.outcome for trial in trials] == ["succeeded"] * 4
     assert {trial.spec["executor"] for trial in trials} == {"ray", "local"}
     assert len({trial.spec["plan_digest"] for trial in trials}) == 1
     lab.is_tidy()

@@ -33,7 +33,7 @@ def submit(lab: Lab, *args: object, **options) -> dict:
     return json.loads(lab.bench("submit", *args, "--json", **options).stdout)
 
 
-def settled(lab: Lab, limit_s: float = 60) -> dict:
+def settled(lab: Lab, limit_s: float = 240) -> dict:
     """Collect, as a cron job would, until nothing is under way."""
     deadline = time.monotonic() + limit_s
     while True:

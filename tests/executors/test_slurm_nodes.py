@@ -141,7 +141,7 @@ def state(lab: Lab, name: str = "web") -> dict:
     return json.loads(path.read_text())
 
 
-def settled(lab: Lab, limit_s: float = 60) -> dict:
+def settled(lab: Lab, limit_s: float = 240) -> dict:
     deadline = time.monotonic() + limit_s
     while (said := json.loads(lab.bench("collect", "@last", "--json").stdout))["under_way"]:
         assert time.monotonic() < deadline, said

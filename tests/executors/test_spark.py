@@ -50,13 +50,15 @@ def test_what_no_worker_has_is_refused_with_what_they_have(lab, spark_cluster):
 
 
 def test_a_cluster_that_dies_for_good_ends_the_run_and_another_executor_finishes_it(lab, spark_cluster):
+    lab.hold(1)
     scenario = lab.scenario(
-        "slow", executor="spark", spark=spark_cluster.settings, workload={"seconds": 1, "n": [0, 1, 2, 3]}
+        "slow", executor="spark", spark=spark_cluster.settings, workload={"seconds": 0, "n": [0, 1, 2, 3]}
     )
     process = lab.start("run", scenario)
     wait_until(lambda: len(lab.folders()) >= 1, "a sealed trial", 240)
     spark_cluster.kill()
     _, said = process.communicate(timeout=400)
+    lab.release()
     run_id = lab.run_id()
     assert process.returncode == 1, said
     assert f"the Spark cluster ({spark_cluster.master}) is gone: " in said

@@ -46,9 +46,8 @@ class Host:
 
 
 @pytest.fixture
-def host(lab: Lab):
-    lab.run("mischief", workload={"act": "ok"})
-    lab.template = lab.trials()[0].spec
+def host(lab: Lab, template):
+    lab.template = template | {"cache": str(lab.root / "cache")}
     made = Host(lab)
     assert made.hear() == {"ready": made.process.pid}
     yield made

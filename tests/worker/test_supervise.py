@@ -293,13 +293,11 @@ def test_a_secret_reaches_the_experiment_and_nothing_else(lab, password, environ
 # -- a worker by itself ----------------------------------------------------------------------------------------------
 
 
-def prepared(lab, act="ok"):
-    """A folder as an executor would find it: run once, take its trial.json, forget the rest."""
-    lab.run("mischief", workload={"act": "ok"})
-    (trial,) = lab.trials()
+def prepared(lab, template, act="ok"):
+    """A folder as a worker would find it."""
     folder = lab.workspace / "alone" / "trial"
     folder.mkdir(parents=True)
-    spec = trial.spec | {"final": str(lab.workspace / "alone" / "sealed")}
+    spec = template | {"final": str(lab.workspace / "alone" / "sealed"), "cache": str(lab.root / "cache")}
     spec["parameters"] = {"act": act, "n": 0}
     (folder / "trial.json").write_text(json.dumps(spec))
     return folder
@@ -311,13 +309,13 @@ def work(lab, *args):
 
 
 @pytest.mark.parametrize("act", ["ok", "raise", "daemon"])
-def test_a_worker_needs_no_host(lab, act):
+def test_a_worker_needs_no_host(lab, template, act):
     from laboratory import Trial
 
     from benchhouse.evidence.verify import verify
     from benchhouse.schema.layout import TrialFolder
 
-    folder = prepared(lab, act)
+    folder = prepared(lab, template, act)
     done = work(lab, folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     sealed = folder.with_name("sealed")
@@ -332,10 +330,10 @@ def test_a_worker_says_what_it_was_given_wrong(lab):
     assert work(lab, "--what").returncode == 2
 
 
-def test_a_worker_that_is_told_to_stop_seals_nothing_and_leaves_nothing(lab):
+def test_a_worker_that_is_told_to_stop_seals_nothing_and_leaves_nothing(lab, template):
     from laboratory import wait_until
 
-    folder = prepared(lab, "stubborn")
+    folder = prepared(lab, template, "stubborn")
     worker = subprocess.Popen([sys.executable, "-m", "benchhouse.worker", str(folder)], env=lab.environment())
     wait_until(lambda: len(lab.left_running()) >= 4, "the stubborn family")
     worker.terminate()
