@@ -9,7 +9,7 @@ queue in it.
 
 In the same rounds run the tightest loops of the same clients in plain Python (`postgres_bare.py`): no load through that
 client can do better on this CPU. Beside each bar stands what they reach. One that they miss too is told as the
-client's, and is missed all the same.
+client's, where the machine was quiet as it began, and is missed all the same.
 
     python benchmarks/postgres_pgbench.py [--rounds 5] [--seconds 3] [--json]
 
@@ -210,6 +210,7 @@ def own_run(python: str, **options: object) -> dict[str, float]:
 
 
 def measure(rounds: int, seconds: float) -> dict[str, Any]:
+    others = os.getloadavg()[0]
     loads = sorted({(operation, clients) for _, operation, clients, _, _ in RATES})
     taken: dict[str, list[dict[str, float]]] = {}
     peer = (
@@ -242,7 +243,7 @@ def measure(rounds: int, seconds: float) -> dict[str, Any]:
                     python, client=name, endpoint=endpoint, operation="copy", clients=1, seconds=min(seconds, 2.0)
                 )
                 taken.setdefault(f"copy {name}", []).append(one)
-    return judge(taken, rounds)
+    return judge(taken, rounds) | {"load_average": others}
 
 
 def judge(taken: dict[str, list[dict[str, float]]], rounds: int) -> dict[str, Any]:
@@ -297,7 +298,6 @@ def judge(taken: dict[str, list[dict[str, float]]], rounds: int) -> dict[str, An
             bar(f"rows a second by COPY, {driver} to the best of {', '.join(peers)}", shares, COPIED_SHARE)
     return {
         "rounds": rounds,
-        "load_average": os.getloadavg()[0],
         "clients": {
             name: {what: statistics.median(one[what] for one in found) for what in found[0]}
             for name, found in taken.items()
@@ -307,8 +307,20 @@ def judge(taken: dict[str, list[dict[str, float]]], rounds: int) -> dict[str, An
     }
 
 
+def whose(item: dict[str, Any], load_average: float) -> str:
+    """What the bare loop tells of a bar."""
+    if item["bare"] is None:
+        return ""
+    words = f"; the bare loop {item['bare']:.3f}"
+    if item["met"]:
+        return words
+    if load_average > (os.cpu_count() or 1):
+        return f"{words}, but others had the cores, so that nobody can tell whose it is"
+    return words if item["bare_met"] else f"{words}, so that it is the client's, on this CPU"
+
+
 def table(found: dict[str, Any]) -> str:
-    lines = [
+    lines = [f"load average before: {found['load_average']:.1f}"] + [
         f"{name:<31} " + "  ".join(f"{what} {value:,.1f}" for what, value in each.items())
         for name, each in found["clients"].items()
     ]
@@ -318,8 +330,7 @@ def table(found: dict[str, Any]) -> str:
         lines.append(
             f"{'ok    ' if item['met'] else 'MISSED'} {item['name']}: median {item['median']:.3f}, "
             f"{item['min']:.3f} to {item['max']:.3f}  ({', '.join(limits) or 'no bar'})"
-            + (f"; the bare loop {item['bare']:.3f}" if item["bare"] is not None else "")
-            + (", so that it is the client's, on this CPU" if not item["met"] and item["bare_met"] is False else "")
+            + whose(item, found["load_average"])
         )
     return "\n".join([*lines, "passed" if found["passed"] else "MISSED"])
 

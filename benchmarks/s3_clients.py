@@ -12,7 +12,9 @@ counts. `boto3_pieces`, which reads an answer by the MiB and throws it away, is 
 The server has the same cores, and its CPU time is shown beside each client's. Where the two have all cores and keep
 them busy, rates are as the inverse of their CPU together, and no client is faster than one without any cost (`bound`).
 Of a put the server computes several MD5s, and the bound is far below the bar. A ratio above the bound tells that
-others had the cores meanwhile, and is worth as little as one below it by chance.
+others had the cores meanwhile, and is worth as little as one below it by chance. For puts that bound is also measured:
+`bare` is a socket a thread, one signed head made before the time, and 64 MB of memory handed to the kernel. A bar that
+it misses too is told as the server's, and is missed all the same.
 
     scripts/install-peers.sh s3_clients
     python benchmarks/s3_clients.py [--rounds 5] [--case get_small ...] [--json]
@@ -62,7 +64,7 @@ class Case:
 CASES = {
     "get_small": Case("get", 1000, 16, 3000, ("s5cmd",), 1.5, 260),
     "get_large": Case("get", 64_000_000, 8, 8, ("boto3", "boto3_transfer"), 1.5, 20_000, ("boto3_pieces",)),
-    "put_large": Case("put", 64_000_000, 8, 16, ("boto3", "boto3_transfer"), 3.0, None),
+    "put_large": Case("put", 64_000_000, 8, 16, ("boto3", "boto3_transfer"), 3.0, None, ("bare",)),
 }
 TIMES = {"get_small": 1, "get_large": 4, "put_large": 1}  # how often each object is asked for
 
@@ -137,8 +139,44 @@ def boto3(name: str, endpoint: str, bucket: str, *, transfer: bool = False, piec
     return {"rate": operations / taken, "cpu_us": cpu / operations * 1e6}
 
 
+def bare(name: str, endpoint: str, bucket: str) -> dict[str, float]:
+    """Puts as lean as can be: nothing is looked at but the status of the answer."""
+    import socket
+
+    from benchhouse.drivers.s3 import S3
+    from benchhouse.schema.s3 import S3Target
+
+    case, driver = CASES[name], S3.for_target(S3Target(), endpoint, bucket)
+    content = memoryview((os.urandom(_PIECE) * (case.size // _PIECE + 1))[: case.size])
+    place = urlsplit(driver.url)
+    heads = []
+    for number in range(case.objects):
+        path = f"{driver.path}{PREFIX}written/{number}"
+        head = f"PUT {path} HTTP/1.1\r\n{driver.signer.lines('PUT', path)}Content-Length: {case.size}\r\n\r\n"
+        heads.append(head.encode())
+    places = [socket.create_connection((place.hostname or "", place.port or 80)) for _ in range(case.in_flight)]
+
+    def put(first: int) -> None:
+        """Every n-th object, over one connection."""
+        for head in heads[first :: case.in_flight]:
+            places[first].sendall(head)
+            places[first].sendall(content)
+            answer = b""
+            while b"\r\n\r\n" not in answer:
+                answer += places[first].recv(65536) or b"\r\n\r\n"
+            if not answer.startswith(b"HTTP/1.1 200"):
+                raise SystemExit(f"bare: {answer[:200]!r}")
+
+    with ThreadPoolExecutor(case.in_flight) as crew:
+        began, cpu = time.monotonic(), time.process_time()
+        list(crew.map(put, range(case.in_flight)))
+        taken, cpu = time.monotonic() - began, time.process_time() - cpu
+    return {"rate": case.objects / taken, "cpu_us": cpu / case.objects * 1e6}
+
+
 CLIENTS: dict[str, Callable[[str, str, str], dict[str, float]]] = {
     OURS: benchhouse,
+    "bare": bare,
     "s5cmd": s5cmd,
     "boto3": boto3,
     "boto3_transfer": lambda *asked: boto3(*asked, transfer=True),
@@ -185,7 +223,7 @@ def run_client(client: str, name: str, endpoint: str, bucket: str) -> dict[str, 
     """In a process of its own, with the Python that has it."""
     python = CACHE / "bin" / "python" if client.startswith("boto3") else sys.executable
     parts = urlsplit(endpoint)
-    plain = endpoint if client == OURS else f"{parts.scheme}://{parts.hostname}:{parts.port}"
+    plain = endpoint if client in (OURS, "bare") else f"{parts.scheme}://{parts.hostname}:{parts.port}"
     keys = {
         "AWS_ACCESS_KEY_ID": parts.username or "",
         "AWS_SECRET_ACCESS_KEY": parts.password or "",
@@ -226,6 +264,10 @@ def measure(name: str, endpoint: str, server: int, rounds: int) -> dict[str, Any
         for number, ours in enumerate(taken[OURS])
     ]
     ratio = statistics.median(rates)
+    bare = [
+        one["rate"] / max(taken[peer][number]["rate"] for peer in case.peers)
+        for number, one in enumerate(taken.get("bare", []))
+    ]
     cpu_us = statistics.median(each["cpu_us"] for each in taken[OURS])
     costs = [
         ours["cpu_us"] / min(taken[peer][number]["cpu_us"] for peer in case.peers)
@@ -251,6 +293,7 @@ def measure(name: str, endpoint: str, server: int, rounds: int) -> dict[str, Any
         "cpu_us": {"median": cpu_us, "at_most": case.most_cpu_us},
         "cpu_ratio": statistics.median(costs),
         "bound": statistics.median(bounds),
+        "bare": statistics.median(bare) if bare else None,
         "passed": ratio >= case.least_ratio and (case.most_cpu_us is None or cpu_us <= case.most_cpu_us),
     }
 
@@ -272,6 +315,9 @@ def table(name: str, found: dict[str, Any]) -> str:
         f"  our CPU: {cpu['median']:.0f} us an operation{bar}, {found['cpu_ratio']:.2f} of the thriftier peer's"
     )
     lines.append(f"  bound of a client without any cost, all cores busy: {found['bound']:.2f} times the peer")
+    if found["bare"] is not None:
+        theirs = ", so that a miss is the server's, on this machine" if found["bare"] < ratio["at_least"] else ""
+        lines.append(f"  the bare socket to the faster peer: {found['bare']:.2f}{theirs}")
     return "\n".join([*lines, "  passed" if found["passed"] else "  MISSED"])
 
 

@@ -6,6 +6,11 @@ threads of the load engine, its tally with all answers for recall. The tight loo
 round down, so the rate that the fastest tenth of the rounds reached is compared, ours with the tight loop's; the median
 of the rounds' ratios is told beside it. At least 0.95 of the tight loop's queries a second, with 1 thread and with 8.
 
+Two more loops tell where a difference comes from. `stamped` is the tight loop that also reads the clock before and
+after each search and keeps answer and stamps in a list: no measurement can do less. `driver` is that through our driver
+instead of FAISS's index. A bar that even `stamped` misses is told as the client's, and is missed all the same: threads
+that share an interpreter wait for each other longer, the more each does between two searches.
+
     python benchmarks/vector_overhead.py [--vectors 50000] [--dimensions 128] [--rounds 31] [--seconds 0.5] [--json]
 
 Exit code 1 when missed.
@@ -18,6 +23,7 @@ import statistics
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 LEAST = 0.95
@@ -44,24 +50,35 @@ def ours(driver: Any, calls: list[Any], threads: int, seconds: float) -> dict[st
     }
 
 
-def tight_loop(index: Any, calls: list[Any], threads: int, seconds: float) -> dict[str, float]:
+def tight_loop(search: Any, calls: list[Any], threads: int, seconds: float, *, stamped: bool) -> dict[str, float]:
     import faiss
 
     counts = [0] * threads
-    begin = time.monotonic() + WARMUP_S
-    end = begin + seconds
+    begin = time.monotonic_ns() + round(WARMUP_S * 1e9)
+    end = begin + round(seconds * 1e9)
+
+    def count(at: int, until: int) -> int:
+        size, first, clock = len(calls), at, time.monotonic_ns
+        while clock() < until:
+            search(calls[at % size], K)
+            at += 1
+        return at - first
+
+    def stamp(at: int, until: int) -> int:
+        size, first, clock, now = len(calls), at, time.monotonic_ns, 0
+        made: list[tuple[int, int, Any]] = []
+        while now < until:
+            sent = clock()
+            answer = search(calls[at % size], K)
+            now = clock()
+            made.append((sent, now, answer))
+            at += 1
+        return at - first
 
     def work(number: int) -> None:
         faiss.omp_set_num_threads(1)
-        search, count, size, at = index.search, 0, len(calls), number * len(calls) // threads
-        while time.monotonic() < begin:
-            search(calls[at % size], K)
-            at += 1
-        while time.monotonic() < end:
-            search(calls[at % size], K)
-            at += 1
-            count += 1
-        counts[number] = count
+        at, loop = number * len(calls) // threads, stamp if stamped else count
+        counts[number] = loop(at + count(at, begin), end)
 
     crew = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
     cpu = time.process_time()
@@ -69,7 +86,7 @@ def tight_loop(index: Any, calls: list[Any], threads: int, seconds: float) -> di
         thread.start()
     for thread in crew:
         thread.join()
-    taken = time.monotonic() - begin
+    taken = (time.monotonic_ns() - begin) / 1e9
     cpu = time.process_time() - cpu
     return {"qps": (sum(counts) or 1) / taken, "cpu_us": cpu / (sum(counts) * (1 + WARMUP_S / seconds) or 1) * 1e6}
 
@@ -91,40 +108,55 @@ def build(vectors: int, dimensions: int) -> tuple[Any, list[Any]]:
 
 
 def measure(vectors: int, dimensions: int, rounds: int, seconds: float) -> dict[str, Any]:
-    driver, calls = build(vectors, dimensions)
     found: dict[str, Any] = {"vectors": vectors, "dimensions": dimensions, "load_average": os.getloadavg()[0]}
+    driver, calls = build(vectors, dimensions)
+    loops: dict[str, Callable[[int], dict[str, float]]] = {
+        "tight": lambda threads: tight_loop(driver._index.search, calls, threads, seconds, stamped=False),
+        "stamped": lambda threads: tight_loop(driver._index.search, calls, threads, seconds, stamped=True),
+        "driver": lambda threads: tight_loop(driver.search, calls, threads, seconds, stamped=True),
+        "ours": lambda threads: ours(driver, calls, threads, seconds),
+    }
     for threads in THREADS:
-        taken: dict[str, list[dict[str, float]]] = {"ours": [], "tight": []}
+        taken: dict[str, list[dict[str, float]]] = {name: [] for name in loops}
         for number in range(rounds):
-            for name in ("ours", "tight") if number % 2 else ("tight", "ours"):
-                taken[name].append(
-                    ours(driver, calls, threads, seconds)
-                    if name == "ours"
-                    else tight_loop(driver._index, calls, threads, seconds)
-                )
+            for name in list(loops)[:: 1 if number % 2 else -1]:
+                taken[name].append(loops[name](threads))
         fast = {name: statistics.quantiles([each["qps"] for each in row], n=10)[-1] for name, row in taken.items()}
-        ratios = [a["qps"] / b["qps"] for a, b in zip(taken["ours"], taken["tight"], strict=True)]
-        costs = [a["cpu_us"] - b["cpu_us"] for a, b in zip(taken["ours"], taken["tight"], strict=True)]
         found[f"threads_{threads}"] = {
-            "qps": fast["ours"],
-            "tight_qps": fast["tight"],
-            "ratio": {"fast": fast["ours"] / fast["tight"], "median": statistics.median(ratios), "at_least": LEAST},
-            "extra_cpu_us_per_query": statistics.median(costs),
-        }
-    found["passed"] = all(found[f"threads_{threads}"]["ratio"]["fast"] >= LEAST for threads in THREADS)
+            name: {
+                "qps": fast[name],
+                "ratio": fast[name] / fast["tight"],
+                "median_ratio": statistics.median(_ratios(taken, name, "qps")),
+                "cpu_us_per_query": statistics.median([each["cpu_us"] for each in row]),
+            }
+            for name, row in taken.items()
+        } | {"at_least": LEAST, "met": fast["ours"] / fast["tight"] >= LEAST}
+    found["passed"] = all(found[f"threads_{threads}"]["met"] for threads in THREADS)
     return found
+
+
+def _ratios(taken: dict[str, list[dict[str, float]]], name: str, what: str) -> list[float]:
+    return [mine[what] / theirs[what] for mine, theirs in zip(taken[name], taken["tight"], strict=True)]
 
 
 def table(found: dict[str, Any]) -> str:
     lines = [f"FAISS HNSW, {found['vectors']} x {found['dimensions']}, load average {found['load_average']:.1f}"]
     for threads in THREADS:
         each = found[f"threads_{threads}"]
-        ratio = each["ratio"]
-        lines.append(
-            f"{threads} threads: {each['qps']:>7.0f} queries/s, tight loop {each['tight_qps']:>7.0f}; ratio "
-            f"{ratio['fast']:.3f} (at least {LEAST:g}), median of the rounds {ratio['median']:.3f}; "
-            f"{each['extra_cpu_us_per_query']:+.1f} us CPU a query"
-        )
+        for name in ("tight", "stamped", "driver", "ours"):
+            one = each[name]
+            lines.append(
+                f"{threads} threads, {name:<8} {one['qps']:>7.0f} queries/s, {one['ratio']:.3f} of the tight loop's "
+                f"(median of the rounds {one['median_ratio']:.3f}); {one['cpu_us_per_query']:.1f} us CPU a query"
+            )
+        words = f"{'ok    ' if each['met'] else 'MISSED'} {each['ours']['ratio']:.3f}, at least {LEAST:g}"
+        if not each["met"] and found["load_average"] > (os.cpu_count() or 1):
+            words += "; others had the cores, so that nobody can tell whose it is"
+        elif not each["met"] and each["stamped"]["ratio"] < LEAST:
+            words += (
+                f"; the bare loop with stamps {each['stamped']['ratio']:.3f}, so that it is the client's, on this CPU"
+            )
+        lines.append(words)
     return "\n".join([*lines, "passed" if found["passed"] else "MISSED"])
 
 

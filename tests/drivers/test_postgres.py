@@ -127,6 +127,24 @@ def test_an_administrator_whose_session_was_ended_gets_another(postgres_server):
     session.close()
 
 
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_closed_loop_needs_one_thread_for_all_connections(postgres_server, driver, monkeypatch):  # noqa: F811
+    asked = []
+    monkeypatch.setattr(driver, "ask", lambda *_: asked.append(1))  # what a thread for each would call
+    slow = Step(Statement("s", "SELECT :n FROM pg_sleep(0.02)"), (1,), 1)
+    book = run(driver, postgres_server.endpoint, [Step(BEGIN), slow, Step(COMMIT)], concurrency=8, requests=40)
+    assert (book.succeeded, book.failed, book.most_in_flight, asked) == (40, 0, 8, [])
+    assert book.tally.latency.histogram.min >= 20e6
+
+
+def test_a_long_request_through_psycopg2_has_a_thread_of_its_own(postgres_server):  # noqa: F811
+    long = Work("it", [Step(Statement("l", "SELECT length(:word::text)"), ("y" * 5000,), 1)])
+    driver = Postgres(Login(postgres_server.endpoint), [long.steps[0].statement], prepared=True, timeout_s=10)
+    long.ready = driver.request(long)
+    assert driver.abreast
+    assert not driver.goes_out_whole(long)
+
+
 @pytest.mark.serial
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_while_one_connects_or_copies_the_others_run(postgres_server, driver):  # noqa: F811

@@ -58,7 +58,7 @@ class PostgresAbreast(Postgres):
             self.open()
         self.send(item)
         while (rows := self.take()) is None:
-            select.select([self.fileno()], [], [])
+            _wait(self.fileno(), select.POLLIN, None)
         return rows
 
     def fileno(self) -> int:
@@ -110,8 +110,13 @@ def _finish(connection: Any, deadline: float | None = None) -> bool:
     """Wait until the connection is done with what it was asked; False where that took too long."""
     while (state := connection.poll()) != _DONE:
         left = None if deadline is None else max(deadline - monotonic(), 0)
-        fds = [connection.fileno()]
-        ready = select.select(fds, [], [], left) if state == _READING else select.select([], fds, [], left)
-        if not any(ready):
+        if not _wait(connection.fileno(), select.POLLIN if state == _READING else select.POLLOUT, left):
             return False
     return True
+
+
+def _wait(fd: int, events: int, seconds: float | None) -> bool:
+    """Until that can be done; False where it took too long. Not `select.select`, which knows a thousand connections."""
+    poll = select.poll()
+    poll.register(fd, events)
+    return bool(poll.poll(None if seconds is None else seconds * 1000))

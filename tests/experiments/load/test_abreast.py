@@ -4,9 +4,11 @@ import asyncio
 import socket
 import threading
 from collections import Counter
+from itertools import islice
 
 import pytest
 
+from benchhouse.experiments.load.abreast import goes_abreast
 from benchhouse.experiments.load.calls import CallTally
 from benchhouse.experiments.load.engine import NotReached, run_load
 from benchhouse.experiments.load.shape import Shape
@@ -163,3 +165,36 @@ def test_a_source_that_raises_ends_the_load_and_is_told(server):
             Shape(concurrency=2, requests=50, warmup=0),
             CallTally,
         )
+
+
+@pytest.mark.parametrize(("size", "processes"), [(1, 1), (7, 2), (8, 2), (9, 3), (4, 6)])
+def test_each_process_gets_the_items_that_the_source_has_for_its_numbers(size, processes):
+    pool = Pool([Planned(number) for number in range(size)], seed=1)
+    for shard in range(processes):
+        calls = list(islice(pool.following(shard, processes), 3 * size))
+        assert calls == [(index, pool.take(index).item) for index, _ in calls]
+        assert [index for index, _ in calls] == list(range(shard, 3 * size * processes, processes))
+
+
+def test_a_driver_that_goes_abreast_by_another_one_is_kept_busy_by_that(server):
+    class Blocking(Line):
+        def alongside(self):
+            return Line(self._port)
+
+        def open(self):
+            raise AssertionError("it is the other one that connects")
+
+    pool = Pool([Planned("0.001")], seed=1)
+    shape = Shape(concurrency=4, requests=40, warmup=0)
+    book = run_load(lambda: Blocking(server.port), pool, shape, CallTally)
+    assert (book.succeeded, server.seen["connections"]) == (40, 4)
+
+
+@pytest.mark.parametrize(("longest", "abreast"), [(5, True), (2, False)])
+def test_requests_that_do_not_go_out_whole_are_left_to_threads(longest, abreast):
+    class Short(Line):
+        def goes_out_whole(self, item):
+            return len(item) <= longest
+
+    pool = Pool([Planned("0.01"), Planned("1")], seed=1)
+    assert goes_abreast(Short(1), Shape(concurrency=2, requests=4), pool) is abreast

@@ -96,6 +96,21 @@ def test_an_open_loop_of_threads_starts_more_of_them_when_calls_take_long():
     assert max(book.tally.due) < 0.9
 
 
+def test_a_connection_that_an_open_loop_adds_in_vain_does_not_end_the_load():
+    class Late(Sleeper):
+        seconds = 0.4
+
+        def open(self):
+            with LOCK:
+                self._log["opened"] += 1
+                if self._log["opened"] > 16:  # those that it begins with
+                    raise CallFailed("too_many_connections", "no slot is left")
+
+    book, log = load(Late, rps=60, duration=0.6, warmup=0, arrivals="constant")
+    assert log["opened"] > 16
+    assert (book.sent, book.succeeded, book.failed) == (36, 36, 0)
+
+
 def test_an_open_loop_of_threads_keeps_to_the_most_in_flight_and_counts_from_the_due_time():
     class Slow(Sleeper):
         seconds = 0.2

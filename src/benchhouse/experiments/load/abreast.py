@@ -5,7 +5,7 @@ which of the connections can be read.
 """
 
 import select
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic_ns, sleep
 from typing import Any
@@ -45,7 +45,6 @@ class AbreastLoad(ThreadLoad):
 
     def __init__(self, make: Callable[[], AbreastDriver], source: Source, shape: Shape, book: Book) -> None:
         super().__init__(make, source, shape, book)
-        self._upcoming: Iterator[tuple[int, Any]] = iter(())
         self._lanes: dict[int, Lane] = {}  # by the descriptor of their connection
         self._made: list[Made] = []  # calls that have ended and are not written down yet
         self._away: dict[Future[None], Lane] = {}  # that pause after a failure, and connect again where they must
@@ -88,8 +87,7 @@ class AbreastLoad(ThreadLoad):
     def _keep_busy(self) -> None:
         """Between an answer and the next call lies as little as can be: whatever runs there finds cold caches."""
         clock, lanes, made, most, poll = self._clock, self._lanes, self._made, self._at_a_time, self._poll.poll
-        calls, measures, problems = self._calls(), None if clock.by_time else clock.measures, self._problems
-        self._upcoming = calls
+        calls, measures, problems = self._upcoming, None if clock.by_time else clock.measures, self._problems
         busy = sum([self._send(lane) for lane in list(lanes.values())])
         first_ns = now = monotonic_ns()
         while busy or self._away:
@@ -124,12 +122,6 @@ class AbreastLoad(ThreadLoad):
             if len(made) >= most or (made and now - first_ns > LONGEST_NS):
                 self._write_down()
                 first_ns = now
-
-    def _calls(self) -> Iterator[tuple[int, Any]]:
-        """Numbers and items of this process's calls."""
-        if type(self._source) is Pool:
-            return self._source.following(self._clock.shard, self._clock.shards)
-        return ((index, self._source.take(index).item) for index in iter(self._clock.index, None))
 
     def _begin_call(self, lane: Lane) -> None:
         lane.index, lane.item = next(self._upcoming)

@@ -2,14 +2,14 @@
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import sub
 from time import monotonic_ns, sleep
 from typing import Any
 
 from benchhouse.experiments.load.book import Answers, Book, Call, Clock
 from benchhouse.experiments.load.shape import Shape
-from benchhouse.experiments.load.source import Source
+from benchhouse.experiments.load.source import Pool, Source
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import CallDriver, CallFailed, Reply
 
@@ -37,6 +37,7 @@ class ThreadLoad:
         self._go = threading.Event()
         self._over = threading.Event()
         self._problems: list[str] = []
+        self._upcoming: Iterator[tuple[int, Any]] = iter(())
         self._good_ns = 0  # when something last went well, as far as it was written down
         self._cut: set[int] = set()  # clients whose last call found no server
         self._cut_ns = 0  # when that was last the case
@@ -59,6 +60,7 @@ class ThreadLoad:
 
     def run(self, clock: Clock) -> None:
         self._clock, self._good_ns = clock, clock.begin_ns
+        self._upcoming = self._calls()
         self._book.start_ns, self._book.end_ns = clock.window_ns, clock.end_ns
         watcher = threading.Thread(target=self._watch, daemon=True)
         _sleep_until(clock.begin_ns)
@@ -74,6 +76,15 @@ class ThreadLoad:
             raise BenchError(f"a thread of the load died: {self._problems[0]}")
         if not self._book.cpu_share:
             self._book.cpu_all_ns, self._book.cpu_share = clock.cpu_ns(), clock.cpu_share()
+
+    def _calls(self) -> Iterator[tuple[int, Any]]:
+        """Numbers and items of this process's calls in a closed loop without pauses. Safe among threads."""
+        if type(self._source) is Pool:
+            return self._source.following(self._clock.shard, self._clock.shards)
+        return map(self._numbered, iter(self._clock.index, None))
+
+    def _numbered(self, index: int) -> tuple[int, Any]:
+        return index, self._source.take(index).item
 
     def _add_thread(self) -> None:
         self._book.connections += 1
@@ -157,8 +168,8 @@ class ThreadLoad:
     def _without_pause(self, driver: CallDriver) -> None:
         """One client of a closed loop. As little as can be lies between two calls: what runs after each of them finds
         cold caches and costs several times what it costs when it is done for many at once."""
-        clock, problems, take, most = self._clock, self._problems, self._source.take, self._at_a_time
-        number, measures, by_time = clock.index, clock.measures, clock.by_time
+        clock, problems, calls, most = self._clock, self._problems, self._upcoming, self._at_a_time
+        measures, by_time = clock.measures, clock.by_time
         ask: Callable[[Any], Any] = getattr(driver, "ask", driver.call)
         made: list[Made] = []
         with self._lock:
@@ -166,8 +177,7 @@ class ThreadLoad:
             self._book.most_in_flight = max(self._book.most_in_flight, self._in_flight)
         ended_ns = first_ns = monotonic_ns()
         while ended_ns < clock.stop_ns and not problems:
-            index = number()
-            item = take(index).item
+            index, item = next(calls)
             sent_ns = monotonic_ns()
             measured = by_time or measures(sent_ns)  # where time decides, `_told` and the book look at it later
             try:
