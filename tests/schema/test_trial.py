@@ -1,7 +1,9 @@
 """Identity of instances and trials."""
 
+import uuid
+
 from benchhouse.schema.digests import digest
-from benchhouse.schema.trial import MEASURED, OUTCOMES, Instance, outcome_words, trial_id
+from benchhouse.schema.trial import _TRIALS, MEASURED, OUTCOMES, Instance, outcome_words, trial_id
 
 
 def instance(**more):
@@ -50,3 +52,11 @@ def test_outcomes_are_written_for_people_and_invalid_stands_out():
         "INVALID",
     ]
     assert set(MEASURED) < set(OUTCOMES)
+
+
+def test_the_id_of_a_trial_is_a_uuid_of_its_name():
+    for repetition in range(50):  # some of each variant digit
+        name = f"run/{'ab' * 32}/trial/{repetition}"
+        assert trial_id("run", "ab" * 32, repetition, warmup=False) == str(uuid.uuid5(_TRIALS, name))
+    warmup = uuid.uuid5(_TRIALS, f"run/{'ab' * 32}/warmup/0")
+    assert trial_id("run", "ab" * 32, 0, warmup=True) == str(warmup)

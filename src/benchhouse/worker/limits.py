@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,6 +119,12 @@ class CgroupFS:
         return self.v2.parent
 
 
+@lru_cache(maxsize=1)
+def _here(memberships: str) -> CgroupFS:
+    """Where a worker stands from trial to trial; the mounts are read anew where it was moved."""
+    return CgroupFS.detect()
+
+
 def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
@@ -153,7 +160,7 @@ class Cage:
         """Never raises for want of rights: what can't be made shows in `enforced`."""
         cage = cls(limits)
         cage._cpu_before_s = tree_cpu_s()
-        fs = fs or CgroupFS.detect()
+        fs = fs or _here(_read(Path("/proc/self/cgroup")))
         cage._around = ((fs.v1.get("memory"), "memory.oom_control"), (fs.v2, "memory.events"))
         cage._oom_kills_before = cage._oom_kills_around()
         cage._make_folders(owned_name(name), fs)
