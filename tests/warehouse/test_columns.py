@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from benchhouse.warehouse import columns
-from benchhouse.warehouse.columns import column
+from benchhouse.warehouse.columns import chained, column, records
 
 NOW = datetime(2026, 11, 15, 10, 30, 1, 234_567)
 
@@ -60,3 +60,22 @@ def test_writing_a_small_table_does_not_import_pandas():
         "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("parts", [[[1.5, 2.0], [3.0]], [[1.5, None], [3.0]], [[], []]])
+def test_lists_are_chained_to_one_column(parts):
+    assert chained(parts, pa.float64()).to_pylist() == [value for part in parts for value in part]
+
+
+@pytest.mark.parametrize("with_pandas", [False, True])
+def test_rows_become_a_table_with_or_without_pandas(monkeypatch, with_pandas):
+    monkeypatch.delitem(sys.modules, "pandas", raising=False)
+    if with_pandas:
+        monkeypatch.setitem(sys.modules, "pandas", pytest.importorskip("pandas"))
+    schema = pa.schema([("name", pa.string()), ("n", pa.int64()), ("tags", pa.list_(pa.string()))])
+    rows = [{"name": "a", "n": 1, "tags": ["x"], "more": 0}, {"name": None, "n": None, "tags": [], "more": 0}]
+    assert records(rows, schema).to_pylist() == [{key: row[key] for key in schema.names} for row in rows]
+    with pytest.raises(KeyError, match="tags"):
+        records([{"name": "a", "n": 1}], schema)
+    with pytest.raises(TypeError):
+        records([{"name": "a", "n": "one", "tags": []}], schema)

@@ -21,7 +21,7 @@ from benchhouse.schema.query import Cell, QuerySpec, cell_ref
 from benchhouse.schema.trial import outcome_words
 from benchhouse.warehouse.queries import points
 from benchhouse.warehouse.queries import trials as trials_of
-from benchhouse.warehouse.query import Result, Warehouse
+from benchhouse.warehouse.query import Result, Warehouse, own
 
 REPORT_FILE = "report.json"
 PUBLISHED = "published"  # beside it: every report that was ever written there
@@ -31,16 +31,20 @@ _PREFERRED_STATS = ("value", "mean", "p50")
 _SHOWN = 8
 
 # Both tables of `points` are named here too, so that the engine that answered it can be asked again as it is.
-_TRIALS = """
+_TRIALS = own(
+    """
 SELECT trial_id, run_id, benchmark_case_id, workload_spec_digest, artifact_manifest_digest, instance_digest,
        parameters, folder, outcome, repetition, host
 FROM trial_fact WHERE list_contains(CAST($trials AS VARCHAR[]), trial_id) ORDER BY repetition, trial_id
 """.strip()
-_MEASUREMENTS = """
+)
+_MEASUREMENTS = own(
+    """
 SELECT m.trial_id, m.metric, m.stat, m.value, m.unit, m.scope, m."window"
 FROM measurement_fact m JOIN trial_fact t ON t.trial_id = m.trial_id
 WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) ORDER BY m.trial_id, m.metric, m.stat, m.scope, m."window"
 """.strip()
+)
 
 
 class Step(Model):

@@ -239,7 +239,8 @@ class Catalog:
         with self._writing():
             if self.files_of(run.run_id) != list(instead_of):
                 return False
-            if not all((self.workspace.warehouse / entry.file).is_file() for entry in files):
+            root = str(self.workspace.warehouse)
+            if not all(os.path.isfile(f"{root}/{entry.file}") for entry in files):  # noqa: PTH113 - ten times a run
                 return False
             for table in ("files", "trials", "units"):
                 self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run.run_id])  # noqa: S608 - our own names

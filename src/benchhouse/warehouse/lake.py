@@ -4,14 +4,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.catalog import FileEntry
-from benchhouse.warehouse.columns import column
+from benchhouse.warehouse.columns import records
 from benchhouse.warehouse.dimensions import OWN_IDS
 from benchhouse.warehouse.rows import Content, TrialRows
 from benchhouse.warehouse.slices import NO_SLICES, Slices, join, slices_of
@@ -35,16 +34,15 @@ def write_tables(workspace: Workspace, run_id: str, tables: Mapping[str, Content
     """Write the files of one run, synced to disk; equal rows give equal bytes and so equal names."""
     trials: list[Any] = tables[TRIAL_FACT.name]
     starts = [row["started"].isoformat(timespec="milliseconds") for row in trials]
+    first, last = min(starts), max(starts)
+    contents = {name: encode(EVIDENCE_TABLES[name], rows) for name, rows in tables.items()}
     entries = []
-    for name, rows in tables.items():
-        content = encode(EVIDENCE_TABLES[name], rows)
-        number = sum(len(row[1]) if isinstance(row, tuple) else 1 for row in rows)  # a tuple is a trial with its slices
+    for name, content in contents.items():
         sha256 = hashlib.sha256(content).hexdigest()
         file = f"{name}/{run_id}-{sha256[:12]}.parquet"
-        _write(workspace.warehouse / file, content, sha256, synced=name in READ_BACK)
-        entries.append(
-            FileEntry(name, run_id, file, sha256, number, len(starts), SCHEMA_VERSION, min(starts), max(starts))
-        )
+        rows = sum(len(row[1]) if isinstance(row, tuple) else 1 for row in tables[name])  # a tuple: a trial's slices
+        entries.append(FileEntry(name, run_id, file, sha256, rows, len(starts), SCHEMA_VERSION, first, last))
+    _write(str(workspace.warehouse), [(entry, contents[entry.table]) for entry in entries])
     return sorted(entries, key=lambda entry: entry.table)
 
 
@@ -53,13 +51,7 @@ def encode(table: Table, rows: Sequence[Any]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if table is TELEMETRY_SLICE_FACT:
-        content = join(rows)
-    else:
-        schema = table.schema()
-        values = zip(*map(itemgetter(*schema.names), rows), strict=True) if rows else ((),) * len(schema)
-        columns = [column(each, field.type) for each, field in zip(values, schema, strict=True)]
-        content = pa.Table.from_arrays(columns, schema=schema)
+    content = join(rows) if table is TELEMETRY_SLICE_FACT else records(rows, table.schema())
     sink = pa.BufferOutputStream()
     few = content.num_rows <= _FEW  # of such a file most of the cost is a dictionary and statistics of each column
     with pq.ParquetWriter(
@@ -155,19 +147,40 @@ def _read(path: Path, table: Table) -> "pa.Table":
     return content
 
 
-def _write(path: Path, content: bytes, sha256: str, *, synced: bool) -> None:
-    """Whole or not at all. What a crash may still undo is found by its digest, and made again."""
-    if path.is_file() and file_digest(path) == sha256:
-        return
-    temporary = f"{path.parent}/.{path.name}.{os.getpid()}.tmp"
+def _write(root: str, files: Iterable[tuple[FileEntry, bytes]]) -> None:
+    """Each whole or not at all. What a crash may still undo is found by its digest, and made again.
+
+    All are written before the first is synced: the disk is waited for once, and not between any two of them.
+    """
+    begun: list[tuple[int, FileEntry, str]] = []
     try:
-        file = open(temporary, "wb")  # noqa: PTH123, SIM115 - closed below
+        for entry, content in files:
+            path = f"{root}/{entry.file}"
+            if os.path.isfile(path) and file_digest(Path(path)) == entry.sha256:  # noqa: PTH113 - ten times a run
+                continue
+            folder, _, name = path.rpartition("/")
+            temporary = f"{folder}/.{name}.{os.getpid()}.tmp"
+            begun.append((_create(temporary), entry, temporary))
+            _fill(begun[-1][0], content)
+        for file, entry, temporary in begun:
+            if entry.table in READ_BACK:
+                os.fsync(file)
+            os.replace(temporary, f"{root}/{entry.file}")  # noqa: PTH105 - as above
+    finally:
+        for file, _, _ in begun:
+            os.close(file)
+
+
+def _create(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o666)
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = open(temporary, "wb")  # noqa: PTH123, SIM115 - as above
-    with file:
-        file.write(content)
-        if synced:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(temporary, path)  # noqa: PTH105 - ten times a run
+        os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120 - once a table
+        return os.open(path, flags, 0o666)
+
+
+def _fill(file: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(file, left) :]

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 
-from benchhouse.warehouse.query import Result, Warehouse
+from benchhouse.warehouse.query import Result, Warehouse, own
 
 # Means and deviations are taken of the ordered list, so that the same rows give the same bits on any number of
 # threads. Numbers about a part of a trial (a scope or a window of their own) are not mixed with those about all of it.
-POINTS = """
+POINTS = own(
+    """
 WITH grouped AS (
   SELECT t.run_id, any_value(t.scenario) AS scenario, any_value(t.experiment) AS experiment,
          any_value(t.target_name) AS target_name, any_value(t.point) AS point, any_value(t.axes) AS axes,
@@ -30,20 +31,25 @@ SELECT run_id, scenario, experiment, target_name, point, axes, target, parameter
 FROM grouped
 ORDER BY run_id, target_name, point, instance_digest, metric, stat, unit, direction NULLS FIRST
 """.strip()
+)
 
-TRIALS = """
+TRIALS = own(
+    """
 SELECT * FROM trial_fact
 WHERE list_contains(CAST($runs AS VARCHAR[]), run_id)
 ORDER BY run_id, warmup DESC, target_name, point, instance_digest, repetition, trial_id
 """.strip()
+)
 
-FAILURES = """
+FAILURES = own(
+    """
 SELECT run_id, trial_id, target_name, point, repetition, warmup, attempt, outcome, failure_code, failure_message,
        warnings, host, folder
 FROM trial_fact
 WHERE outcome <> 'succeeded' AND list_contains(CAST($runs AS VARCHAR[]), run_id)
 ORDER BY run_id, started, trial_id
 """.strip()
+)
 
 
 def points(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
@@ -70,7 +76,8 @@ def _of_runs(warehouse: Warehouse, name: str, sql: str, run_ids: Iterable[str]) 
     return warehouse.query(sql, {"runs": runs}, runs=runs, name=name)
 
 
-PIVOT = """
+PIVOT = own(
+    """
 WITH sides AS (
   SELECT scope, series, phase, node_name, unit,
          list_avg(list(avg ORDER BY trial_id) FILTER (WHERE run_id = $base)) AS base,
@@ -86,8 +93,10 @@ FROM sides WHERE n_base > 0 AND n_now > 0
 ORDER BY abs((now - base) / nullif(abs(base), 0)) DESC NULLS LAST, scope, series, phase, node_name, unit
 LIMIT 50
 """.strip()
+)
 
-REGRESSION = """
+REGRESSION = own(
+    """
 SELECT instance_digest, metric, stat, unit, direction,
        list("value" ORDER BY repetition, trial_id) FILTER (WHERE run_id = $base) AS base,
        list("value" ORDER BY repetition, trial_id) FILTER (WHERE run_id = $run) AS now
@@ -96,14 +105,17 @@ WHERE outcome = 'succeeded' AND NOT warmup AND scope = 'trial' AND "window" = ''
 GROUP BY instance_digest, metric, stat, unit, direction
 ORDER BY instance_digest, metric, stat, unit, direction
 """.strip()
+)
 
-RECENT = """
+RECENT = own(
+    """
 SELECT run_id, stat, unit, direction, list("value" ORDER BY repetition, trial_id) AS "values"
 FROM measurement_fact
 WHERE metric = $metric AND benchmark_case_id = $case AND outcome = 'succeeded' AND NOT warmup AND scope = 'trial'
   AND "window" = ''
 GROUP BY run_id, stat, unit, direction ORDER BY run_id, stat, unit, direction NULLS FIRST
 """.strip()
+)
 
 
 def pivot(warehouse: Warehouse, base: str, run: str) -> Result:

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -200,8 +201,7 @@ def tabulate(trials: Sequence[TrialRows]) -> dict[str, Content]:
         **outcome_rows(trial_rows, {one.trial["trial_id"]: one.measurements for one in trials}),
     }
     for name, rows in tables.items():
-        order = TABLES[name].order
-        rows.sort(key=lambda row: tuple(row[column] for column in order))
+        rows.sort(key=itemgetter(*TABLES[name].order))
     slices = [(one.trial, one.telemetry) for one in trials if len(one.telemetry)]
     slices.sort(key=lambda part: str(part[0]["trial_id"]))
     made: dict[str, Content] = {name: rows for name, rows in tables.items() if rows}
@@ -282,7 +282,7 @@ def _manifests_by_workload(trials: Sequence[Row]) -> dict[tuple[str, str], str]:
 
 def _lineage_row(trials: Sequence[Row]) -> Row:
     return _run_keys(trials) | {
-        "raw_uri": os.path.commonpath([Path(row["folder"]).parent for row in trials]),
+        "raw_uri": os.path.commonpath({os.path.dirname(row["folder"]) or "." for row in trials}),  # noqa: PTH120
         "trial_manifests": sorted(row["artifact_manifest_digest"] for row in trials),
         "signing_state": "unsigned",
     }

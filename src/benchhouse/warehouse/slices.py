@@ -5,12 +5,11 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.topology import Topology
-from benchhouse.warehouse.columns import column, pick, spread
+from benchhouse.warehouse.columns import chained, pick, spread
 from benchhouse.warehouse.labels import utc
 from benchhouse.warehouse.table import Row
 from benchhouse.warehouse.tables import TELEMETRY_SLICE_FACT
@@ -117,7 +116,7 @@ def join(parts: Sequence[tuple[Row, Slices]]) -> "pa.Table":
         for name, values in zip(names, zip(*entries, strict=True), strict=True):
             made[name] = pick(values, places, kinds[name])
     for name in _STATS:
-        made[name] = column(list(chain.from_iterable(one.stats[name] for _, one in parts)), kinds[name])
+        made[name] = chained([one.stats[name] for _, one in parts], kinds[name])
     arrays = [made[field.name] for field in schema]
     return pa.Table.from_arrays(arrays, names=schema.names).replace_schema_metadata(schema.metadata)
 
@@ -126,8 +125,10 @@ def _merged(groups: Sequence[Group]) -> tuple[list[tuple[Any, ...]], "array[int]
     """The different entries of all of them, and which of them each slice has."""
     known: dict[tuple[Any, ...], int] = {}
     places = array("i")
+    last, at = list[tuple[Any, ...]](), list[int]()
     for group in groups:
-        at = [known.setdefault(entry, len(known)) for entry in group.entries]
+        if group.entries != last:  # trials of a run have mostly the same
+            last, at = group.entries, [known.setdefault(entry, len(known)) for entry in group.entries]
         if at == list(range(len(at))):  # as in the first of them, which is usual
             places.extend(group.places)
         elif len(at) == 1:

@@ -1,0 +1,85 @@
+"""One DuckDB for all questions of this program to a workspace: to start one costs three times what a question does.
+
+It sees the folders of the tables and nothing else of this machine, and each open warehouse has views of its own in it.
+SQL that a user wrote never gets here: it is answered by an engine that sees the listed files alone.
+"""
+
+import os
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.query import QueryInput
+from benchhouse.warehouse.tables import EVIDENCE_TABLES, TABLES, quoted
+
+if TYPE_CHECKING:
+    import duckdb
+
+_last: tuple[tuple[int, str], "duckdb.DuckDBPyConnection"] | None = None
+_starting = threading.Lock()
+
+
+class SharedViews:
+    """The tables as one open warehouse sees them, in the engine that all of them share. Close it."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._root = os.path.realpath(workspace.warehouse)
+        self._connection = _engine(self._root).cursor()
+        self._shown: dict[str, tuple[list[str], bool]] = {}
+
+    def show(self, tables: Iterable[str], inputs: Sequence[QueryInput], older: bool) -> "duckdb.DuckDBPyConnection":
+        """The engine, in which each of these tables is now made of these files; those without one have no rows."""
+        files: dict[str, list[str]] = {table: [] for table in tables}
+        for one in inputs:
+            files.setdefault(one.table, []).append(f"{self._root}/{one.file}")
+        for table, found in files.items():
+            if self._shown.get(table) != (found, older):
+                some = TABLES[table].sql_over(listed(found), older=older) if found else TABLES[table].empty_sql()
+                self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(table)} AS {some}")
+                self._shown[table] = found, older
+        return self._connection
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def is_in_lake(one: QueryInput) -> bool:
+    """Whether the file stands where the lake has those of its table."""
+    return one.table in EVIDENCE_TABLES and os.path.dirname(one.file) == one.table  # noqa: PTH120 - many a question
+
+
+def lock(connection: "duckdb.DuckDBPyConnection", allowed: str) -> None:
+    """Let SQL read what is `allowed` and nothing else, for good."""
+    settings = (
+        allowed,
+        "parquet_metadata_cache = true",
+        "python_enable_replacements = false",
+        "autoinstall_known_extensions = false",
+        "autoload_known_extensions = false",
+        "enable_external_access = false",
+        "lock_configuration = true",
+    )
+    connection.execute("; ".join(f"SET {setting}" for setting in settings))
+
+
+def listed(texts: Sequence[str]) -> str:
+    """A list as SQL writes it."""
+    return "[" + ", ".join("'" + text.replace("'", "''") + "'" for text in texts) + "]"
+
+
+def _engine(root: str) -> "duckdb.DuckDBPyConnection":
+    """The last one is kept, for the next warehouse that is opened is most often of the same workspace.
+
+    One that a parent process started is of no use after a fork. Where another is begun, open cursors keep the old one.
+    """
+    global _last
+    import duckdb
+
+    key = os.getpid(), root
+    with _starting:
+        if _last is None or _last[0] != key:
+            connection = duckdb.connect(":memory:")
+            lock(connection, f"allowed_directories = {listed([f'{root}/{table}/' for table in EVIDENCE_TABLES])}")
+            _last = key, connection
+        return _last[1]
