@@ -120,7 +120,8 @@ def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool, trust: str
         show.as_json(compared.as_dict() | {"selftest": trust})
         return
     if markdown:
-        click.echo(looking.comparison_markdown(compared))
+        click.echo(looking.comparison_markdown(compared).rstrip("\n"))
+        click.echo(f"\n{trust[:1].upper()}{trust[1:]}.")
         return
     click.echo(f"A  {compared.a}\nB  {compared.b}")
     _show_rows(compared)
