@@ -1,10 +1,12 @@
 """The gate's ruling, exact intervals, the rule that ends repetitions, A/A pairs, pairs of rounds and outliers."""
 
 import math
+import random
 
 import numpy as np
 import pytest
 
+from benchhouse.analysis.compare import compare
 from benchhouse.analysis.gating import rule
 from benchhouse.analysis.outliers import far_off
 from benchhouse.analysis.paired import compare_paired
@@ -109,6 +111,20 @@ def test_rounds_see_through_a_drift_that_hides_the_change():
     assert found.change == pytest.approx(0.02, abs=0.001)
     assert found.method == "paired t, 6 rounds"
     assert compare_paired(other, drift, direction="lower").verdict == "better"
+
+
+def test_intervals_of_pairs_are_narrower_under_common_noise_and_cover_the_truth():
+    draw = random.Random(17)
+    covered, narrower, tries = 0, 0, 300
+    for _ in range(tries):
+        common = [draw.gauss(0.0, 0.10) for _ in range(6)]  # what a round does to both sides
+        a, b = ([level * math.exp(shared + draw.gauss(0.0, 0.01)) for shared in common] for level in (100.0, 103.0))
+        paired = compare_paired(a, b, direction=None).change_interval
+        plain = compare(a, b, direction=None, seed=1, resamples=199).change_interval
+        covered += paired.covers(0.03)
+        narrower += paired.hi - paired.lo < (plain.hi - plain.lo) / 2
+    assert 0.92 <= covered / tries <= 0.98
+    assert narrower >= 0.98 * tries
 
 
 def test_pairs_of_different_length_are_refused():

@@ -23,7 +23,7 @@ def claim(bench, filled, tmp_path, monkeypatch):
     return lambda *args, cwd=None: bench("claim", *args, cwd=cwd or filled.root)
 
 
-def test_a_number_is_claimed_signed_given_away_and_checked(claim, tmp_path):
+def test_a_number_is_claimed_signed_given_away_and_checked(bench, claim, filled, tmp_path):
     assert claim("key", "make").code == 0
     made = claim("make", claim_maker.NUMBER, "--sign")
     assert made.code == 0, made.err
@@ -34,6 +34,10 @@ def test_a_number_is_claimed_signed_given_away_and_checked(claim, tmp_path):
     assert "PUBLICATION-GRADE" in claim("list").out
     assert json.loads(claim("show", name, "--json").out)["claim"]["n"] == 5
     assert f"walk it back:  bench trace {name}" in claim("show", name).err
+    asked = bench("query", f"SELECT * FROM claim_fact WHERE claim_id = '{name}'", "--json", cwd=filled.root)
+    (told,) = json.loads(asked.out)["rows"]
+    assert told["low"] < told["value"] < told["high"] and told["n"] == 5
+    assert len(told["trials"]) == 5 and told["lacks"] == [] and len(set(told["runs"])) == 1
     exported = claim("export", name, "-o", tmp_path / "claim.tar")
     assert exported.out.strip() == str(tmp_path / "claim.tar")
     empty = tmp_path / "empty"

@@ -43,7 +43,7 @@ def made(tmp_path_factory):
 def kept(made):
     """The same workspace without accepted baselines and selftests."""
     yield made
-    for name in ("baselines.jsonl", "selftests.jsonl"):
+    for name in ("baselines.jsonl", "selftests.jsonl", "alarms.jsonl", "regressions.jsonl"):
         (made / ".bench" / name).unlink(missing_ok=True)
 
 
@@ -237,24 +237,101 @@ def test_compare_counts_outliers_whatever_is_done_with_them(bench, tmp_path):
     assert any("LEFT OUT" in note for note in found["notes"])
 
 
-def test_rounds_of_one_run_are_paired_and_two_runs_are_not(bench, tmp_path):
+def test_rounds_are_paired_by_themselves_and_runs_one_after_the_other_are_not(bench, tmp_path):
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+
+    workspace = Workspace(tmp_path)
+
+    def trials(run, targets, late, **more):
+        return [
+            make_trial(
+                workspace, run, at, target=target, value=(100.0 + 20 * at) * factor * (1 + 0.001 * (at % 2)),
+                minute=10 * at + late, **more,
+            )
+            for at in range(1, 7)
+            for target, factor in targets
+        ]  # fmt: skip
+
+    collect(workspace, day(0), trials(day(0), (("flat", 1.0), ("hnsw", 1.02)), 0))
+    sides = "@last:name=flat", "@last:name=hnsw"
+    plain = json.loads(bench("compare", *sides, "--metric", "qps", "--no-paired", "--json").out)
+    assert plain["rows"][0]["verdict"] == "no evidence of a difference"
+    assert not any("aired" in note for note in plain["notes"])
+    for asked in ((), ("--paired",)):
+        paired = json.loads(bench("compare", *sides, "--metric", "qps", *asked, "--json").out)
+        assert paired["rows"][0]["verdict"] == "better"
+        assert paired["rows"][0]["method"] == "paired t, 6 rounds"
+        assert any(note.startswith("Paired: ") for note in paired["notes"])
+    collect(workspace, day(1), trials(day(1), (("flat", 1.02),), 5))  # between the trials of the other run
+    turned = json.loads(bench("compare", day(0) + ":name=flat", day(1), "--metric", "qps", "--json").out)
+    assert turned["rows"][0]["method"] == "paired t, 6 rounds"
+    collect(workspace, day(2), trials(day(2), (("flat", 1.02),), 600))
+    apart = day(0) + ":name=flat", day(2)
+    found = json.loads(bench("compare", *apart, "--metric", "qps", "--json").out)
+    assert "Not paired: one side ran after the other." in found["notes"]
+    refused = bench("compare", *apart, "--paired")
+    assert refused.code == 2 and "did not take turns" in refused.err
+
+
+def test_few_rounds_are_paired_only_when_asked(bench, tmp_path):
     from trial_maker import make_trial
 
     from benchhouse.warehouse.ingest import collect
 
     workspace = Workspace(tmp_path)
     folders = [
-        make_trial(workspace, day(0), at, target=target, value=(100.0 + 20 * at) * factor * (1 + 0.001 * (at % 2)))
-        for at in range(1, 7)
-        for target, factor in (("flat", 1.0), ("hnsw", 1.02))
+        make_trial(workspace, day(0), at, target=target, value=100.0 + at, minute=10 * at)
+        for at in range(1, 4)
+        for target in ("flat", "hnsw")
     ]
     collect(workspace, day(0), folders)
-    sides = "@last:name=flat", "@last:name=hnsw"
-    plain = json.loads(bench("compare", *sides, "--metric", "qps", "--json").out)
-    assert plain["rows"][0]["verdict"] == "no evidence of a difference"
-    paired = json.loads(bench("compare", *sides, "--metric", "qps", "--paired", "--json").out)
-    assert paired["rows"][0]["verdict"] == "better"
-    assert paired["rows"][0]["method"] == "paired t, 6 rounds"
-    collect(workspace, day(1), [make_trial(workspace, day(1), at, minute=9) for at in range(1, 7)])
-    refused = bench("compare", day(0) + ":name=hnsw", day(1), "--paired")
-    assert refused.code == 2 and "did not take turns" in refused.err
+    sides = "@last:name=flat", "@last:name=hnsw", "--metric", "qps", "--json"
+    found = json.loads(bench("compare", *sides).out)
+    assert "Not paired: qps has 3 rounds in common, 5 are needed." in found["notes"]
+    assert json.loads(bench("compare", *sides, "--paired").out)["rows"][0]["method"] == "paired t, 3 rounds"
+
+
+def test_what_was_judged_noticed_and_accepted_is_a_row_to_query(bench, kept):
+    from benchhouse.api import history, journals
+
+    def ask(sql):
+        return json.loads(bench("query", sql, "--json", cwd=kept).out)["rows"]
+
+    workspace = Workspace(kept)
+    (kept / ".bench" / "regressions.jsonl").unlink(missing_ok=True)  # other gates of this file
+    for runs, mde in ((f"{day(STEP - 1)}..{day(STEP)}", "3%"), (f"{day(2)}..{day(3)}", "50%")):
+        bench("gate", runs, "--mde", mde, "--metric", "qps", cwd=kept)
+    judged = ask("SELECT run_id, base_run_id, judgement, worse, n FROM regression_fact ORDER BY time")
+    assert [(row["run_id"], row["judgement"], row["n"]) for row in judged] == [
+        (day(STEP), "regression", 3), (day(3), "good", 3),
+    ]  # fmt: skip
+    assert 0.04 < judged[0]["worse"] < 0.12 and judged[0]["base_run_id"] == day(STEP - 1)
+    bench("baseline", "accept", "demo", "--why", "2.1", cwd=kept)
+    earlier = history.baselines(workspace)[0].model_copy(update={"run_id": day(STEP - 1), "level": 100.0})
+    with journals.baselines(workspace).open("a") as file:
+        file.write('{"time": "half a li')  # torn by a kill: such a line must not hide the others
+    journals.append(journals.baselines(workspace), earlier, "")
+    for _ in range(2):  # the same alarm seen twice is one row
+        assert bench("history", "demo", cwd=kept).code == 3
+    (alarm,) = ask("SELECT * FROM alarm_fact")
+    assert alarm["since_run_id"] >= day(STEP) and alarm["worse"] is True and alarm["change"] < -0.04
+    assert [(row["run_id"], row["why"]) for row in ask("SELECT run_id, why FROM baseline_fact ORDER BY run_id")] == [
+        (day(STEP - 1), "2.1"), (day(DAYS - 1), "2.1"),
+    ]  # fmt: skip
+
+
+def test_an_alarm_that_can_not_be_kept_is_still_told(bench, kept):
+    from benchhouse.api import history, journals
+
+    workspace = Workspace(kept)
+    bench("baseline", "accept", "demo", cwd=kept)
+    earlier = history.baselines(workspace)[0].model_copy(update={"run_id": day(STEP - 1), "level": 100.0})
+    journals.append(journals.baselines(workspace), earlier, "")
+    journals.alarms(workspace).mkdir()
+    try:
+        done = bench("history", "demo", cwd=kept)
+        assert done.code == 3 and "the verdict was not kept" in done.err
+    finally:
+        journals.alarms(workspace).rmdir()

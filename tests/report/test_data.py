@@ -43,6 +43,25 @@ def test_whiskers_end_at_zero_for_a_metric_that_is_never_below(tmp_path):
     assert qps.low == 0.0 < qps.cell.value < qps.high
 
 
+def test_intervals_of_runs_that_a_rule_ended_are_wider_and_the_report_says_so(tmp_path):
+    workspace = Workspace(tmp_path / "ws")
+    folders = [trial_maker.make_trial(workspace, "run-a", at, value=100.0 + at % 3) for at in range(1, 7)]
+    collect(workspace, "run-a", folders)
+
+    def width():
+        data = gather(workspace, ["run-a"])
+        (qps,) = (number for number in data.points[0].numbers if number.metric == "qps")
+        return qps.high - qps.low, data.headline[-1]
+
+    plain, _ = width()
+    scenario = workspace.run("run-a").scenario
+    scenario.parent.mkdir(parents=True, exist_ok=True)
+    scenario.write_text("repetitions: {until: {ci: 2%, max: 30}}\n")
+    widened, told = width()
+    assert 1.02 < widened / plain < 1.2
+    assert told == "Repetitions ended by a rule: intervals are made at 0.96, so that they cover 0.95."
+
+
 def test_metrics_come_in_the_order_in_which_the_experiment_gave_them(collected):
     emitted = [item.metric for item in trial_maker.measure(1.0)]
     told = [number.metric for number in gather(collected, ["run-a"]).points[0].numbers]

@@ -77,7 +77,7 @@ def test_an_empty_warehouse_has_empty_tables_of_the_same_types(workspace, filled
         for table in TABLES:
             none, some = (one.query(f"SELECT * FROM {table}") for one in (nothing, full))
             assert none.rows == []
-            assert some.rows != [] or table in _EMPTY
+            assert some.rows != [] or table in _EMPTY or TABLES[table].source
             assert (none.columns, none.types) == (some.columns, some.types)
         assert points(nothing, ["x"]).rows == []
 

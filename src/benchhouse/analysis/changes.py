@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from benchhouse.analysis.pruning import prune
 from benchhouse.analysis.segments import halve, means, medians, segment
 from benchhouse.analysis.summary import finite
 
@@ -32,9 +32,8 @@ _FIRST_CLIP, _CLIP = 3.0, 2.5  # standard deviations beyond which a value counts
 _ROUNDS = 2
 _ROUGH, _EXACT, _REMEMBERING = 14.0, 9.0, 6.0  # penalties a cut, in variances of the noise
 _MOST_MEMORY = 0.9
-_MULTISCALE, _LONG = 2.0, 50  # a short stretch has more places to be found in by chance
-_LEAST_Z, _Z_A_DECADE, _USUAL = 3.5, 0.4, 200
-_SMALL, _SMALL_EXTRA = 1 / 3, 0.6
+_EXACT_MEMORY, _MUCH = 5.0, 0.15  # what a first search misses in such noise, no later step finds
+_DOUBTFUL, _SAME = 0.3, 0.02
 _Z95 = 1.959964
 
 
@@ -91,41 +90,68 @@ def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
     unit = 1.0 if logs else float(np.median(np.abs(raw))) or float(np.abs(raw).max()) or 1.0
     x = np.log(raw) if logs else raw / unit
     least = max(floor / SHORTEST, 1e-9)
-    calm, memory = _settle(x, least)
-    white = _whiten(calm, memory)
-    sd = max(math.sqrt(_mean_square(np.diff(white)) / 2.0), least)
-    cuts = segment(white, _EXACT * sd * sd, SHORTEST)
-    residuals = white - np.repeat(means(white, cuts), np.diff([0, *cuts, len(white)]))
-    sd = max(math.sqrt(float(residuals @ residuals) / max(1, len(x) - len(cuts) - 1)), least)
-    cuts = _prune(white, cuts, sd, memory, math.log1p(floor) if logs else floor)
+    least_step = math.log1p(floor) if logs else floor
+    found = _likeliest(x, [_cut(x, calm, memory, least, least_step) for calm, memory in _settle(x, least)], least)
+    calm, cuts = found.calm, found.cuts
     levels = np.repeat(means(calm, cuts), np.diff([0, *cuts, len(x)]))
     spreads = float(np.std(calm - levels)), float(np.std(x - levels))
-    found = [_change(calm, at, cuts, sd, unit, logs=logs) for at in range(len(cuts))]
-    return History(len(raw), tuple(found), Noise(memory, _residual_memory(calm, cuts), *spreads, sd))
+    changes = [_change(calm, at, cuts, found.sd, unit, logs=logs) for at in range(len(cuts))]
+    noise = Noise(found.memory, _residual_memory(calm, cuts), *spreads, found.sd)
+    return History(len(raw), tuple(changes), noise)
 
 
-def _settle(x: Vector, least: float) -> tuple[Vector, float]:
-    """The series with its outliers pulled in, and the memory of its noise.
+class _Answer(NamedTuple):
+    calm: Vector
+    memory: float
+    cuts: list[int]
+    sd: float
+    """Of the whitened series."""
 
-    Changes look like memory and memory like changes, so there may be two answers that each explain themselves. Where
-    there seems to be much memory, a second search starts from less, and the likelier of the two is taken.
-    """
+
+def _cut(x: Vector, calm: Vector, memory: float, least: float, floor: float) -> _Answer:
+    """The changes, given the memory."""
     import numpy as np
 
+    white = _whiten(calm, memory)
+    sd = max(math.sqrt(_mean_square(np.diff(white)) / 2.0), least)
+    cuts = segment(white, (_EXACT_MEMORY if memory > _MUCH else _EXACT) * sd * sd, SHORTEST)
+    residuals = white - np.repeat(means(white, cuts), np.diff([0, *cuts, len(white)]))
+    sd = max(math.sqrt(float(residuals @ residuals) / max(1, len(x) - len(cuts) - 1)), least)
+    return _Answer(calm, memory, prune(x, cuts, sd * (1.0 - memory), memory, floor, SHORTEST), sd)
+
+
+def _likeliest(x: Vector, answers: list[_Answer], least: float) -> _Answer:
+    import numpy as np
+
+    if len(answers) == 1:
+        return answers[0]
+    errors = [_innovations(x, answer.cuts, answer.memory) for answer in answers]
+    limit = 4.0 * _MAD * max(min(float(np.median(np.abs(error))) for error in errors), least)
+    costs = [
+        len(x) * math.log(float(np.mean(np.clip(error, -limit, limit) ** 2)) + least * least)
+        + _REMEMBERING * len(answer.cuts)
+        for error, answer in zip(errors, answers, strict=True)
+    ]
+    return answers[costs.index(min(costs))]
+
+
+def _settle(x: Vector, least: float) -> list[tuple[Vector, float]]:
+    """The series with its outliers pulled in, and the memory of its noise.
+
+    Changes look like memory and memory like changes, so there may be several answers that each explain themselves.
+    Where there seems to be much memory, further searches start from less and from none.
+    """
     off = x - _rolling_median(x)
     first = x - off + _clip(off, _FIRST_CLIP)
     seen = _significant(_variogram_memory(x), len(x))
     answers = [_iterate(x, first, seen, least)]
-    if answers[0][1] > 0.3:
-        answers.append(_iterate(x, first, seen / 2.0, least))
-    errors = [_innovations(x, cuts, memory) for _, memory, cuts in answers]
-    limit = 4.0 * _MAD * max(min(float(np.median(np.abs(error))) for error in errors), least)
-    costs = [
-        len(x) * math.log(float(np.mean(np.clip(error, -limit, limit) ** 2)) + least * least) + _REMEMBERING * len(cuts)
-        for error, (_, _, cuts) in zip(errors, answers, strict=True)
-    ]
-    calm, memory, _ = answers[costs.index(min(costs))]
-    return calm, memory
+    if answers[0][1] > _DOUBTFUL:
+        answers += [_iterate(x, first, less, least) for less in (seen / 2.0, 0.0)]
+    different = [answers[0]]
+    for answer in answers[1:]:
+        if all(abs(answer[1] - other[1]) >= _SAME for other in different):
+            different.append(answer)
+    return [(calm, memory) for calm, memory, _ in different]
 
 
 def _iterate(x: Vector, calm: Vector, memory: float, least: float) -> tuple[Vector, float, list[int]]:
@@ -139,36 +165,6 @@ def _iterate(x: Vector, calm: Vector, memory: float, least: float) -> tuple[Vect
         calm = levels + _clip(x - levels, _CLIP)
         memory = _significant(_residual_memory(calm, cuts), len(x))
     return calm, memory, cuts
-
-
-def _prune(white: Vector, cuts: list[int], sd: float, memory: float, floor: float) -> list[int]:
-    """Drop the weakest cut until each holds up; those far smaller than the rest must be clearer."""
-    cuts = list(cuts)
-    worth = len(white) * (1.0 - memory) / (1.0 + memory)  # independent runs that would tell as much
-    needed = _LEAST_Z + _Z_A_DECADE * math.log10(worth / _USUAL)
-    while cuts:
-        levels, edges = means(white, cuts), [0, *cuts, len(white)]
-        sizes = [abs(after - before) for before, after in pairwise(levels)]
-        lengths = [end - start for start, end in pairwise(edges)]
-        scores = [
-            _score(size, *sides, sd) if size >= floor else -math.inf
-            for size, sides in zip(sizes, pairwise(lengths), strict=True)
-        ]
-        strong = sorted(size for size, score in zip(sizes, scores, strict=True) if score >= needed)
-        small = strong[len(strong) // 2] * _SMALL if strong else 0.0
-        margins = [
-            score - needed - (_SMALL_EXTRA if size < small else 0.0) for size, score in zip(sizes, scores, strict=True)
-        ]
-        weakest = min(range(len(cuts)), key=margins.__getitem__)
-        if margins[weakest] >= 0.0:
-            break
-        del cuts[weakest]
-    return cuts
-
-
-def _score(size: float, left: int, right: int, sd: float) -> float:
-    z_squared = (size / sd) ** 2 / (1.0 / left + 1.0 / right)
-    return math.sqrt(max(0.0, z_squared - _MULTISCALE * math.log(_LONG / min(left, right, _LONG))))
 
 
 def _change(calm: Vector, at: int, cuts: list[int], sd: float, unit: float, *, logs: bool) -> Change:

@@ -30,6 +30,9 @@ LARGEST_RESAMPLED = 200
 """Above it the widths of both intervals are within 2% of each other, and resampling costs memory."""
 CAP = 2.0
 """Critical values are held to this many times Welch's: one outlier in five values otherwise makes them absurd."""
+HEAVY_TAILED = 8
+"""From so many values a side on, an end nearer than Welch's moves half-way there: with heavy tails resampling alone
+covers 92.5%, Welch's alone 97%."""
 LARGEST_RELATIVE_ERROR = 0.3
 """Standard error of a mean, relative to it: beyond, the log of a ratio is too far from normal to be trusted."""
 
@@ -205,6 +208,8 @@ def _bounds(a: _Sample, b: _Sample, criticals: Criticals | None, confidence: flo
     def interval(estimate: float, var_a: float, var_b: float, critical: Critical | None) -> Interval:
         t = critical_t(confidence, welch_df(var_a, var_b, n_a, n_b))
         lo, hi = (max(critical.lo, -CAP * t), min(critical.hi, CAP * t)) if critical else (-t, t)
+        if min(n_a, n_b) >= HEAVY_TAILED:
+            lo, hi = min(lo, (lo - t) / 2.0), max(hi, (hi + t) / 2.0)
         error = math.sqrt(var_a + var_b)
         return Interval(estimate - hi * error, estimate - lo * error)
 

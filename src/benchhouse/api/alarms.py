@@ -16,7 +16,7 @@ from benchhouse.api.looking import quantity
 from benchhouse.api.telling import tell
 from benchhouse.evidence.writing import now
 from benchhouse.report.histories import RunValue
-from benchhouse.schema.alarms import AlarmRecord, AlarmRule, AlarmsFile, State
+from benchhouse.schema.alarms import Notice, AlarmRule, AlarmsFile, State
 from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
@@ -62,7 +62,7 @@ class Checked:
     """What a check found and whom it told."""
 
     standings: list[Standing]
-    lines: list[AlarmRecord]
+    lines: list[Notice]
 
     @property
     def firing(self) -> list[Standing]:
@@ -149,14 +149,14 @@ def try_channel(workspace: Workspace, name: str) -> str:
     return tell(channels[name], _message(Standing("trial", "ok", text), "trial"))
 
 
-def recorded(workspace: Workspace) -> list[AlarmRecord]:
+def recorded(workspace: Workspace) -> list[Notice]:
     """All lines, oldest first."""
-    return journals.read(journals.alarms(workspace), AlarmRecord)[0]
+    return journals.read(journals.notices(workspace), Notice)[0]
 
 
 def _tell_all(
-    workspace: Workspace, file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Sequence[AlarmRecord]
-) -> list[AlarmRecord]:
+    workspace: Workspace, file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Sequence[Notice]
+) -> list[Notice]:
     """Tell the newest change, `since[0]`, to all channels that have not heard of it."""
     change = since[0]
     heard = {line.channel for line in since if line.action == "told" and not line.error}
@@ -166,22 +166,22 @@ def _tell_all(
             continue
         message = _message(standing, "firing" if change.action == "fired" else "over") | {"text": _text(change)}
         error = tell(file.channels[name], message)
-        line = AlarmRecord(time=now(), action="told", alarm=rule.name, run_id=change.run_id, channel=name, error=error)
+        line = Notice(time=now(), action="told", alarm=rule.name, run_id=change.run_id, channel=name, error=error)
         if not error or (name, error) not in {(kept.channel, kept.error) for kept in since}:
-            journals.append(journals.alarms(workspace), line, "bench alarms check")
+            journals.append(journals.notices(workspace), line, "bench alarms check")
         lines.append(line)
     return lines
 
 
-def _keep(workspace: Workspace, standing: Standing, action: Any) -> AlarmRecord:
+def _keep(workspace: Workspace, standing: Standing, action: Any) -> Notice:
     told = asdict(standing)
-    fields = {name: told[name] for name in AlarmRecord.model_fields if name in told}
-    record = AlarmRecord(time=now(), action=action, **fields)
-    journals.append(journals.alarms(workspace), record, "bench alarms check")
+    fields = {name: told[name] for name in Notice.model_fields if name in told}
+    record = Notice(time=now(), action=action, **fields)
+    journals.append(journals.notices(workspace), record, "bench alarms check")
     return record
 
 
-def _text(change: AlarmRecord) -> str:
+def _text(change: Notice) -> str:
     return f"{change.alarm} {'is firing' if change.action == 'fired' else 'is over'}: {change.sentence}"
 
 

@@ -1,12 +1,14 @@
 """The gate of a pipeline: is NEW worse than BASE by more than is tolerated?"""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.analysis.gating import Ruling, rule
-from benchhouse.api import looking, trusting
+from benchhouse.api import journals, looking, trusting
+from benchhouse.evidence.writing import now
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
+from benchhouse.schema.quality import RegressionRecord
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable, PointRow
@@ -84,4 +86,42 @@ def gate(
             "nothing to judge: no number that both sides have says which way is better",
             hint="Give the experiment's metrics a direction, or look: bench compare",
         )
-    return Gate(table, mde, rows, table.only_a, trusting.sentence(workspace, looking.scenario_of(workspace, new)))
+    scenario = looking.scenario_of(workspace, new)
+    note = _keep(workspace, table, rows, mde, confidence, scenario)
+    if note:
+        table = replace(table, notes=[*table.notes, note])
+    return Gate(table, mde, rows, table.only_a, trusting.sentence(workspace, scenario))
+
+
+def _keep(
+    workspace: Workspace, table: "ComparisonTable", rows: list[Gated], mde: float, confidence: float, scenario: str
+) -> str:
+    """Every ruling is a row of `regression_fact`; says why where it can't be."""
+    cited, time = trusting.last(workspace, scenario), now()
+    lines = [
+        RegressionRecord(
+            time=time,
+            base_run_id=table.a,
+            run_id=table.b.partition(":")[0],
+            selection=table.b,
+            scenario=scenario,
+            point=item.row.point,
+            metric=item.row.metric,
+            stat=item.row.stat,
+            unit=item.row.unit,
+            direction="higher" if item.row.direction == "higher" else "lower",
+            judgement=item.ruling.judgement,
+            worse=item.ruling.worse,
+            low=item.ruling.low,
+            high=item.ruling.high,
+            mde=mde,
+            confidence=confidence,
+            p_adjusted=item.row.p_adjusted,
+            n_base=item.row.n_a,
+            n=item.row.n_b,
+            method=item.row.method,
+            selftest_run_id=cited.run_id if cited else None,
+        )
+        for item in rows
+    ]
+    return journals.note(journals.regressions(workspace), lines, f"bench gate {table.a}..{table.b}")

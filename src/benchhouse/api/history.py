@@ -11,7 +11,7 @@ from benchhouse.evidence.writing import now
 from benchhouse.report.histories import Case, MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.quality import BaselineRecord
+from benchhouse.schema.quality import AlarmRecord, BaselineRecord
 from benchhouse.warehouse.query import Warehouse
 
 
@@ -24,6 +24,8 @@ class Watched:
     later: list[RunValue]
     alarm: Alarm | None
     selftest: str
+    note: str = ""
+    """Why the alarm could not be kept, where it could not."""
 
     def as_dict(self) -> dict[str, Any]:
         alarm = asdict(self.alarm) if self.alarm else None
@@ -49,7 +51,38 @@ def history(
         found = gather(warehouse, find_case(warehouse, case), metric, stat, floor=floor)
     record = _current(workspace, found)
     alarm, later = alarm_since(found, _baseline(record), record.run_id) if record else (None, [])
-    return Watched(found, record, later, alarm, trusting.sentence(workspace, found.case.scenario))
+    note = _keep_alarm(workspace, found, record, alarm, later) if record and alarm else ""
+    return Watched(found, record, later, alarm, trusting.sentence(workspace, found.case.scenario), note)
+
+
+def _keep_alarm(
+    workspace: Workspace, found: MetricHistory, record: BaselineRecord, alarm: Alarm, later: list[RunValue]
+) -> str:
+    """Write an alarm down when it is seen for the first time; says why where it can't be."""
+    cited = trusting.last(workspace, found.case.scenario)
+    line = AlarmRecord(
+        time=now(),
+        benchmark_case_id=record.benchmark_case_id,
+        target_name=record.target_name,
+        metric=record.metric,
+        stat=record.stat,
+        unit=record.unit,
+        direction=record.direction,
+        run_id=later[alarm.at].run_id,
+        since_run_id=later[alarm.since].run_id,
+        baseline_run_id=record.run_id,
+        baseline_time=record.time,
+        level=record.level,
+        change=alarm.change,
+        difference=alarm.difference,
+        z=alarm.z,
+        worse=alarm.worse,
+        selftest_run_id=cited.run_id if cited else None,
+    )
+    path = journals.alarms(workspace)
+    if any(known.what == line.what for known in journals.read(path, AlarmRecord)[0]):
+        return ""
+    return journals.note(path, [line], f"bench history {shlex.quote(found.case.label)}")
 
 
 def _baseline(record: BaselineRecord) -> Baseline:

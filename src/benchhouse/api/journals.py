@@ -2,10 +2,11 @@
 
 import fcntl
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from benchhouse.schema.errors import unwritable
+from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.model import Model
 
@@ -20,12 +21,33 @@ def selftests(workspace: Workspace) -> Path:
     return workspace.state / "selftests.jsonl"
 
 
+def regressions(workspace: Workspace) -> Path:
+    return workspace.state / "regressions.jsonl"
+
+
 def alarms(workspace: Workspace) -> Path:
     return workspace.state / "alarms.jsonl"
 
 
-def append(path: Path, line: Model, then: str) -> None:
-    """One line, synced; two writers take turns. `then` is the command to give again where it can't be written."""
+def notices(workspace: Workspace) -> Path:
+    return workspace.state / "notices.jsonl"
+
+
+def note(path: Path, lines: Sequence[Model], then: str) -> str:
+    """As `append`, for a verb that answers a question: where nothing can be written, that is told and no error."""
+    try:
+        append(path, lines, then)
+    except BenchError as error:
+        return f"the verdict was not kept: {error.message}"
+    return ""
+
+
+def append(path: Path, lines: Model | Sequence[Model], then: str) -> None:
+    """Lines, synced; two writers take turns. `then` is the command to give again where they can't be written."""
+    whole = [lines] if isinstance(lines, Model) else lines
+    text = b"".join(line.model_dump_json().encode() + b"\n" for line in whole)
+    if not text:
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:
@@ -35,7 +57,7 @@ def append(path: Path, line: Model, then: str) -> None:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # torn by a kill in mid-write
                     file.write(b"\n")
-            file.write(line.model_dump_json().encode() + b"\n")
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -47,7 +69,7 @@ def read(path: Path, kind: type[Line]) -> tuple[list[Line], int]:
     found, bad = [], 0
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return [], 0
     for line in text.splitlines():
         if not line.strip():

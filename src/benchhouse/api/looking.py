@@ -151,40 +151,26 @@ def compare(
     *,
     every: bool = False,
     outliers: str = "keep",
-    paired: bool = False,
+    paired: bool | None = None,
 ) -> "ComparisonTable":
-    """B against A; each is a run, or points of a run: `RUN:key=value,...`. `every` statistic, or the headline ones."""
-    from benchhouse.analysis.stopping import widened
+    """B against A; each is a run, or points of a run: `RUN:key=value,...`. `every` statistic, or the headline ones.
+
+    `paired` None: repetition with repetition where start times show that both sides took turns.
+    """
+    from benchhouse.report import stopped
     from benchhouse.report.comparison import compare_selected
 
     with Warehouse.open(workspace) as warehouse:
-        early = any(_stopped_early(workspace, warehouse.resolve_run(side.partition(":")[0])) for side in (a, b))
-        made = widened(confidence) if early else confidence
+        made = stopped.confidence_for(workspace, _runs_of(warehouse, [a, b]), confidence)
         table = compare_selected(
             warehouse, a, b, metrics=metrics or None, every=every, confidence=made,
             outliers="mad" if outliers == "mad" else "keep", paired=paired,
         )  # fmt: skip
-    if not early:
-        return table
-    told = f"Repetitions ended by a rule: intervals are made at {made:.4g}, so that they cover {confidence:.4g}."
-    return replace(table, notes=[*table.notes, told])
+    return replace(table, notes=[*table.notes, *stopped.told(made, confidence)])
 
 
-def _stopped_early(workspace: Workspace, run_id: str) -> bool:
-    """Whether a rule ended the repetitions of a run; as its ledger says, where that is still here."""
-    try:
-        text = workspace.run(run_id).scenario.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    if "until" not in text:
-        return False
-    import yaml
-
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return False
-    return isinstance(document, dict) and isinstance(document.get("repetitions"), dict)
+def _runs_of(warehouse: Warehouse, selectors: list[str]) -> list[str]:
+    return [warehouse.resolve_run(side.partition(":")[0]) for side in selectors]
 
 
 def scenario_of(workspace: Workspace, selector: str) -> str:
@@ -199,9 +185,11 @@ def compare_at(
 ) -> "tuple[Tradeoff, list[str]]":
     """Targets at equal quality (`recall=0.95`), and the runs that they are from."""
     from benchhouse.report.selected import at_level
+    from benchhouse.report.stopped import confidence_for
 
     with Warehouse.open(workspace) as warehouse:
-        return at_level(warehouse, selectors, at, of, along, confidence)
+        made = confidence_for(workspace, _runs_of(warehouse, selectors), confidence)
+        return at_level(warehouse, selectors, at, of, along, made)
 
 
 def compare_along(
@@ -209,17 +197,21 @@ def compare_along(
 ) -> "Scaling":
     """Targets along an axis: throughput, latency, efficiency, and where scaling stops."""
     from benchhouse.report.selected import along_axis
+    from benchhouse.report.stopped import confidence_for
 
     with Warehouse.open(workspace) as warehouse:
-        return along_axis(warehouse, selectors, along, of, confidence)
+        made = confidence_for(workspace, _runs_of(warehouse, selectors), confidence)
+        return along_axis(warehouse, selectors, along, of, made)
 
 
 def compare_beside(workspace: Workspace, selectors: list[str], metrics: list[str], confidence: float) -> "SideBySide":
     """Targets side by side under identical load."""
     from benchhouse.report.selected import beside
+    from benchhouse.report.stopped import confidence_for
 
     with Warehouse.open(workspace) as warehouse:
-        return beside(warehouse, selectors, metrics, confidence)
+        made = confidence_for(workspace, _runs_of(warehouse, selectors), confidence)
+        return beside(warehouse, selectors, metrics, made)
 
 
 def curves_markdown(found: "Tradeoff | Scaling") -> str:

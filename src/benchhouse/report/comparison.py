@@ -23,7 +23,7 @@ from benchhouse.report.matching import (
 from benchhouse.report.numbers import MINUS, NONE, change_texts, headline_stats, name_of, plural, stat_place
 from benchhouse.report.order import declared_order
 from benchhouse.report.refusals import invalid_rows, reasons
-from benchhouse.report.rounds import Rounds, pair_rounds, rounds_of, without_outliers
+from benchhouse.report.rounds import choose_rounds, pair_rounds, without_outliers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.warehouse import queries
@@ -189,13 +189,14 @@ def compare_runs(
     confidence: float = 0.95,
     seed: int = SEED,
     outliers: Policy = "keep",
-    rounds: Rounds | None = None,
+    trials: Mapping[str, Row] | None = None,
+    paired: bool | None = None,
 ) -> ComparisonTable:
     """Compare rows of the points query; B is told against A: the headline statistics of each metric, or `every` one.
 
     `selected` are the keys that the selectors fixed, which therefore don't tell points apart; `facts_*` are
     circumstances by name (experiment version, git commit, host, package lock digest); `order` is that of the metrics.
-    With `rounds` (of trials that took turns) repetition is compared with repetition.
+    With `trials` (rows of trial_fact by id) that took turns, repetition is compared with repetition; `paired` insists.
     """
     points_a, points_b = points_of(a), points_of(b)
     if not points_a or not points_b:
@@ -219,6 +220,7 @@ def compare_runs(
             ),
         )
     asked, told = without_outliers(asked, outliers)
+    rounds, said = choose_rounds(asked, trials, paired)
     if rounds:
         compared = [pair_rounds(x, y, rounds, confidence) for _, x, y in asked]
     else:
@@ -241,7 +243,7 @@ def compare_runs(
         exploratory=len(_causes(differences)) > 1,
         confidence=confidence,
         seed=seed,
-        notes=[*told, *_notes(rows, differences, confidence)],
+        notes=[*told, *said, *_notes(rows, differences, confidence)],
     )
 
 
@@ -424,13 +426,13 @@ def compare_selected(
     every: bool = False,
     confidence: float = 0.95,
     outliers: Policy = "keep",
-    paired: bool = False,
+    paired: bool | None = False,
 ) -> ComparisonTable:
     """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
     sides = []
     notes: list[str] = []
     folders: list[TrialFolder] = []
-    tested: list[list[dict[str, Any]]] = []
+    tested: dict[str, Row] = {}
     for text in (a, b):
         picked = parse_selector(text)
         selector = Selector(warehouse.resolve_run(picked.run), picked.filters)
@@ -449,14 +451,8 @@ def compare_selected(
         witness = next((row for row in trials if row["outcome"] == "succeeded"), None)
         folders += [TrialFolder(warehouse.workspace.root / witness["folder"])] if witness else []
         sides.append((selector, rows, circumstances(trials)))
-        tested.append(trials)
+        tested |= {row["trial_id"]: row for row in trials}
     (one, rows_a, facts_a), (two, rows_b, facts_b) = sides
-    rounds = rounds_of(*tested)
-    if paired and rounds is None:
-        raise BenchError(
-            f"{one} and {two} did not take turns: there are no rounds to pair",
-            hint="Pairs are points of one run with `order: interleaved` and 3 repetitions; else leave out --paired.",
-        )
     table = compare_runs(
         rows_a,
         rows_b,
@@ -470,10 +466,9 @@ def compare_selected(
         order=declared_order(folders),
         confidence=confidence,
         outliers=outliers,
-        rounds=rounds if paired else None,
+        trials=tested,
+        paired=paired,
     )
-    if rounds and not paired:
-        notes.append("These trials took turns: --paired compares round by round, so that drift hits both alike.")
     return replace(table, notes=[*notes, *table.notes])
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from benchhouse.evidence.folder import read_meta
 from benchhouse.evidence.writing import write_text
-from benchhouse.report import html, markdown, scaling, tradeoff
+from benchhouse.report import html, markdown, scaling, stopped, tradeoff
 from benchhouse.report.content import FailureFacts, Point, ReportData, RunFacts, TrialFacts, WarningGroup
 from benchhouse.report.curves import Tradeoff
 from benchhouse.report.environment import environment
@@ -61,18 +61,19 @@ def gather(
     by_run = {run_id: [row for row in trials if row["run_id"] == run_id] for run_id in dict.fromkeys(run_ids)}
     witnesses = {run_id: _witness(workspace, rows) for run_id, rows in by_run.items()}
     order = declared_order(folder for folder, _ in witnesses.values())
-    points = make_points(result.dicts(), make_cells(result), order, several_runs=len(by_run) > 1)
+    made = stopped.confidence_for(workspace, by_run)
+    points = make_points(result.dicts(), make_cells(result), order, several_runs=len(by_run) > 1, confidence=made)
     failures = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(_failed(trials))]
     invalid = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(invalid_rows(trials))]
     columns = ReportData(scenario="", runs=[], points=points, trials=[], headline=[]).columns()
-    rankings = make_rankings(points, columns)
+    rankings = make_rankings(points, columns, made)
     roles = declared_roles(folder for folder, _ in witnesses.values())
     members = members_of_points(points, {run_id: rows[0]["experiment"] for run_id, rows in by_run.items()})
     leading = leading_columns(members, roles.get("throughput"), roles.get("latency"))
     throughput = leading[0] if leading and leading[0][0] == roles.get("throughput") else None
-    curves = _placed(asked, points) if asked else tradeoff.automatic(members, throughput)
+    curves = _placed(asked, points) if asked else tradeoff.automatic(members, throughput, made)
     swept = {curve.along for curve in curves.curves} if curves else set()
-    cases = side_by_side(members, leading)
+    cases = side_by_side(members, leading, made)
     executed = sorted((row for row in trials if not row["warmup"]), key=lambda row: (row["started"], row["trial_id"]))
     label = labeller(executed, several_runs=len(by_run) > 1)
     return ReportData(
@@ -81,13 +82,14 @@ def gather(
         points=points,
         without_number=without_number(trials, points, several_runs=len(by_run) > 1),
         trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
-        headline=make_headline(
-            points, columns, rankings, failures, invalid, first=curves.sentences[:1] if curves else ()
-        ),
+        headline=[
+            *make_headline(points, columns, rankings, failures, invalid, curves.sentences[:1] if curves else ()),
+            *stopped.told(made),
+        ],
         rankings=rankings,
         cases=cases if len(cases) > 1 else [],
         tradeoff=curves,
-        scalings=scaling.automatic(members, throughput, roles.get("latency"), swept),
+        scalings=scaling.automatic(members, throughput, roles.get("latency"), swept, made),
         loads=gather_loads(workspace.root, executed, label),
         machines=[
             *gather_machine(

@@ -46,14 +46,16 @@ def titled(name: str, unit: str) -> str:
     return name if unit in ("1", "") else f"{name} ({unit})"
 
 
-def mean_interval(mean: float, stdev: float | None, n: int, minimum: float | None = None) -> tuple[float, float] | None:
-    """The 95% interval of the mean over n trials by Student's t; None for fewer than two.
+def mean_interval(
+    mean: float, stdev: float | None, n: int, minimum: float | None = None, confidence: float = 0.95
+) -> tuple[float, float] | None:
+    """The interval of the mean over n trials by Student's t; None for fewer than two.
 
     `minimum` is the smallest value of this metric anywhere: where none is below zero, neither is the interval.
     """
     if n < 2 or stdev is None:
         return None
-    half = critical_t(0.95, n - 1) * stdev / math.sqrt(n)
+    half = critical_t(confidence, n - 1) * stdev / math.sqrt(n)
     low = mean - half
     return max(0.0, low) if minimum is not None and minimum >= 0.0 else low, mean + half
 

@@ -13,7 +13,12 @@ _IDENTITY = ("run_id", "instance_digest", "metric", "stat")
 
 
 def make_points(
-    rows: Sequence[Row], cells: Sequence[Cell], order: Mapping[str, int], *, several_runs: bool
+    rows: Sequence[Row],
+    cells: Sequence[Cell],
+    order: Mapping[str, int],
+    *,
+    several_runs: bool,
+    confidence: float = 0.95,
 ) -> list[Point]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -39,7 +44,8 @@ def make_points(
             cell = found.get((*(row[name] for name in _IDENTITY), row["unit"]))
             if cell:
                 primary = row["stat"] in leading[row["metric"]] and bool(row["direction"])
-                numbers.append(_number(row, cell, primary, least[row["metric"], row["stat"], row["unit"]]))
+                smallest = least[row["metric"], row["stat"], row["unit"]]
+                numbers.append(_number(row, cell, primary, smallest, confidence))
         axes, label = _axes(first)
         points.append(
             Point(
@@ -108,9 +114,9 @@ def _axes(row: Row) -> tuple[dict[str, Any], str]:
     return ordered, label.strip()
 
 
-def _number(row: Row, cell: Cell, primary: bool, least: float) -> Number:
+def _number(row: Row, cell: Cell, primary: bool, least: float, confidence: float) -> Number:
     stdev = row["stdev"] if row["n"] > 1 else None
-    interval = mean_interval(row["mean"], stdev, row["n"], least)
+    interval = mean_interval(row["mean"], stdev, row["n"], least, confidence)
     per_trial = int(row["samples"] or 0) // row["n"]
     return Number(
         cell=cell,

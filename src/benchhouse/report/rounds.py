@@ -8,31 +8,56 @@ from benchhouse.analysis.compare import Comparison
 from benchhouse.analysis.outliers import FAR, Policy, far_off
 from benchhouse.analysis.paired import FEWEST, compare_paired
 from benchhouse.report.numbers import name_of, plural
+from benchhouse.schema.errors import BenchError
 
 Row = Mapping[str, Any]
 Rounds = dict[str, int]
 """The round (repetition) of each trial."""
 Point = TypeVar("Point")
+UNASKED = 5
+"""Rounds from which pairs are made without being asked: of fewer, a pair's interval is wider than what it may save."""
+_SAME = "they are the same trials"
 
 
-def rounds_of(a: Sequence[Row], b: Sequence[Row]) -> Rounds | None:
-    """The rounds of two sides of one run that took turns; None where they did not.
+def choose_rounds(
+    asked: Sequence[tuple[Any, Row, Row]], trials: Mapping[str, Row] | None, paired: bool | None
+) -> tuple[Rounds | None, list[str]]:
+    """The rounds to compare by, or None; and what to tell. `paired` None: where the trials took turns, by themselves.
 
-    They did when no trial of a round started after one of the next round; points that are compared with several
-    others, or with themselves, have no rounds.
+    Start times alone decide, never the numbers: picking the narrower of two intervals would make both wrong.
     """
-    if {row["run_id"] for row in [*a, *b]} != {row["run_id"] for row in a[:1]}:
-        return None
-    sides = [{row["repetition"]: row for row in side} for side in (a, b)]
-    if len(sides[0]) < len(a) or len(sides[1]) < len(b) or {row["trial_id"] for row in a} & {r["trial_id"] for r in b}:
-        return None
+    if not paired and (paired is False or trials is None):
+        return None, []
+    fewest = FEWEST if paired else UNASKED
+    known = trials or {}
+    why = next((told for _, x, y in asked for told in [_why_not(x, y, known, fewest)] if told), "")
+    if why and paired:
+        raise BenchError(
+            f"these did not take turns, there are no rounds to pair: {why}",
+            hint=f"Pairs need `order: interleaved` and {FEWEST} repetitions, or two runs side by side; "
+            "else leave out --paired.",
+        )
+    if why:
+        return None, [] if why == _SAME else [f"Not paired: {why}."]
+    rounds = {trial: known[trial]["repetition"] for _, x, y in asked for row in (x, y) for trial in row["trials"]}
+    return rounds, ["Paired: the sides took turns, so repetition is compared with repetition (--no-paired: not)."]
+
+
+def _why_not(x: Row, y: Row, trials: Mapping[str, Row], fewest: int) -> str:
+    """Why two points have no rounds; empty where they do: no trial of a round started after one of the next."""
+    if set(x["trials"]) & set(y["trials"]):
+        return _SAME
+    sides = [{trials[name]["repetition"]: trials[name]["started"] for name in row["trials"]} for row in (x, y)]
+    if len(sides[0]) < len(x["trials"]) or len(sides[1]) < len(y["trials"]):
+        return "a side has a repetition twice"
     common = sorted(sides[0].keys() & sides[1].keys())
-    if len(common) < FEWEST:
-        return None
-    starts = [[side[number]["started"] for side in sides] for number in common]
+    if len(common) < fewest:
+        return f"{name_of(x['metric'], x['stat'])} has {plural(len(common), 'round')} in common, {fewest} are needed"
+    starts = [[side[number] for side in sides] for number in common]
     if any(max(now) > min(later) for now, later in pairwise(starts)):
-        return None
-    return {row["trial_id"]: row["repetition"] for row in [*a, *b]}
+        apart = max(sides[0].values()) < min(sides[1].values()) or max(sides[1].values()) < min(sides[0].values())
+        return "one side ran after the other" if apart else "the trials of the sides did not take turns"
+    return ""
 
 
 def pair_rounds(x: Row, y: Row, rounds: Rounds, confidence: float) -> Comparison:

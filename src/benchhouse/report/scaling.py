@@ -57,7 +57,11 @@ def make_scaling(
 
 
 def automatic(
-    members: Sequence[Member], throughput: Column | None, latency: str | None, leave: Collection[str] = ()
+    members: Sequence[Member],
+    throughput: Column | None,
+    latency: str | None,
+    leave: Collection[str] = (),
+    confidence: float = 0.95,
 ) -> list[Scaling]:
     """For a report: along every number of the workload with three values or more, and of the target if it is load.
 
@@ -70,7 +74,7 @@ def automatic(
     for along in sorted(_axes(usable) - set(leave)):
         longest = [one for one in sweeps(usable, along) if len(one.members) > _FEWEST]
         if longest and len(longest) <= _MOST:
-            made.append(make_scaling(usable, throughput, latency, along))
+            made.append(make_scaling(usable, throughput, latency, along, confidence=confidence))
     return made
 
 
@@ -117,7 +121,7 @@ def _curve(
                 place=stages[at].place,
                 n=len(sample.values),
                 throughput=sum(sample.values) / len(sample.values),
-                throughput_interval=_interval(sample),
+                throughput_interval=_interval(sample, confidence),
                 times=growth.times if growth else None,
                 times_interval=tuple(growth.times_interval) if growth and growth.times_interval else None,
                 efficiency=growth.efficiency if growth and resource else None,
@@ -141,11 +145,11 @@ def _curve(
     )
 
 
-def _interval(sample: Sample) -> tuple[float, float] | None:
+def _interval(sample: Sample, confidence: float) -> tuple[float, float] | None:
     n = len(sample.values)
     mean = sum(sample.values) / n
     stdev = (sum((value - mean) ** 2 for value in sample.values) / (n - 1)) ** 0.5 if n > 1 else None
-    return mean_interval(mean, stdev, n, min(sample.values))
+    return mean_interval(mean, stdev, n, min(sample.values), confidence)
 
 
 def _latencies(member: Member, metric: str | None) -> dict[str, float]:

@@ -17,24 +17,26 @@ SEED = 20_240_229
 """Of the resamples; fixed, so that the same numbers always give the same intervals."""
 
 
-def make_rankings(points: Sequence[Point], columns: Sequence[Number]) -> list[Ranking]:
+def make_rankings(points: Sequence[Point], columns: Sequence[Number], confidence: float = 0.95) -> list[Ranking]:
     """One ranking per leading metric that has a direction."""
-    rankings = (rank_points(points, column) for column in columns if column.primary and column.direction)
+    leading = (column for column in columns if column.primary and column.direction)
+    rankings = (rank_points(points, column, confidence) for column in leading)
     return [ranking for ranking in rankings if ranking]
 
 
-def rank_points(points: Sequence[Point], column: Number) -> Ranking | None:
+def rank_points(points: Sequence[Point], column: Number, confidence: float = 0.95) -> Ranking | None:
     """Rank all points that have this number; the leaders, the median and the worst are compared with the best."""
     assert column.direction
     numbers = {str(at): number for at, point in enumerate(points) if (number := point.number(column.column))}
-    ranked = rank({at: number.values for at, number in numbers.items()}, column.direction)
+    ranked = rank({at: number.values for at, number in numbers.items()}, column.direction, confidence=confidence)
     if len(ranked) < 2:
         return None
     few = len(ranked) <= SHOWN + 3
     shown = ranked if few else [row for at, row in enumerate(ranked) if at < SHOWN or row.mark]
     best = numbers[ranked[0].name]
     pairs = [Pair(best.values, numbers[row.name].values, column.direction) for row in shown[1:]]
-    compared = dict(zip([row.name for row in shown[1:]], compare_many(pairs, seed=SEED), strict=True))
+    results = compare_many(pairs, seed=SEED, confidence=confidence)
+    compared = dict(zip([row.name for row in shown[1:]], results, strict=True))
     ranked, shown = ([_as_shown(row, compared.get(row.name)) for row in rows] for rows in (ranked, shown))
     standings = [_standing(row, compared.get(row.name)) for row in shown]
     sentence = _sentence(points, numbers, ranked, compared)

@@ -105,7 +105,7 @@ def make_tradeoff(
     return made.model_copy(update={"sentences": _sentences(made)}) if level is not None else made
 
 
-def automatic(members: Sequence[Member], y: Column | None) -> Tradeoff | None:
+def automatic(members: Sequence[Member], y: Column | None, confidence: float = 0.95) -> Tradeoff | None:
     """For a report: the first share of which more is better (recall, accuracy) against the throughput, if swept."""
     if y is None:
         return None
@@ -116,10 +116,10 @@ def automatic(members: Sequence[Member], y: Column | None) -> Tradeoff | None:
         means = {member.at: sum(member.samples[x].values) / len(member.samples[x].values) for member in usable}
         if all(len({means[member.at] for member in one.members}) < _FEWEST for one in sweeps(usable)):
             continue
-        made = [make_tradeoff(members, x, y, level) for level in _LEVELS]
+        made = [make_tradeoff(members, x, y, level, confidence=confidence) for level in _LEVELS]
         most = max(made, key=lambda one: sum(curve.at is not None and curve.at.reach == "met" for curve in one.curves))
         met = any(curve.at and curve.at.reach == "met" for curve in most.curves)
-        return most if met else make_tradeoff(members, x, y, None)
+        return most if met else make_tradeoff(members, x, y, None, confidence=confidence)
     return None
 
 

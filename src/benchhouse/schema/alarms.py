@@ -80,8 +80,8 @@ class AlarmsFile(Model, strict=True):
     channels: dict[Name, Channel] = Field(description="Who can be told, by name.")
 
 
-class AlarmRecord(Model):
-    """A line of `.bench/alarms.jsonl`: an alarm fired, was over, or a channel was told of that."""
+class Notice(Model):
+    """A line of `.bench/notices.jsonl`: an alarm fired, was over, or a channel was told of that."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")

@@ -31,6 +31,64 @@ class BaselineRecord(Model):
     why: str = Field("", description="What the person said.")
 
 
+class RegressionRecord(Model):
+    """A line of `.bench/regressions.jsonl`: one number that a gate judged."""
+
+    schema_version: Literal[1] = Field(1, description="Version of this format.")
+    time: str = Field(description="When, UTC.")
+    base_run_id: str = Field(description="The run, or points of one, that was held to be good.")
+    run_id: str = Field(description="The run that was judged.")
+    selection: str = Field(description="What was judged, as it was asked for.")
+    scenario: str = Field(description="Name of the scenario.")
+    point: str = Field(description="Label of the point.")
+    metric: str = Field(description="Name of the metric.")
+    stat: str = Field(description="Which statistic of it.")
+    unit: str = Field(description="Unit of the numbers.")
+    direction: Literal["higher", "lower"] = Field(description="Which way is better.")
+    judgement: Literal["regression", "good", "can't tell"] = Field(description="What the gate said.")
+    worse: float | None = Field(description="By how much it is worse, a fraction.")
+    low: float | None = Field(description="Lower end of the interval of `worse`.")
+    high: float | None = Field(description="Upper end.")
+    mde: float = Field(description="The smallest worsening that matters.")
+    confidence: float = Field(description="Of the interval, as asked for.")
+    p_adjusted: float | None = Field(description="After correction for all that was judged together.")
+    n_base: int = Field(description="Trials of the base.")
+    n: int = Field(description="Trials of the run that was judged.")
+    method: str = Field(description="How the interval was made.")
+    selftest_run_id: str | None = Field(None, description="Run of the selftest that the verdict cites.")
+
+
+class AlarmRecord(Model):
+    """A line of `.bench/alarms.jsonl`: new runs that no longer fit an accepted baseline."""
+
+    schema_version: Literal[1] = Field(1, description="Version of this format.")
+    time: str = Field(description="When it was noticed, UTC.")
+    benchmark_case_id: str = Field(description="The benchmark case.")
+    target_name: str = Field(description="The target's name.")
+    metric: str = Field(description="Name of the metric.")
+    stat: str = Field(description="Which statistic of it.")
+    unit: str = Field(description="Unit of the level.")
+    direction: Literal["higher", "lower"] | None = Field(description="Which way is better.")
+    run_id: str = Field(description="The run at which it was noticed.")
+    since_run_id: str = Field(description="The first run that does not fit.")
+    baseline_run_id: str = Field(description="The last run of the baseline's level.")
+    baseline_time: str = Field(description="When that baseline was accepted, UTC.")
+    level: float = Field(description="The accepted level.")
+    change: float | None = Field(description="From the level, a fraction.")
+    difference: float = Field(description="From the level, in the unit.")
+    z: float = Field(description="Standard errors from the baseline.")
+    worse: bool | None = Field(description="Whether it is the wrong way.")
+    selftest_run_id: str | None = Field(None, description="Run of the selftest that the verdict cites.")
+
+    @property
+    def what(self) -> tuple[str, ...]:
+        """What makes an alarm the same alarm when it is seen again."""
+        return (
+            self.benchmark_case_id, self.target_name, self.metric, self.stat, self.baseline_time, self.since_run_id,
+            self.run_id,
+        )  # fmt: skip
+
+
 class SelftestMetric(Model):
     """How often A/A pairs looked different in one metric, and what could be found in it."""
 

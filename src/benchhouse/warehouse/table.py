@@ -15,6 +15,7 @@ SCHEMA_VERSION = 2
 Kind = Literal["text", "texts", "integer", "number", "truth", "time"]
 Row = dict[str, Any]
 
+_FILE, _FILENAME = "<file>", "read_from"
 _SQL_TYPES: dict[Kind, str] = {
     "text": "VARCHAR",
     "texts": "VARCHAR[]",
@@ -27,11 +28,16 @@ _SQL_TYPES: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Column:
-    """One column; a `time` is UTC with milliseconds and carries no zone."""
+    """One column; a `time` is UTC with milliseconds and carries no zone.
+
+    `path` is for tables with a `source`: where in the JSON the value stands, when it is not a key of the column's name
+    (`interval[0]`, `trials[*].run_id`); `<file>` is the name of the file without its ending.
+    """
 
     name: str
     kind: Kind
     description: str
+    path: str = ""
 
     @property
     def sql_type(self) -> str:
@@ -74,15 +80,28 @@ class Table:
         return f"{some} QUALIFY row_number() OVER (PARTITION BY {parts} ORDER BY run_id) = 1"
 
     def _sql_over_json(self, files: str) -> str:
-        kinds = ", ".join(
-            f"{quoted(one.name)}: '{'VARCHAR' if one.kind == 'time' else one.sql_type}'" for one in self.columns
-        )
-        shown = ", ".join(
-            f"CAST({name} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {name}" if one.kind == "time" else name
-            for one in self.columns
-            for name in [quoted(one.name)]
-        )
-        return f"SELECT {shown} FROM read_json({files}, columns = {{{kinds}}}, format = 'auto')"  # noqa: S608 - ours
+        kinds: dict[str, str] = {}
+        shown = []
+        for one in self.columns:
+            key, _, inside = one.path.partition("[")
+            if one.path == _FILE:
+                told = f"parse_filename({_FILENAME}, true)"
+            elif inside:
+                kinds[key] = "JSON"
+                told = f"CAST(json_extract({quoted(key)}, '$[{inside}') AS {one.sql_type})"
+            else:
+                kinds.setdefault(one.name, "VARCHAR" if one.kind == "time" else one.sql_type)
+                told = quoted(one.name)
+            if one.kind == "time":
+                told = f"CAST({told} AS TIMESTAMPTZ) AT TIME ZONE 'UTC'"
+            shown.append(f"{told} AS {quoted(one.name)}")
+        columns = ", ".join(f"{quoted(key)}: '{kind}'" for key, kind in kinds.items())
+        named = f", filename = '{_FILENAME}'" if any(one.path == _FILE for one in self.columns) else ""
+        # A line of a journal may be torn by a kill in mid-write: those after it still count.
+        form = "'nd', ignore_errors = true" if self.source.endswith(".jsonl") else "'auto'"
+        read = f"read_json({files}, columns = {{{columns}}}, format = {form}{named})"
+        whole = f" WHERE {quoted(self.order[0])} IS NOT NULL" if self.source.endswith(".jsonl") else ""
+        return f"SELECT {', '.join(shown)} FROM {read}{whole}"  # noqa: S608 - ours
 
     def schema(self) -> "pa.Schema":
         """The pyarrow schema, with table name and schema_version in its metadata."""

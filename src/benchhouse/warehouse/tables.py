@@ -18,6 +18,7 @@ from benchhouse.warehouse.outcome_tables import (
 )
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, RUN_FACT, TELEMETRY_SLICE_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION, Column, Kind, Row, Table, quoted
+from benchhouse.warehouse.verdict_tables import ALARM_FACT, BASELINE_FACT, CLAIM_FACT, NOTICE_FACT, REGRESSION_FACT
 
 __all__ = [
     "CLUSTER_REGION_DIM", "EVIDENCE_TABLES", "HARDWARE_TOPOLOGY_DIM", "LINEAGE_DIM", "MEASUREMENT_FACT", "RUN_FACT",
@@ -41,6 +42,11 @@ TABLES: dict[str, Table] = {
         MEASUREMENT_FACT,
         STORAGE_OUTCOME_FACT,
         VECTOR_OUTCOME_FACT,
+        REGRESSION_FACT,
+        ALARM_FACT,
+        NOTICE_FACT,
+        BASELINE_FACT,
+        CLAIM_FACT,
     )
 }
 EVIDENCE_TABLES = {name: table for name, table in TABLES.items() if not table.source}

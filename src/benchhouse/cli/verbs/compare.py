@@ -34,7 +34,8 @@ _SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "
 @click.option("--all", "every", is_flag=True, help="Every statistic, not only value or mean, and p99.")
 @click.option("--outliers", type=click.Choice(["keep", "mad"]), default="keep", show_default=True,
               help="mad: leave out what lies 5 robust deviations off; how many is told either way.")  # fmt: skip
-@click.option("--paired", is_flag=True, help="Round by round, where the trials of both sides took turns in one run.")
+@click.option("--paired/--no-paired", default=None,
+              help="Repetition with repetition; by itself where the sides took turns in time.")  # fmt: skip
 @click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
 @click.option("--markdown", is_flag=True, help="Print a Markdown table.")
 @options.json_option
@@ -49,7 +50,7 @@ def command(
     metrics: tuple[str, ...],
     every: bool,
     outliers: str,
-    paired: bool,
+    paired: bool | None,
     confidence: float,
     markdown: bool,
     as_json: bool,
@@ -58,7 +59,7 @@ def command(
 
     workspace = options.workspace(ctx)
     _check(at, of, along, write, metrics, every, len(runs))
-    if (paired or outliers != "keep") and (at or along or len(runs) != 2):
+    if (paired is not None or outliers != "keep") and (at or along or len(runs) != 2):
         raise click.UsageError("--paired and --outliers are for two runs against each other")
     if at:
         tradeoff, run_ids = looking.compare_at(workspace, list(runs), at, of, along, confidence)
@@ -119,7 +120,8 @@ def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool, trust: str
         show.as_json(compared.as_dict() | {"selftest": trust})
         return
     if markdown:
-        click.echo(looking.comparison_markdown(compared))
+        click.echo(looking.comparison_markdown(compared).rstrip("\n"))
+        click.echo(f"\n{trust[:1].upper()}{trust[1:]}.")
         return
     click.echo(f"A  {compared.a}\nB  {compared.b}")
     _show_rows(compared)

@@ -83,6 +83,8 @@ def _show(watched: "Watched") -> None:
         memory = f", a run remembers {found.noise.memory:.0%} of the one before" if found.noise.memory else ""
         show.note(f"noise {percent(found.noise.spread, signed=False)} a run{memory}")
     _show_baseline(watched)
+    if watched.note:
+        show.note(watched.note)
     show.note(watched.selftest)
     if watched.baseline is None:
         name = shlex.quote(found.case.label)

@@ -34,6 +34,8 @@ def command(
     prepared = planning.prepare(workspace, path, planning.Where(**where))
     ledger = running.open_run(workspace, prepared, path, fresh, show.note)
     run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
+    if prepared.plan.scenario.until and batch.outlives(prepared):
+        show.note(f"a rule ends the repetitions: each  bench collect {run_id}  looks, and hands over the next ones")
     for line in prepared.notes:
         show.note(f"note: {line}")
     if batch.outlives(prepared):

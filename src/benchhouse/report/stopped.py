@@ -1,0 +1,35 @@
+"""Runs whose repetitions were ended by a rule: their intervals are made wider, so that they cover what they say."""
+
+from collections.abc import Iterable
+
+from benchhouse.analysis.stopping import widened
+from benchhouse.schema.layout import Workspace
+
+
+def confidence_for(workspace: Workspace, run_ids: Iterable[str], confidence: float = 0.95) -> float:
+    """At which confidence to make intervals of these runs, so that they cover `confidence`."""
+    return widened(confidence) if any(stopped_early(workspace, run_id) for run_id in run_ids) else confidence
+
+
+def told(made: float, confidence: float = 0.95) -> list[str]:
+    """What to say about it; nothing where no rule ended anything."""
+    if made == confidence:
+        return []
+    return [f"Repetitions ended by a rule: intervals are made at {made:.4g}, so that they cover {confidence:.4g}."]
+
+
+def stopped_early(workspace: Workspace, run_id: str) -> bool:
+    """Whether a rule ended the repetitions of a run; as its ledger says, where that is still here."""
+    try:
+        text = workspace.run(run_id).scenario.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    if "until" not in text:
+        return False
+    import yaml
+
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    return isinstance(document, dict) and isinstance(document.get("repetitions"), dict)
