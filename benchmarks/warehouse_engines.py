@@ -3,8 +3,9 @@
     python benchmarks/warehouse_engines.py [--runs 100] [--rounds 1] [--json]
 
 Bars: all runs land; what is pulled again has the bytes of the lake; each published query gives the same rows on the
-embedded engine, PostgreSQL and ClickHouse, to the bit, but for quantiles, which agree by definition (to 1e-14). CPU is that of this process, and of the server's where there is one. The
-peer writes the same rows to the same PostgreSQL by COPY alone, without order, digests or a look at what arrived.
+embedded engine, PostgreSQL and ClickHouse, to the bit, but for quantiles, which agree by definition (to 1e-14). CPU
+is that of this process, and of the server's where there is one. The peer writes the same rows to the same PostgreSQL
+by COPY alone, without order, digests or a look at what arrived.
 """
 
 import argparse
@@ -37,7 +38,6 @@ from benchhouse.worker.standalone import running
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "warehouse"))
 from trial_maker import make_run  # type: ignore[import-not-found]
-
 
 QUANTILES_AGREE = 1e-14  # of the number itself; a double has 1.1e-16
 

@@ -1,8 +1,9 @@
 """The published queries in the dialect of every engine: the same rows give the same numbers.
 
-A mean is the sum in the order of repetition, divided; a deviation is Welford's, of n - 1: both to the bit. A quantile is
-Hyndman and Fan's seventh, whose interpolation engines round in their own ways: the same but for the last digit. Engines' own functions differ: PostgreSQL's deviation and ClickHouse's mean in the last digits, and
-ClickHouse's `median` and `medianExact` in the first.
+A mean is the sum in the order of repetition, divided; a deviation is Welford's, of n - 1: both to the bit. A quantile
+is Hyndman and Fan's seventh, whose interpolation engines round in their own ways: the same but for the last digit.
+Engines' own functions differ: PostgreSQL's deviation and ClickHouse's mean in the last digits, and ClickHouse's
+`median` and `medianExact` in the first.
 """
 
 # ruff: noqa: S608 - the names in these texts are our own
