@@ -16,7 +16,7 @@ from benchhouse.api.looking import quantity
 from benchhouse.api.telling import tell
 from benchhouse.evidence.writing import now
 from benchhouse.report.histories import RunValue
-from benchhouse.schema.alarms import Notice, AlarmRule, AlarmsFile, State
+from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Notice, State
 from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
