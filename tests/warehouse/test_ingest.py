@@ -13,7 +13,7 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
 from benchhouse.warehouse.queries import failures, points
 from benchhouse.warehouse.query import Warehouse
-from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES
+from benchhouse.warehouse.tables import SCHEMA_VERSION, EVIDENCE_TABLES
 
 _FILLED = 9  # tables that a run of vector.search without telemetry has rows for
 
@@ -36,7 +36,7 @@ def test_a_run_becomes_rows_of_every_table(workspace):
     done = collect(workspace, "run-a", folders)
     assert (done.run_id, done.trials, done.skipped) == ("run-a", 14, [])
     with Warehouse.open(workspace) as warehouse:
-        counts = {table: warehouse.query(f"SELECT count(*) FROM {table}").rows[0][0] for table in TABLES}
+        counts = {table: warehouse.query(f"SELECT count(*) FROM {table}").rows[0][0] for table in EVIDENCE_TABLES}
         run = warehouse.query("SELECT * FROM benchmark_run_fact").dicts()[0]
         failed = warehouse.query("SELECT * FROM trial_fact WHERE outcome <> 'succeeded'").dicts()[0]
         manifests = [row[0] for row in warehouse.query("SELECT artifact_manifest_digest FROM trial_fact").rows]
