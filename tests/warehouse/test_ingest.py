@@ -13,7 +13,7 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
 from benchhouse.warehouse.queries import failures, points
 from benchhouse.warehouse.query import Warehouse
-from benchhouse.warehouse.tables import SCHEMA_VERSION, EVIDENCE_TABLES
+from benchhouse.warehouse.tables import EVIDENCE_TABLES, SCHEMA_VERSION
 
 _FILLED = 9  # tables that a run of vector.search without telemetry has rows for
 
@@ -312,7 +312,7 @@ def test_a_file_of_an_older_schema_is_made_again_from_evidence(workspace):
     with Warehouse.open(workspace) as warehouse:
         assert warehouse.query("SELECT count(*) FROM trial_fact").rows == [(13,)]
         assert "older schema" in warehouse.notes[0]
-        assert {entry.schema_version for entry in warehouse.catalog.files(TABLES)} == {SCHEMA_VERSION}
+        assert {entry.schema_version for entry in warehouse.catalog.files(EVIDENCE_TABLES)} == {SCHEMA_VERSION}
     assert lake_bytes(workspace) == before
 
 
