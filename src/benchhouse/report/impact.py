@@ -36,6 +36,8 @@ def _interval(number: Number) -> str:
     if number.low is None or number.high is None:
         return ""
     low, high = sorted((abs(number.low), abs(number.high)))
+    if number.is_time and number.change is not None and number.change >= 1:  # in the same words as the change itself
+        return f"; between {1 + low:.2f} and {1 + high:.2f} times, 95% sure"
     return f"; between {low:.0%} and {high:.0%}, 95% sure"
 
 

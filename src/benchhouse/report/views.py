@@ -170,7 +170,7 @@ def _product(found: Why, setting: Setting | None, next_lines: NextLines) -> list
     diagnosed = found.diagnosed
     if diagnosed:
         first = diagnosed[0]
-        blocks.append(Words(f"Most likely cause: {first.title}. It lies {_SIDES[first.side]}."))
+        blocks.append(Words(f"Most likely cause: {first.title}. {_lies(first)}"))
         blocks.append(Words(f"Proposed change: {first.change}"))
     elif found.points:
         blocks.append(Words("The cause is not known yet; engineering repeats the run with more monitors."))
@@ -186,8 +186,7 @@ def _partner(found: Why, setting: Setting | None, next_lines: NextLines) -> list
     first = found.diagnosed[0] if found.diagnosed else None
     blocks.append(Heading("What is ours, what is upstream"))
     if first:
-        whose = "ours" if first.side in _OURS else "not ours" if first.side == "service" else "of the machine"
-        blocks.append(Words(f"By the evidence the cause is {whose}: it lies {_SIDES[first.side]}. {first.says}"))
+        blocks.append(Words(f"{_whose(first)} {first.says}"))
         blocks.append(Items([one.says for one in first.evidence]))
     else:
         blocks.append(Words(_NO_CAUSE if found.points else "There is nothing to attribute."))
@@ -251,3 +250,14 @@ def _runs(found: Why) -> list[Block]:
 
 def _again(found: Why) -> str:
     return f"bench why {found.run_id} --vs {found.base}" if found.base else f"bench why {found.run_id}"
+
+
+def _lies(first: Diagnosis) -> str:
+    return f"It lies {_SIDES[first.side]}." if first.side in _SIDES else "Where it lies is not known yet."
+
+
+def _whose(first: Diagnosis) -> str:
+    if first.side not in _SIDES:
+        return "Whose the cause is can't be told yet."
+    whose = "ours" if first.side in _OURS else "not ours" if first.side == "service" else "of the machine"
+    return f"By the evidence the cause is {whose}: it lies {_SIDES[first.side]}."

@@ -85,7 +85,8 @@ def test_gpus_that_wait_for_their_storage():
 
 
 def test_gpus_that_wait_for_nothing_that_is_sampled_are_said_to_wait():
-    assert causes(SLOWER, [IDLE]) == ["waiting_unexplained"]
+    (found,) = diagnose(Case(point="p", numbers=SLOWER, signals=[IDLE]))
+    assert (found.cause, found.side) == ("waiting_unexplained", "unknown")
     assert causes(SLOWER, [signal("node", "io_pressure", QUIET, LOUD)]) == []  # GPUs are not known to wait
 
 

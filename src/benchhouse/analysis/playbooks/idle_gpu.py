@@ -83,7 +83,7 @@ UNEXPLAINED = Cause(
     "waiting_unexplained",
     "the GPUs wait, and no series tells what for",
     "The GPUs are less busy than in the base, while nothing sampled of CPU, storage and network moved.",
-    "scenario",
+    "unknown",
     (),
     (
         "Run with cached or synthetic input to tell model code from input path: bench run {scenario}",

@@ -10,7 +10,7 @@ ALPHA = 0.05
 """A symptom counts when its p-value, corrected for all that were compared, is at most this."""
 
 Certainty = Literal["strong", "moderate", "weak"]
-Side = Literal["scenario", "machine", "service", "cluster"]
+Side = Literal["scenario", "machine", "service", "cluster", "unknown"]
 
 
 class Number(Model):
@@ -119,7 +119,9 @@ class Diagnosis(Model):
     says: str = Field(description="The mechanism in a sentence or two.")
     certainty: Certainty
     why_so_sure: str
-    side: Side = Field(description="Where it is mended: the scenario, the machine, the service or the cluster.")
+    side: Side = Field(
+        description="Where it is mended: the scenario, the machine, the service, the cluster, or not known yet."
+    )
     point: str
     suspect: str = Field("", description="The node, rank or device that stands out; empty where none does.")
     symptoms: list[str] = Field(description="Numbers that got worse, in words.")
