@@ -3,7 +3,7 @@
 from benchhouse.analysis.playbooks.idle_gpu import UNEXPLAINED
 from benchhouse.analysis.playbooks.values import Diagnosis, Number
 from benchhouse.report.impact import impact
-from benchhouse.report.views import _lies, _whose
+from benchhouse.report.views import _lies, _blame
 
 
 def cause(side):
@@ -23,6 +23,6 @@ def test_a_change_and_its_interval_are_in_the_same_words():
 
 def test_where_nobody_knows_the_cause_nobody_is_blamed():
     assert UNEXPLAINED.side == "unknown"
-    assert _whose(cause("unknown")) == "Whose the cause is can't be told yet."
+    assert _blame(cause("unknown")) == "Whose the cause is can't be told yet."
     assert _lies(cause("unknown")) == "Where it lies is not known yet."
-    assert "not ours" in _whose(cause("service")) and "cause is ours" in _whose(cause("scenario"))
+    assert "not ours" in _blame(cause("service")) and "cause is ours" in _blame(cause("scenario"))

@@ -186,7 +186,7 @@ def _partner(found: Why, setting: Setting | None, next_lines: NextLines) -> list
     first = found.diagnosed[0] if found.diagnosed else None
     blocks.append(Heading("What is ours, what is upstream"))
     if first:
-        blocks.append(Words(f"{_whose(first)} {first.says}"))
+        blocks.append(Words(f"{_blame(first)} {first.says}"))
         blocks.append(Items([one.says for one in first.evidence]))
     else:
         blocks.append(Words(_NO_CAUSE if found.points else "There is nothing to attribute."))
@@ -256,7 +256,7 @@ def _lies(first: Diagnosis) -> str:
     return f"It lies {_SIDES[first.side]}." if first.side in _SIDES else "Where it lies is not known yet."
 
 
-def _whose(first: Diagnosis) -> str:
+def _blame(first: Diagnosis) -> str:
     if first.side not in _SIDES:
         return "Whose the cause is can't be told yet."
     whose = "ours" if first.side in _OURS else "not ours" if first.side == "service" else "of the machine"
