@@ -1,6 +1,8 @@
 """`bench query`."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -16,3 +18,9 @@ def test_an_option_that_is_not_there_is_still_one(bench):
     done = bench("query", "SELECT 1", "--cvs")
     assert done.code == 2
     assert "Did you mean '--csv'?" in done.err
+
+
+def test_a_process_that_asked_ends_without_a_word_of_the_engine(tmp_path):
+    command = [sys.executable, "-m", "benchhouse", "query", "--csv", "SELECT 1 AS one"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("one\n1\n", "")

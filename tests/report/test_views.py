@@ -3,7 +3,7 @@
 from benchhouse.analysis.playbooks.idle_gpu import UNEXPLAINED
 from benchhouse.analysis.playbooks.values import Diagnosis, Number
 from benchhouse.report.impact import impact
-from benchhouse.report.views import _lies, _blame
+from benchhouse.report.views import _blame, _lies
 
 
 def cause(side):

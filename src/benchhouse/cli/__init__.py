@@ -3,7 +3,6 @@
 A verb's module is imported only when it is used: `bench --help` reads the first line of each file instead.
 """
 
-import atexit
 import gc
 import os
 import sys
@@ -95,7 +94,6 @@ def main() -> None:
 def run(command: click.Command, name: str) -> NoReturn:
     """Every error of ours is printed once, here, and becomes the exit code."""
     gc.set_threshold(_OBJECTS)
-    atexit.register(gc.freeze)  # the interpreter's last look at everything would find nothing worth its time
     show_by(lambda text: click.echo(text, err=True))
     try:
         code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")
