@@ -60,7 +60,7 @@ def push(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool
 
     \b
     Examples:
-      bench evidence pull s3://team-bench/evidence --run 20260301-120000-abcd
+      bench evidence pull s3://team-bench/evidence --run 20260301-120000-000abcd
       bench evidence pull s3://team-bench/evidence --dry-run
       bench evidence pull /mnt/archive/evidence
 
@@ -83,7 +83,7 @@ def pull(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool
     \b
     Examples:
       bench evidence verify s3://team-bench/evidence
-      bench evidence verify s3://team-bench/evidence --run 20260301-120000-abcd --json
+      bench evidence verify s3://team-bench/evidence --run 20260301-120000-000abcd --json
 
     {_STORE}
     """

@@ -149,7 +149,7 @@ def push(ctx: click.Context, to: str, runs: tuple[str, ...], as_json: bool, **ho
     \b
     Examples:
       bench warehouse pull postgresql://ada@db.example.org/bench --dry-run
-      bench warehouse pull clickhouse:/data/ch --run 20260301-120000-abcd
+      bench warehouse pull clickhouse:/data/ch --run 20260301-120000-000abcd
       bench warehouse pull ../team
 
     {_ADDRESS}
