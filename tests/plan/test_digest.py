@@ -173,3 +173,22 @@ def test_a_dotted_name_that_leads_into_no_mapping_is_a_name_in_every_release(pla
     text = "workload: {component: a, service: b, x: [1, 2]}\naxes: [{grid: {y.z: [3, 4]}}]"
     digest = "0f32db2b0c77dfe4f6261d80dc3c878d3abd7e6ad6fbe8d02183345084ad5c4c"
     assert plan_of(text, code=None).digest == digest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "workload: {size: [1, 2, 3]}\n",
+        "workload: {size: [1, 2.0, 3], pause: 1m}\n",
+        "target: {cores: 2}\nworkload: {size: [1, 2]}\n",
+        "axes: [{grid: {pivots: [[1], [2, 3]]}}]\n",
+        "workload: {size: [1, 2, 3]}\nexclude: [{size: 2}]\n",
+        "targets: [{name: a}, {name: b}]\nworkload: {size: 5}\n",
+        TWO_BLOCKS,
+    ],
+)
+def test_what_is_remembered_of_a_point_is_what_it_is_bound_to(text, plan_of):
+    plan = plan_of(text)
+    bound = [plan.bind(point) for point in plan.space.points()]
+    assert list(plan.instances()) == bound
+    assert list(plan.digests()) == [instance.digest() for instance in bound]

@@ -119,7 +119,9 @@ class CommandWorkload(Model):
     stdin: str = Field("", description="What the program reads; nothing by default.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables added for the program.")
     timeout: Seconds | None = Field(None, gt=0, description="Of one execution; it then counts as failed.")
-    allowed_exit_codes: list[int] = Field(default=[0], min_length=1, description="Exit codes that mean success.")
+    allowed_exit_codes: list[int] = Field(
+        default_factory=lambda: [0], min_length=1, description="Exit codes that mean success."
+    )
     tolerate_failures: bool = Field(
         False,
         description="Count failing executions in `error_rate` and go on; by default the first one fails the trial.",

@@ -17,6 +17,11 @@ from benchhouse.schema.secrets import is_secret_key
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+MOST_KEPT = 20_000
+"""Points of which a plan remembers what they mean; a larger one goes through them again."""
+Meaning = tuple[dict[str, Any], bytes]
+"""Parameters as the experiment sees them, and their canonical JSON."""
+
 
 def normal(model: type[BaseModel] | None, data: dict[str, Any]) -> dict[str, Any]:
     """`data` as the model sees it, defaults filled in, as JSON that the model reads back; secrets stay references."""
@@ -29,10 +34,12 @@ def normal(model: type[BaseModel] | None, data: dict[str, Any]) -> dict[str, Any
     return dumped
 
 
-def check_values(draft: Draft, home: Place) -> None:
+def check_values(draft: Draft, home: Place) -> list[Meaning]:
     """Check the fixed values, then every value of every axis, one at a time; report into `draft.problems`.
 
     Two rows of a block that mean the same (`1` and `1.0`, `60` and `1m`) would be one instance counted twice.
+    Returns what the workload is at each point where that is known after this: where one axis of the workload is all
+    that varies.
     """
     rows = next(draft.space.rows(), (0,) * len(draft.blocks))
     first = draft.space.at(rows)
@@ -40,12 +47,17 @@ def check_values(draft: Draft, home: Place) -> None:
     _check_names(draft)
     _check_point(draft, home, first, places, None)
     _check_reading_back(draft, first)
+    kept: list[Meaning] = []
     for block, checked in zip(draft.blocks, rows, strict=True):
         meant: dict[bytes, int] = {}
         sides = _sides(block)
+        keeps = sides == (False, True) and len(draft.blocks) == 1 and not draft.rules and len(block.rows) <= MOST_KEPT
         for number, row in enumerate(block.rows):
             point = first | dict(zip(block.keys, row, strict=True))
-            if not (meaning := _meaning(draft, point, sides)):
+            found, meaning = _meaning(draft, point, sides)
+            if keeps and meaning:
+                kept.append((found[0], meaning[1:-1]))
+            if not meaning:
                 at = places | {key: draft.axes[key].values[number] for key in block.keys}
                 before = len(draft.problems)
                 if number != checked:
@@ -58,6 +70,7 @@ def check_values(draft: Draft, home: Place) -> None:
                 place, other = (draft.axes[block.keys[0]].values[which] for which in (number, earlier))
                 line, column = other.document.position(other.loc)
                 draft.problems.append(place.problem(f"this means the same as the value at {line}:{column}"))
+    return kept
 
 
 def _sides(block: Block) -> tuple[bool, bool]:
@@ -192,14 +205,15 @@ def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
             ) from error
 
 
-def _meaning(draft: Draft, point: Mapping[str, Any], sides: tuple[bool, bool]) -> bytes:
-    """What the changed sides of a point mean to the experiment; empty where they do not fit it."""
+def _meaning(draft: Draft, point: Mapping[str, Any], sides: tuple[bool, bool]) -> tuple[list[dict[str, Any]], bytes]:
+    """What the changed sides of a point mean to the experiment, and that encoded; empty where they do not fit it."""
     models = (draft.target_model, draft.workload_model)
     inputs = zip(sides, models, draft.put_together(point), strict=True)
     try:
-        return canonical_json([normal(model, data) for changed, model, data in inputs if changed])
+        found = [normal(model, data) for changed, model, data in inputs if changed]
     except ValidationError:
-        return b""
+        return [], b""
+    return found, canonical_json(found)
 
 
 def reasons(error: ValidationError) -> str:

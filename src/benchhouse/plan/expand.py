@@ -2,7 +2,7 @@
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import entries
 from benchhouse.plan.axes import TARGETS, Draft, Place, fields_of, put_together
-from benchhouse.plan.checking import check_values, normal, reasons
+from benchhouse.plan.checking import MOST_KEPT, Meaning, check_values, normal, reasons
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.plan.space import Shuffle, Space
 from benchhouse.schema.digests import canonical_json
@@ -24,7 +24,6 @@ from benchhouse.schema.scenario import Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
 from benchhouse.schema.trial import ExperimentRef, Instance, instance_digest
 
-_MOST_KEPT = 20_000
 Bound = tuple[dict[str, Any], dict[str, Any], str]
 """Target and parameters of an instance, and its digest."""
 
@@ -82,11 +81,23 @@ class Plan:
 
     def _bound(self) -> Iterator[Bound]:
         """Inputs and digest of each instance; those of a small plan are kept, as every plan is gone through twice."""
-        if self.space.raw_size > _MOST_KEPT:
+        if self.space.raw_size > MOST_KEPT:
             return self._bind_all()
         if not self._kept:
             self._kept.extend(self._bind_all())
         return iter(self._kept)
+
+    def remember(self, meanings: Sequence[Meaning]) -> None:
+        """What was found at each point when its values were checked, so that it need not be found again."""
+        if self.code is None or len(meanings) != self.space.raw_size or self._fixed_target is None:
+            return
+        name, version, fixed, services = self._encoded
+        target = self._fixed_target
+        encoded_target = fixed or canonical_json(target)
+        self._kept.extend(
+            (target, parameters, instance_digest(name, version, encoded_target, encoded, services))
+            for parameters, encoded in meanings
+        )
 
     def _bind_all(self) -> Iterator[Bound]:
         for point in self.space.points():
@@ -250,14 +261,14 @@ def make_plan(
     says_driver = "service" in given and "driver" in fields_of(draft.target_model) and "target.driver" not in draft.axes
     if says_driver and any(entry.name == service for entry in entries("drivers")):  # else the experiment's default does
         draft.target.setdefault("driver", service)
-    check_values(draft, home)
+    meanings = check_values(draft, home)
     if draft.problems:
         raise ProblemsError(draft.problems)
     if next(draft.space.points(), None) is None:
         message = "every point is excluded: nothing is left to run"
         raise ProblemsError([home.at("exclude").problem(message, key=True)])
     asked = [part.resources for part, _ in reversed(parts) if part.resources]
-    return Plan(
+    plan = Plan(
         scenario=scenario,
         experiment=ref,
         code=code,
@@ -273,6 +284,8 @@ def make_plan(
         nested=draft.nested,
         services=services or {},
     )
+    plan.remember(meanings)
+    return plan
 
 
 def _component_and_service(workload: Mapping[str, Any], code: Experiment | None) -> tuple[str, str]:
