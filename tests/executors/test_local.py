@@ -47,8 +47,10 @@ def test_trials_too_big_to_stand_side_by_side_run_one_after_the_other(lab, resou
     ],
 )
 def test_what_the_machine_can_not_give_is_named_at_once(lab, resources, words):
+    started = time.monotonic()
     done = lab.bench("run", lab.scenario("once", resources=resources), code=2)
     assert words in done.stderr
+    assert time.monotonic() - started < 60  # on a busy machine too; a trial that waits for resources never ends
     assert not lab.folders()
     lab.is_tidy()
 
