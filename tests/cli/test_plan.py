@@ -21,6 +21,7 @@ def test_the_example_config_is_planned_as_it_stands(bench, monkeypatch):
     shown = bench("plan", EXAMPLE)
     assert "54 = 18 points x 3 repetitions" in shown.out
     assert "serving.load" in shown.out
+    assert "each trial starts the recipe vllm as its server" in shown.err
     assert "no effect on this machine: partition, account, artifacts, binds" in shown.err
 
 

@@ -26,6 +26,7 @@ from benchhouse.plan import (
     parse_scenario,
     read_scenario,
     site_problems,
+    with_own_server,
 )
 from benchhouse.plan.axes import fields_of
 from benchhouse.plan.spaces import is_space, read_space, scenarios
@@ -177,11 +178,17 @@ def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Pat
 
 def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
     notes: list[str] = []
-    services, problems = bind_services(file, workspace.recipes, home / workspace.recipes.name, home)
+    recipes = (workspace.recipes, home / workspace.recipes.name, home)
+    services, problems = bind_services(file, *recipes)
     problems += _missing_plugs(file)
     try:
         registered, found, code = _what_to_run(workspace, file, home, notes)
         file = _bound_to_model(file, home, code, problems)
+        if served := with_own_server(file, code, *recipes):
+            file = served
+            services, misfits = bind_services(file, *recipes)
+            problems += misfits
+            notes.append(f"no target.url: each trial starts the recipe {', '.join(services)} as its server")
         plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error

@@ -11,7 +11,7 @@ from benchhouse.plan.scenario_file import (
     parse_scenario,
     read_scenario,
 )
-from benchhouse.plan.services import bind_services
+from benchhouse.plan.services import bind_services, with_own_server
 from benchhouse.plan.used_space import benchmark_of_space
 
 __all__ = [
@@ -28,4 +28,5 @@ __all__ = [
     "parse_scenario",
     "read_scenario",
     "site_problems",
+    "with_own_server",
 ]

@@ -1,14 +1,17 @@
 """The services of a scenario, bound to their recipes; what is wrong with them, in place."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from benchhouse.catalog.recipes import find_recipe
+from benchhouse.plan.axes import fields_of
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.components import check_component
 from benchhouse.schema.document import Loc
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.schema.service import ServiceUse, TrialService, mentioned
 
@@ -42,6 +45,39 @@ def bind_services(file: ScenarioFile, *folders: Path) -> tuple[dict[str, TrialSe
         bound[name] = TrialService(use=use, recipe=found.recipe)
         problems += _misfits(file, loc, use, bound[name])
     return bound, problems
+
+
+def with_own_server(file: ScenarioFile, code: Experiment | None, *folders: Path) -> ScenarioFile | None:
+    """The scenario with the server that `workload: {service: NAME}` means, where it says no address and no server.
+
+    None where it does, where there is no recipe of that name, or where one file does not say all that the recipe needs.
+    """
+    scenario = file.scenario
+    named = scenario.workload.get("service")
+    if not isinstance(named, str) or code is None or "url" not in fields_of(code.target_model):
+        return None
+    given, axes = scenario.target or {}, {key for block in scenario.axes for key in block.keys}
+    if (
+        isinstance(given, str)
+        or scenario.services
+        or scenario.targets
+        or "url" in given
+        or axes & {"url", "target.url"}
+    ):
+        return None
+    try:
+        recipe = find_recipe(named.replace(".", "_").replace("-", "_"), *folders).recipe
+    except BenchError:
+        return None
+    said = {**scenario.workload, **given}
+    chosen = {name: said[name] for name in recipe.parameters if isinstance(said.get(name), str)}
+    if any(default is None and name not in chosen for name, default in recipe.parameters.items()):
+        return None
+    if "name" in recipe.parameters and "model" in chosen:
+        chosen["name"] = chosen["model"]  # it is asked for by the name that the scenario knows
+    services = {recipe.name: ServiceUse(recipe=recipe.name, parameters=chosen)}
+    target = {**given, "url": f"service:{recipe.name}"}
+    return replace(file, scenario=scenario.model_copy(update={"services": services, "target": target}))
 
 
 def _misfits(file: ScenarioFile, loc: Loc, use: ServiceUse, bound: TrialService) -> Iterator[Problem]:

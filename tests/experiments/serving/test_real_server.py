@@ -1,9 +1,13 @@
 """`serving.load` against real servers: llama.cpp's own, and vLLM where its environment has been made."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
+from services import llm
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "llm_vllm_baseline.yaml"
 PROMPTS = {"prompt_tokens": 32, "output_tokens": 24}
 
 
@@ -35,6 +39,36 @@ def test_every_token_of_a_real_server_is_counted(lab, real_llm, api, stream):
         assert 0 <= value["tpot", "p50"] <= value["e2e", "p50"]  # 0 where a busy client reads all tokens at once
     else:
         assert ("ttft", "p50") not in value, "without a stream nobody knows when the first token was there"
+
+
+def test_the_example_config_runs_where_its_server_is_llama_cpp(lab, real_llm):
+    """As the requirements give it, but for the server, its model, and counts that a small machine can bear."""
+    text = EXAMPLE.read_text()
+    for theirs, ours in (
+        ("service: vllm", "service: llama.cpp"),
+        ("mistral-7b-instruct", str(llm.model_path(".gguf"))),
+        ("repetitions: 3", "repetitions: 1"),
+        ("[128, 512]", "[8, 16]"),
+        ("gen_tokens: [128]", "gen_tokens: [4]"),
+        ("[1, 4, 8]", "[1]"),
+        ("[1, 8, 32]", "[2]"),
+        ("gpus: 1", "gpus: 0"),
+        ("cpus_per_task: 8", "cpus_per_task: 1"),
+        ("mem_gb: 32", "mem_gb: 1"),
+    ):
+        assert theirs in text
+        text = text.replace(theirs, ours)
+    scenario = lab.workspace / "example.yaml"
+    scenario.write_text(text.replace("workload:\n", "workload:\n  duration: 1\n  warmup: 0\n"))
+    lab.variables["WORK"] = str(lab.workspace)
+    lab.variables["PATH"] = f"{llm.cache() / 'llm' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    lab.bench("run", scenario, "--json", code=None, timeout_s=200)
+    trials = lab.trials("llm_vllm_baseline")
+    assert len(trials) == 2
+    for trial in trials:
+        assert trial.metrics["benchhouse"]["outcome"] in ("succeeded", "invalid"), trial.meta["failure"]
+        assert trial.meta["custom"]["finishes"]["length"] > 0
+        assert (trial.folder / "logs" / "llama_cpp.log").stat().st_size, "it was started in the trial"
 
 
 def test_a_wrong_model_name_is_told_in_the_servers_words(lab, real_vllm):
