@@ -3,6 +3,7 @@
 A verb's module is imported only when it is used: `bench --help` reads the first line of each file instead.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -15,7 +16,7 @@ from benchhouse import __version__
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.waiting import show_by
 
-_OBJECTS = 50_000  # made before garbage is looked for: most of a short command is imports, which make none
+_OBJECTS = 200_000  # made before garbage is looked for: most of a short command is imports, which make none
 _VERBS = Path(__file__).parent / "verbs"
 _EXAMPLES = """\b
 Examples:
@@ -94,6 +95,7 @@ def main() -> None:
 def run(command: click.Command, name: str) -> NoReturn:
     """Every error of ours is printed once, here, and becomes the exit code."""
     gc.set_threshold(_OBJECTS)
+    atexit.register(gc.freeze)  # else Python, ending, looks for garbage among all that was imported: up to 100 ms
     show_by(lambda text: click.echo(text, err=True))
     try:
         code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")
