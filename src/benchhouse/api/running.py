@@ -16,7 +16,6 @@ from benchhouse.api.following import find_run
 from benchhouse.api.planning import Prepared, Where, prepare_text
 from benchhouse.api.sweeping import clean_up
 from benchhouse.catalog.entries import plug
-from benchhouse.catalog.loading import code_digest
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.keeping import Attached, Jobs, Keep
@@ -83,7 +82,7 @@ def conditions(prepared: Prepared) -> dict[str, str]:
     scenario = prepared.plan.scenario
     image = prepared.image_digest()
     return {
-        "experiment code": code_digest(prepared.plan.experiment),
+        "experiment code": prepared.code_digest,
         "environment": digest(dict(scenario.environment)),
         "runtime": digest(scenario.runtime.model_dump()),
         "resources": digest(prepared.plan.resources.model_dump()),
@@ -211,7 +210,7 @@ def orchestrator(
         executor = _executor(prepared, ledger.folder, parallel, say=say)
         images = places.images_if_known(prepared.site)
         frame = {
-            "code_digest": code_digest(plan.experiment),
+            "code_digest": prepared.code_digest,
             "parallel": parallel or scenario.parallel,
             "plan_digest": plan.digest,
             "source": _git(prepared.home),
