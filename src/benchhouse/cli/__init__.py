@@ -3,7 +3,6 @@
 A verb's module is imported only when it is used: `bench --help` reads the first line of each file instead.
 """
 
-import atexit
 import gc
 import os
 import sys
@@ -13,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from benchhouse import __version__
+from benchhouse.cli.ending import end_quickly
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.waiting import show_by
 
@@ -95,7 +95,7 @@ def main() -> None:
 def run(command: click.Command, name: str) -> NoReturn:
     """Every error of ours is printed once, here, and becomes the exit code."""
     gc.set_threshold(_OBJECTS)
-    atexit.register(gc.freeze)  # else Python, ending, looks for garbage among all that was imported: up to 100 ms
+    end_quickly()
     show_by(lambda text: click.echo(text, err=True))
     try:
         code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")
