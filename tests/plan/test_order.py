@@ -11,7 +11,7 @@ TWO = "workload: {size: [1, 2]}\nrepetitions: 2\nwarmup: 1\nseed: 7\n"
 
 def sequence(plan):
     kinds = {True: "w", False: "t"}
-    return [f"{kinds[trial.warmup]}{trial.repetition}:{trial.instance.parameters['size']}" for trial in plan.trials()]
+    return [f"{kinds[trial.warmup]}{trial.repetition}:{trial.parameters['size']}" for trial in plan.trials()]
 
 
 def test_interleaved_is_the_default_and_goes_round_the_points(plan_of):

@@ -254,15 +254,15 @@ def warnings(workspace: Workspace, run_id: str) -> list[tuple[str, str, int]]:
 
     Texts that differ in their figures alone are one; the first stands for all.
     """
+    from benchhouse.warehouse.queries import trials
     from benchhouse.warehouse.query import Warehouse
 
     found: dict[tuple[str, str], tuple[str, int]] = {}
     with Warehouse.open(workspace) as warehouse:
-        sql = "SELECT warnings FROM trial_fact WHERE outcome IN ('succeeded', 'invalid') ORDER BY started, trial_id"
-        rows = warehouse.query(sql, runs=[run_id]).rows
-    for row in rows:
+        rows = [row for row in trials(warehouse, [run_id]).dicts() if row["outcome"] in ("succeeded", "invalid")]
+    for row in sorted(rows, key=lambda row: (row["started"], row["trial_id"])):
         told: dict[tuple[str, str], str] = {}  # once a trial, however often it says so
-        for line in row[0]:
+        for line in row["warnings"]:
             code, _, text = line.partition(": ")
             told.setdefault((code, _FIGURE.sub("#", text)), text)
         for key, text in told.items():

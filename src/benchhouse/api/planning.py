@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from benchhouse.api import places
 from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
+from benchhouse.catalog.loading import code_digest
 from benchhouse.catalog.nexus import model_of, target_inputs
 from benchhouse.catalog.nexus_root import find_nexus
 from benchhouse.catalog.uses import Shelf
@@ -72,6 +74,11 @@ class Prepared:
     def container(self, workspace: Workspace) -> Container | None:
         """What a trial runs in. Raises where the image is not there or not pinned."""
         return _runtime(self).container(self.plan.scenario.runtime, self.place(workspace))
+
+    @cached_property
+    def code_digest(self) -> str:
+        """Of the experiment's package: every file of it is read, once."""
+        return code_digest(self.plan.experiment)
 
     def image_digest(self) -> str | None:
         """sha256 of the image; None where there is none."""

@@ -16,9 +16,8 @@ from benchhouse.api.following import find_run
 from benchhouse.api.planning import Prepared, Where, prepare_text
 from benchhouse.api.sweeping import clean_up
 from benchhouse.catalog.entries import plug
-from benchhouse.catalog.loading import code_digest
 from benchhouse.evidence.writing import now, write_text
-from benchhouse.plan import Plan
+from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.keeping import Attached, Jobs, Keep
 from benchhouse.runs.ledger import Ledger, RunRecord, new_run_id
 from benchhouse.runs.ledger import list_runs as list_runs
@@ -28,7 +27,7 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import RunFolder, Workspace
 from benchhouse.schema.problems import printable
 from benchhouse.schema.protocols import Assignment, Executor, Job
-from benchhouse.schema.trial import Instance, trial_id
+from benchhouse.schema.trial import trial_id
 
 Say = Callable[[str], None]
 
@@ -83,7 +82,7 @@ def conditions(prepared: Prepared) -> dict[str, str]:
     scenario = prepared.plan.scenario
     image = prepared.image_digest()
     return {
-        "experiment code": code_digest(prepared.plan.experiment),
+        "experiment code": prepared.code_digest,
         "environment": digest(dict(scenario.environment)),
         "runtime": digest(scenario.runtime.model_dump()),
         "resources": digest(prepared.plan.resources.model_dump()),
@@ -211,7 +210,7 @@ def orchestrator(
         executor = _executor(prepared, ledger.folder, parallel, say=say)
         images = places.images_if_known(prepared.site)
         frame = {
-            "code_digest": code_digest(plan.experiment),
+            "code_digest": prepared.code_digest,
             "parallel": parallel or scenario.parallel,
             "plan_digest": plan.digest,
             "source": _git(prepared.home),
@@ -285,7 +284,7 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
     for planned in plan.trials():
         name = trial_id(run_id, planned.instance_digest, planned.repetition, planned.warmup)
         folder = workspace.partial(plan.scenario.scenario, name, 1).path
-        label = ", ".join(f"{key}={printable(str(value))}" for key, value in _point(plan, planned.instance).items())
+        label = ", ".join(f"{key}={printable(str(value))}" for key, value in _point(plan, planned).items())
         kind = "warm-up" if planned.warmup else "repetition"
         label = f"{label or plan.scenario.scenario}, {kind} {planned.repetition}, seed {planned.seed}"
         rendered.append(Job(name, folder, python, plan.resources, folder, label))
@@ -310,9 +309,9 @@ def _entering(workspace: Workspace, prepared: Prepared) -> str:
     return f"\n\n# and this is what enters the container:\n{container.script}" if container else ""
 
 
-def _point(plan: Plan, instance: Instance) -> dict[str, Any]:
-    """The values of the axes at one instance, as far as they are plain."""
-    values = {f"target.{key}": value for key, value in instance.target.items()} | instance.parameters
+def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
+    """The values of the axes at one trial, as far as they are plain."""
+    values = {f"target.{key}": value for key, value in planned.target.items()} | planned.parameters
     return {key: values[key] for key in plan.axes if not isinstance(values.get(key), dict | list | None)}
 
 

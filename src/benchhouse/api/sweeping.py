@@ -9,6 +9,7 @@ from benchhouse.api import run_services
 from benchhouse.runs.keeping import bury, running_states, stop_keepers
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import Workspace
+from benchhouse.schema.owner import LEFTOVERS, TAG
 
 
 def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
@@ -20,7 +21,6 @@ def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
     from benchhouse.worker.limits import sweep_cages
     from benchhouse.worker.owned import left_processes, sweep_scratch
     from benchhouse.worker.processes import kill_tree, tagged_processes
-    from benchhouse.worker.supervise import LEFTOVERS, TAG
 
     left = {*left_processes(), *(pid for trial in trials for pid in tagged_processes(TAG, trial))}
     kill_tree(left, grace_s=0.0)

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from benchhouse.catalog.ado import metric_name, resources_of
+from benchhouse.catalog.ado_without_ray import import_ado
 from benchhouse.catalog.entries import Entry, load_object
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Metric
@@ -25,10 +26,9 @@ def describe(entry: Entry) -> list[dict[str, Any]]:
 @cache
 def keep_ray_options() -> None:
     """ado forgets those options of Ray that it does not know; here they are kept, so that they can be told."""
-    from ado.modules.actuators.custom_experiments import RayRemoteOptions
-
-    RayRemoteOptions.model_config["extra"] = "allow"
-    RayRemoteOptions.model_rebuild(force=True)
+    options = import_ado().RayRemoteOptions
+    options.model_config["extra"] = "allow"
+    options.model_rebuild(force=True)
 
 
 def _of_module(found: Any, entry: Entry) -> Iterator[dict[str, Any]]:

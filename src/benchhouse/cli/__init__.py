@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 import click
 
 from benchhouse import __version__
+from benchhouse.cli.ending import end_quickly
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.waiting import show_by
 
-_OBJECTS = 50_000  # made before garbage is looked for: most of a short command is imports, which make none
+_OBJECTS = 200_000  # made before garbage is looked for: most of a short command is imports, which make none
 _VERBS = Path(__file__).parent / "verbs"
 _EXAMPLES = """\b
 Examples:
@@ -94,6 +95,7 @@ def main() -> None:
 def run(command: click.Command, name: str) -> NoReturn:
     """Every error of ours is printed once, here, and becomes the exit code."""
     gc.set_threshold(_OBJECTS)
+    end_quickly()
     show_by(lambda text: click.echo(text, err=True))
     try:
         code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")

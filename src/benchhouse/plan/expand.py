@@ -30,9 +30,10 @@ Bound = tuple[dict[str, Any], dict[str, Any], str]
 
 @dataclass(frozen=True)
 class PlannedTrial:
-    """One trial to run: which instance, which repetition, with which seed."""
+    """One trial to run: what of its instance differs from others of the plan, which repetition, with which seed."""
 
-    instance: Instance
+    target: dict[str, Any]
+    parameters: dict[str, Any]
     instance_digest: str
     repetition: int
     warmup: bool
@@ -166,9 +167,7 @@ class Plan:
                 yield self._trial((target, parameters, self._digest(target, parameters)), number)
 
     def _trial(self, bound: Bound, number: int, warmup: bool = False) -> PlannedTrial:
-        target, parameters, digest = bound
-        instance = self._instance(target, parameters)
-        return PlannedTrial(instance, digest, number, warmup, self.scenario.seed + number)
+        return PlannedTrial(*bound, number, warmup, self.scenario.seed + number)
 
     @cached_property
     def _counted(self) -> tuple[int, str]:

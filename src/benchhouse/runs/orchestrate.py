@@ -230,7 +230,9 @@ class Orchestrator:
 
     def _previous(self, name: str) -> list[Attempt]:
         """Earlier attempts at a trial: as its set-aside folders tell, or the ledger of those that were lost."""
-        tried = dict(self.history.get(name, {}))
+        if name not in self.history:
+            return []
+        tried = dict(self.history[name])
         for number in tried:
             folder = self.workspace.superseded(self.plan.scenario.scenario, name, number)
             if folder.sealed:
@@ -312,13 +314,13 @@ class Orchestrator:
     def _differs(self, item: Active) -> dict[str, Any]:
         """What is one trial's own."""
         plan, planned = self.plan, item.planned
-        target = planned.instance.target
+        target = planned.target
         return {
             "trial_id": item.trial_id,
             "instance_digest": planned.instance_digest,
             "service": plan.service if plan.service_is_said else str(target.get("driver") or plan.service),
             "target": target,
-            "parameters": planned.instance.parameters,
+            "parameters": planned.parameters,
             "repetition": planned.repetition,
             "warmup": planned.warmup,
             "seed": planned.seed,
@@ -447,6 +449,8 @@ class Orchestrator:
 
     def _due(self) -> Active | None:
         """The next one to try again; a batch system is told itself how long it is to wait."""
+        if not self.waiting:
+            return None
         now = math.inf if self.executor.outlives else time.monotonic()
         found = next((item for item in self.waiting if item.not_before <= now), None)
         if found:

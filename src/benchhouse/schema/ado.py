@@ -35,12 +35,12 @@ class WalkParameters(_Camel):
     batch_size: int = Field(default=1, ge=1, description="Points at a time.")
     single_measurement: bool = Field(default=True, description="Whether ado reuses what it measured; not used here.")
     max_retries: int = Field(default=0, ge=0, description="How often a failed point is tried again.")
-    sampler_config: SamplerConfig = Field(default=SamplerConfig(), description="How points are chosen.")
+    sampler_config: SamplerConfig = Field(default_factory=SamplerConfig, description="How points are chosen.")
 
 
 class OperationBody(_Camel):
-    module: OperationModule = Field(default=OperationModule(), description="Which operator.")
-    parameters: WalkParameters = Field(default=WalkParameters(), description="What the operator is told.")
+    module: OperationModule = Field(default_factory=OperationModule, description="Which operator.")
+    parameters: WalkParameters = Field(default_factory=WalkParameters, description="What the operator is told.")
 
 
 class Operation(_Camel):

@@ -59,7 +59,7 @@ class VllmPlugins(Model):
 
 class ModelVllm(Model):
     enabled: bool = Field(description="Whether vLLM serves it.")
-    plugins: VllmPlugins = Field(default=VllmPlugins(), description="What vLLM needs for it.")
+    plugins: VllmPlugins = Field(default_factory=VllmPlugins, description="What vLLM needs for it.")
 
 
 class ModelEntry(Model):

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 
 OWNER = "BENCHHOUSE_OWNER"  # in the environment of all that an orchestrator starts: its identity
+TAG = "BENCHHOUSE_TRIAL"  # in the environment of all that a trial starts: its id
+LEFTOVERS = "benchhouse"  # how the names of cgroups and scratch folders begin
 _IDENTITY = re.compile(r"p(?P<pid>\d+)-s(?P<start>\d+)-n(?P<namespace>\d+)")
 
 

@@ -7,6 +7,7 @@ Scalars follow YAML 1.2 and common sense rather than YAML 1.1: only `true` and `
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +63,7 @@ def parse_yaml(text: str, path: str) -> Document:
 # ---- bytes and characters -------------------------------------------------------------------------------------
 
 _NOTHING: Mapping[str | int, tuple[Spot, Spot]] = {}
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN_ASCII = re.compile("[^\t\n\r\x20-\x7e]")
 
 
 def _too_large(size: int, path: str) -> ProblemsError:
@@ -96,9 +97,15 @@ def _decode(raw: bytes, path: str) -> str:
         raise ProblemsError([Problem(message, path, line, column, source, "a YAML file in UTF-8")]) from None
 
 
+@cache
+def _forbidden() -> re.Pattern[str]:
+    """Compiled where there is more than ASCII: that takes as long as reading a usual scenario."""
+    return re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+
 def _refuse_control_characters(draft: Document, skipped_bytes: int) -> None:
     problems = []
-    for match in _FORBIDDEN.finditer(draft.text):
+    for match in (_FORBIDDEN_ASCII if draft.text.isascii() else _forbidden()).finditer(draft.text):
         char, at = match[0], match.start()
         offset = skipped_bytes + len(draft.text[:at].encode("utf-8", "surrogatepass"))
         if char == "\0":

@@ -20,6 +20,8 @@ from benchhouse.evidence.folder import read_spec, seal, tidy, write_metrics_csv
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.owner import LEFTOVERS as LEFTOVERS
+from benchhouse.schema.owner import TAG as TAG
 from benchhouse.schema.secrets import make_up, redactor, secret_values
 from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, ended, read_state
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
@@ -33,8 +35,6 @@ from benchhouse.worker.results import Handover, metrics_file
 from benchhouse.worker.stream import Redact
 from benchhouse.worker.topology import topology
 
-TAG = "BENCHHOUSE_TRIAL"
-LEFTOVERS = "benchhouse"  # how the names of cgroups and scratch folders begin
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _TICK_S = 0.25
