@@ -6,6 +6,7 @@ from time import monotonic
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from benchhouse.drivers.postgres_watch import WATCH
+from benchhouse.drivers.postgres_wire import ends_well, execute, parse_and_execute, query
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.load import CallFailed, Reply
 from benchhouse.schema.postgres import Login, Statement, Step, Value, Work, failure, not_connected
@@ -25,6 +26,12 @@ class Ready(NamedTuple):
     values: list[bytes | None]
     copied: bytes | None
     rows: int | None
+    message: bytes  # the same as the server takes it, where libpq does not stand between
+    ends: tuple[bytes, ...]  # how a good answer to that ends
+
+    @property
+    def extended(self) -> bool:
+        return bool(self.name or self.values)
 
 
 class PostgresPq:
@@ -38,6 +45,7 @@ class PostgresPq:
 
     def __init__(self, login: Login, statements: Sequence[Statement], *, prepared: bool, timeout_s: float) -> None:
         self._login, self._prepared, self._timeout_s = login, prepared, timeout_s
+        self._statements = statements
         self._prepares = [item for item in statements if prepared and not item.control]
         self.abreast = not any(item.text.lstrip()[:4].upper() == "COPY" for item in statements)
         self._steps: Sequence[Ready] = ()  # of the call under way
@@ -55,7 +63,22 @@ class PostgresPq:
     def _ready(self, step: Step) -> Ready:
         statement = step.statement
         name = statement.name.encode() if self._prepared and not statement.control else b""
-        return Ready(name, statement.numbered.encode(), [_text(value) for value in step.values], step.copied, step.rows)
+        text, values = statement.numbered.encode(), [_text(value) for value in step.values]
+        plain = parse_and_execute(text, values) if values else query(text)
+        message = execute(name, values) if name else plain
+        return Ready(name, text, values, step.copied, step.rows, message, ends_well(text, step.rows))
+
+    @staticmethod
+    def wired(item: Work) -> tuple[bytes, tuple[bytes, ...], int] | None:
+        """As `schema.load.WireDriver` says."""
+        first, *more = item.ready
+        return None if more or not first.ends else (first.message, first.ends, first.rows)
+
+    def alongside(self) -> "PostgresPq":
+        """The same for a thread that keeps many connections busy (`schema.load.AbreastDriver`)."""
+        from benchhouse.drivers.postgres_plain import PostgresPlain
+
+        return PostgresPlain(self._login, self._statements, prepared=self._prepared, timeout_s=self._timeout_s)
 
     def open(self) -> None:
         self._connection = connection = _connect(self._login)
@@ -78,7 +101,7 @@ class PostgresPq:
         connection, rows = self._connection, 0
         self.calls += 1
         try:
-            for name, text, values, copied, expected in item.ready:
+            for name, text, values, copied, expected, _, _ in item.ready:
                 if name:
                     result = connection.exec_prepared(name, values)
                 elif copied is not None:
@@ -104,7 +127,7 @@ class PostgresPq:
         self.calls += 1
         self._steps = steps = item.ready
         self._at, self._rows = 1, 0
-        name, text, values, _, self._expected = steps[0]
+        name, text, values, _, self._expected, _, _ = steps[0]
         try:
             if name:
                 self._connection.send_query_prepared(name, values)
@@ -142,7 +165,7 @@ class PostgresPq:
         return None
 
     def _send_next(self) -> None:
-        name, text, values, _, self._expected = self._steps[self._at]
+        name, text, values, _, self._expected, _, _ = self._steps[self._at]
         self._at += 1
         if name:
             self._connection.send_query_prepared(name, values)
@@ -190,13 +213,13 @@ class PostgresPq:
     def _flush(self) -> None:
         connection = self._connection
         while connection.flush():
-            if _wait(connection, select.POLLIN | select.POLLOUT) & select.POLLIN:
+            if wait(connection.socket, select.POLLIN | select.POLLOUT) & select.POLLIN:
                 connection.consume_input()
 
     def _result(self) -> Any:
         connection = self._connection
         while connection.is_busy():
-            _wait(connection, select.POLLIN)
+            wait(connection.socket, select.POLLIN)
             connection.consume_input()
         return connection.get_result()
 
@@ -251,16 +274,16 @@ def _connect(login: Login) -> Any:
             return connection
         if state == states.FAILED:
             break
-        _wait(connection, select.POLLOUT if state == states.WRITING else select.POLLIN, deadline - monotonic())
+        wait(connection.socket, select.POLLOUT if state == states.WRITING else select.POLLIN, deadline - monotonic())
     words = connection.get_error_message() if monotonic() < deadline else "timeout expired"
     connection.finish()
     raise not_connected(words)
 
 
-def _wait(connection: Any, events: int, seconds: float | None = None) -> int:
+def wait(fd: int, events: int, seconds: float | None = None) -> int:
     """Until the socket can be read or written; what of the two. Other threads run meanwhile."""
     poll = select.poll()
-    poll.register(connection.socket, events)
+    poll.register(fd, events)
     found = poll.poll(None if seconds is None else max(seconds, 0) * 1000)
     return found[0][1] if found else 0
 
