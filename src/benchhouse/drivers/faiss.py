@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 _LOOK_AGAIN_S = 0.00005
 
 
+class _Desk:
+    """What one thread searches with. The distances of a single query are looked at once, then reused."""
+
+    __slots__ = ("busy", "distances", "k", "pointer")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.k = 0
+        self.distances: Any = None
+        self.pointer: Any = None
+
+
 class Faiss:
     """All threads share one index. Before `build`, `ingest` only collects; after it, vectors go straight in.
 
@@ -35,8 +47,10 @@ class Faiss:
         self._faiss = vector_shared.library("faiss", "faiss")
         self._collection, self._one = collection, (1, collection.dimensions)
         self._sum = numpy.add.reduce  # finds every NaN and infinity, and keeps the interpreter while it does
-        self._where = numpy.where
+        self._where, self._empty, self._int64 = numpy.where, numpy.empty, numpy.dtype(numpy.int64)
+        self._pointer = self._faiss.swig_ptr
         self._index: Any = None
+        self._search_one: Any = None  # of the index, as the library has it below its Python
         self._built = False
         self._waiting: list[NDArray[float32]] = []
         self._labels: list[NDArray[int64]] = []
@@ -44,7 +58,7 @@ class Faiss:
         self._ids: NDArray[int64] | None = None  # by position, where these are not the same
         self._chosen: dict[int, Any] = {}  # by `below`: search parameters, or what of all is let through
         self._mine = threading.local()
-        self._searching: list[list[bool]] = []  # a flag of each thread
+        self._desks: list[_Desk] = []  # one of each thread
         self._adding = False
         self._added = threading.Condition()
 
@@ -71,6 +85,7 @@ class Faiss:
             self._index.hnsw.efSearch = made.options["ef_search"]
         else:
             self._index = faiss.IndexPQ(made.dimensions, made.options["pq_m"], made.options["pq_bits"], measure)
+        self._search_one = self._index.search_c
 
     def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
         import numpy
@@ -102,31 +117,50 @@ class Faiss:
         self._built = True
 
     def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
-        alone = below is None and queries.shape == self._one
-        if not alone and (queries.shape[1:] != self._one[1:] or not isfinite(self._sum(queries, None))):
-            vector_shared.refuse_bad_vectors(queries, self._collection)
-        flag = getattr(self._mine, "flag", None) or self._threads_of_this_one()
-        flag[0] = True  # before the look: an addition raises its sign first, and looks at the flags after
+        """A single query goes straight into the library: what FAISS's own `search` does in Python before that costs
+        ten microseconds, because each search leaves cold caches behind."""
+        if below is not None or queries.shape != self._one:
+            return self._search_many(queries, k, below)
         try:
-            while self._adding:
-                flag[0] = False
-                with self._added:
-                    self._added.wait_for(lambda: not self._adding)
-                flag[0] = True
+            desk = self._mine.desk
+        except AttributeError:
+            desk = self._threads_of_this_one()
+        if desk.k != k:
+            desk.k, desk.distances = k, self._empty((1, k), "float32")
+            desk.pointer = self._pointer(desk.distances)
+        found: NDArray[int64] = self._empty((1, k), self._int64)
+        desk.busy = True  # before the look: an addition raises its sign first, and looks at the desks after
+        try:
+            if self._adding:
+                self._wait_for_additions(desk)
+            self._search_one(1, self._pointer(queries), k, desk.pointer, self._pointer(found), None)
+        except (TypeError, ValueError):  # no pointer to floats that lie one after the other: they are copied first
+            return self._search_many(queries, k, below)
+        finally:
+            desk.busy = False
+        # NaN or infinity in a query makes every distance NaN or infinite, or finds nothing: only then it is looked at.
+        if found.item(0) < 0 or not isfinite(desk.distances.item(0)):
+            vector_shared.refuse_bad_vectors(queries, self._collection)
+        return found if self._ids is None else self._where(found >= 0, self._ids[found], -1)
+
+    def _search_many(self, queries: "NDArray[float32]", k: int, below: int | None) -> "NDArray[int64]":
+        if queries.shape[1:] != self._one[1:] or not isfinite(self._sum(queries, None)):
+            vector_shared.refuse_bad_vectors(queries, self._collection)
+        desk = getattr(self._mine, "desk", None) or self._threads_of_this_one()
+        desk.busy = True
+        try:
+            if self._adding:
+                self._wait_for_additions(desk)
             # The length of a query does not change which vectors are nearest by cosine.
             found: NDArray[int64]
             if below is None:
-                distances, found = self._index.search(queries, k)
+                found = self._index.search(queries, k)[1]
             elif self._collection.index == "pq":
                 found = self._among(queries, k, self._let_through(below))
             else:
                 found = self._index.search(queries, k, params=self._let_through(below))[1]
         finally:
-            flag[0] = False
-        # A look at a single query before its search costs about 3 us: cold caches. NaN or infinity in it makes every
-        # distance NaN or infinite, or finds nothing: only then it is looked at.
-        if alone and (found.item(0) < 0 or not isfinite(distances.item(0))):
-            vector_shared.refuse_bad_vectors(queries, self._collection)
+            desk.busy = False
         return found if self._ids is None else self._where(found >= 0, self._ids[found], -1)
 
     def stats(self) -> VectorStats:
@@ -134,7 +168,7 @@ class Faiss:
         return VectorStats(int(self._index.ntotal), int(self._faiss.serialize_index(self._index).nbytes))
 
     def delete(self) -> None:
-        self._index, self._waiting, self._labels, self._built = None, [], [], False
+        self._index, self._search_one, self._waiting, self._labels, self._built = None, None, [], [], False
         self._ids, self._count = None, 0
         self._chosen.clear()
 
@@ -145,7 +179,7 @@ class Faiss:
         self._threads_of_this_one()
         self._adding = True
         try:
-            while any(flag[0] for flag in self._searching):
+            while any(desk.busy for desk in self._desks):
                 sleep(_LOOK_AGAIN_S)
             self._index.add(vectors)
             self._chosen.clear()
@@ -154,14 +188,21 @@ class Faiss:
                 self._adding = False
                 self._added.notify_all()
 
-    def _threads_of_this_one(self) -> list[bool]:
+    def _wait_for_additions(self, desk: _Desk) -> None:
+        while self._adding:
+            desk.busy = False
+            with self._added:
+                self._added.wait_for(lambda: not self._adding)
+            desk.busy = True
+
+    def _threads_of_this_one(self) -> _Desk:
         """OpenMP keeps its number of threads by the thread that calls, so each one says it once."""
         self._faiss.omp_set_num_threads(self._collection.threads)
-        if getattr(self._mine, "flag", None) is None:
-            self._mine.flag = [False]
-            self._searching.append(self._mine.flag)
-        flag: list[bool] = self._mine.flag
-        return flag
+        desk: _Desk | None = getattr(self._mine, "desk", None)
+        if desk is None:
+            desk = self._mine.desk = _Desk()
+            self._desks.append(desk)
+        return desk
 
     def _let_through(self, below: int) -> Any:
         """Search parameters that keep to the vectors with labels below that number; of pq, which takes none, a mask."""

@@ -35,18 +35,21 @@ class Searcher:
         below: int | None,
         tide: "Tide | None" = None,
     ) -> None:
-        self._driver, self._calls, self._k, self._below, self._tide = driver, calls, k, below, tide
-        self._search = driver.search
+        self._driver, self._calls = driver, calls
+        search = driver.search
+
+        def ask(item: int) -> Any:
+            return search(calls[item], k, below)
+
+        def ask_in_tide(item: int) -> Any:
+            known = tide.acknowledged()  # type: ignore[union-attr]
+            return search(calls[item], k, below), known
+
+        self.ask: Callable[[int], Any] = ask if tide is None else ask_in_tide  # names of a function: found at once
 
     def open(self) -> None:
         if not self._driver.shared:
             self._driver.open()
-
-    def ask(self, item: int) -> Any:
-        if self._tide is None:
-            return self._search(self._calls[item], self._k, self._below)
-        known = self._tide.acknowledged()
-        return self._search(self._calls[item], self._k, self._below), known
 
     def reply(self, item: int, answer: Any) -> Reply:
         return Reply(count=len(self._calls[item]), value=answer)
