@@ -1,6 +1,7 @@
 """Driver `faiss`: an index of the FAISS library, inside this process."""
 
 import threading
+from collections.abc import Callable, Sequence
 from math import isfinite
 from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,18 +15,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LOOK_AGAIN_S = 0.00005
+_ROOM = 64  # answers of a thread that room is made for at a time
 
 
 class _Desk:
-    """What one thread searches with. The distances of a single query are looked at once, then reused."""
+    """Where one thread searches."""
 
-    __slots__ = ("busy", "distances", "k", "pointer")
+    __slots__ = ("busy",)
 
     def __init__(self) -> None:
         self.busy = False
-        self.k = 0
-        self.distances: Any = None
-        self.pointer: Any = None
 
 
 class Faiss:
@@ -47,10 +46,8 @@ class Faiss:
         self._faiss = vector_shared.library("faiss", "faiss")
         self._collection, self._one = collection, (1, collection.dimensions)
         self._sum = numpy.add.reduce  # finds every NaN and infinity, and keeps the interpreter while it does
-        self._where, self._empty, self._int64 = numpy.where, numpy.empty, numpy.dtype(numpy.int64)
-        self._pointer = self._faiss.swig_ptr
+        self._where = numpy.where
         self._index: Any = None
-        self._search_one: Any = None  # of the index, as the library has it below its Python
         self._built = False
         self._waiting: list[NDArray[float32]] = []
         self._labels: list[NDArray[int64]] = []
@@ -59,6 +56,7 @@ class Faiss:
         self._chosen: dict[int, Any] = {}  # by `below`: search parameters, or what of all is let through
         self._mine = threading.local()
         self._desks: list[_Desk] = []  # one of each thread
+        self._looked_at: Sequence[NDArray[float32]] | None = None  # prepared calls that are good
         self._adding = False
         self._added = threading.Condition()
 
@@ -85,7 +83,6 @@ class Faiss:
             self._index.hnsw.efSearch = made.options["ef_search"]
         else:
             self._index = faiss.IndexPQ(made.dimensions, made.options["pq_m"], made.options["pq_bits"], measure)
-        self._search_one = self._index.search_c
 
     def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
         import numpy
@@ -117,37 +114,10 @@ class Faiss:
         self._built = True
 
     def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
-        """A single query goes straight into the library: what FAISS's own `search` does in Python before that costs
-        ten microseconds, because each search leaves cold caches behind."""
-        if below is not None or queries.shape != self._one:
-            return self._search_many(queries, k, below)
-        try:
-            desk = self._mine.desk
-        except AttributeError:
-            desk = self._threads_of_this_one()
-        if desk.k != k:
-            desk.k, desk.distances = k, self._empty((1, k), "float32")
-            desk.pointer = self._pointer(desk.distances)
-        found: NDArray[int64] = self._empty((1, k), self._int64)
-        desk.busy = True  # before the look: an addition raises its sign first, and looks at the desks after
-        try:
-            if self._adding:
-                self._wait_for_additions(desk)
-            self._search_one(1, self._pointer(queries), k, desk.pointer, self._pointer(found), None)
-        except (TypeError, ValueError):  # no pointer to floats that lie one after the other: they are copied first
-            return self._search_many(queries, k, below)
-        finally:
-            desk.busy = False
-        # NaN or infinity in a query makes every distance NaN or infinite, or finds nothing: only then it is looked at.
-        if found.item(0) < 0 or not isfinite(desk.distances.item(0)):
-            vector_shared.refuse_bad_vectors(queries, self._collection)
-        return found if self._ids is None else self._where(found >= 0, self._ids[found], -1)
-
-    def _search_many(self, queries: "NDArray[float32]", k: int, below: int | None) -> "NDArray[int64]":
-        if queries.shape[1:] != self._one[1:] or not isfinite(self._sum(queries, None)):
+        if queries.shape[1:] != self._one[1:] or not isfinite(self._sum(queries, None, "f8")):
             vector_shared.refuse_bad_vectors(queries, self._collection)
         desk = getattr(self._mine, "desk", None) or self._threads_of_this_one()
-        desk.busy = True
+        desk.busy = True  # before the look: an addition raises its sign first, and looks at the desks after
         try:
             if self._adding:
                 self._wait_for_additions(desk)
@@ -161,14 +131,41 @@ class Faiss:
                 found = self._index.search(queries, k, params=self._let_through(below))[1]
         finally:
             desk.busy = False
-        return found if self._ids is None else self._where(found >= 0, self._ids[found], -1)
+        return found if self._ids is None else self._by_id(found)
+
+    def prepare(self, calls: "Sequence[NDArray[float32]]", k: int) -> "Callable[[int], NDArray[int64]] | None":
+        """Single queries go straight into the library. What FAISS's own `search` does in Python around that costs ten
+        microseconds, because each search leaves cold caches behind; room for answers is made for many at once."""
+        if type(self).search is not _SEARCH or not self._are_single(calls):
+            return None  # whoever searches in another way is to be asked
+        import numpy
+
+        desk, search, pointer = self._threads_of_this_one(), self._index.search_c, self._faiss.swig_ptr
+        distances, whole = numpy.empty((1, k), numpy.float32), numpy.dtype(numpy.int64)
+        nowhere = pointer(distances)  # nobody asks for them
+        room: list[tuple[NDArray[int64], Any]] = []
+
+        def search_one(number: int, _: Any = distances) -> "NDArray[int64]":  # which keeps them alive
+            if not room:
+                room.extend([(row, pointer(row)) for row in [numpy.empty((1, k), whole) for _ in range(_ROOM)]])
+            found, at = room.pop()
+            desk.busy = True
+            try:
+                if self._adding:
+                    self._wait_for_additions(desk)
+                search(1, pointer(calls[number]), k, nowhere, at, None)
+            finally:
+                desk.busy = False
+            return found if self._ids is None else self._by_id(found)
+
+        return search_one
 
     def stats(self) -> VectorStats:
         """The size is that of the file which FAISS would write."""
         return VectorStats(int(self._index.ntotal), int(self._faiss.serialize_index(self._index).nbytes))
 
     def delete(self) -> None:
-        self._index, self._search_one, self._waiting, self._labels, self._built = None, None, [], [], False
+        self._index, self._waiting, self._labels, self._built = None, [], [], False
         self._ids, self._count = None, 0
         self._chosen.clear()
 
@@ -187,6 +184,22 @@ class Faiss:
             with self._added:
                 self._adding = False
                 self._added.notify_all()
+
+    def _are_single(self, calls: "Sequence[NDArray[float32]]") -> bool:
+        """Whether each is one query as the library wants it in memory. Raises BenchError where one is not to be had."""
+        import numpy
+
+        if calls is not self._looked_at:
+            if {call.shape for call in calls} != {self._one}:
+                return False
+            if not all(call.dtype == numpy.float32 and call.flags.c_contiguous for call in calls):
+                return False
+            vector_shared.refuse_bad_vectors(numpy.concatenate(calls), self._collection)
+            self._looked_at = calls
+        return True
+
+    def _by_id(self, found: "NDArray[int64]") -> "NDArray[int64]":
+        return self._where(found >= 0, self._ids[found], -1)  # type: ignore[index]
 
     def _wait_for_additions(self, desk: _Desk) -> None:
         while self._adding:
@@ -246,3 +259,6 @@ class Faiss:
         kept = numpy.where(numpy.take_along_axis(good, order, axis=1), numpy.take_along_axis(found, order, axis=1), -1)
         chosen[:, : kept.shape[1]] = kept
         return chosen
+
+
+_SEARCH = Faiss.search
