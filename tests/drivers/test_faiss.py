@@ -121,6 +121,76 @@ def test_it_may_be_filled_while_others_search(index, vectors):
     assert count[0] and not wrong
 
 
+@pytest.mark.parametrize("distance", ["l2", "cosine"])
+@pytest.mark.parametrize("index", OPTIONS)
+def test_prepared_searches_find_what_search_finds(index, distance, vectors):
+    engine, calls = built(index, vectors, distance), [vectors[at : at + 1] for at in range(100)]
+    search = engine.prepare(calls, 7)
+    answers = [search(at) for at in range(100)]
+    assert [each.tolist() for each in answers] == [engine.search(call, 7).tolist() for call in calls]
+    assert answers[0].shape == (1, 7)
+
+
+def test_prepared_searches_tell_the_ids_that_were_given(vectors):
+    engine = Faiss("", Collection("mine", 16, "l2", "flat"))
+    engine.create()
+    engine.ingest(5000, vectors, None)
+    engine.build()
+    assert engine.prepare([vectors[3:4]], 1)(0).tolist() == [[5003]]
+
+
+def test_prepared_searches_wait_while_vectors_come_in(vectors):
+    engine, calls = built("hnsw", vectors), [vectors[at : at + 1] for at in range(100)]
+    over, found = threading.Event(), []
+
+    def ask() -> None:
+        search, at = engine.prepare(calls, 1), 0
+        while not over.is_set() or at < 100:
+            found.append((at % 100, int(search(at % 100)[0, 0])))
+            at += 1
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for batch in range(20):
+        engine.ingest(2000 + batch * 50, vectors[:50] + 100, None)
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert engine.stats().vectors == 3000
+    assert all(asked == answer for asked, answer in found)
+
+
+def test_queries_that_are_no_numbers_are_refused_when_searches_are_prepared(vectors):
+    bad = vectors[:1].copy()
+    bad[0, 3] = numpy.nan
+    with pytest.raises(BenchError, match="NaN or infinity"):
+        built("flat", vectors).prepare([vectors[:1], bad], 3)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        pytest.param(lambda rows: [rows[:2]], id="a batch"),
+        pytest.param(lambda rows: [rows[:1].astype("f8")], id="doubles"),
+        pytest.param(lambda rows: [numpy.repeat(rows[:1], 2, axis=1)[:, ::2]], id="every second number"),
+        pytest.param(lambda rows: [rows[:1, :8]], id="other dimensions"),
+    ],
+)
+def test_only_single_queries_as_the_library_wants_them_are_prepared(calls, vectors):
+    assert built("flat", vectors).prepare(calls(vectors), 3) is None
+
+
+def test_whoever_searches_in_another_way_is_asked(vectors):
+    class FindsNothing(Faiss):
+        def search(self, queries, k, below=None):
+            return numpy.full((len(queries), k), -1)
+
+    engine = FindsNothing("", Collection("mine", 16, "l2", "flat"))
+    engine.create()
+    assert engine.prepare([vectors[:1]], 3) is None
+
+
 def test_a_missing_library_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(BenchError, match=r"pip install 'benchhouse\[faiss\]'"):

@@ -1,6 +1,7 @@
 """Driver `faiss`: an index of the FAISS library, inside this process."""
 
 import threading
+from collections.abc import Callable, Sequence
 from math import isfinite
 from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LOOK_AGAIN_S = 0.00005
+_ROOM = 64  # answers of a thread that room is made for at a time
+
+
+class _Desk:
+    """Where one thread searches."""
+
+    __slots__ = ("busy",)
+
+    def __init__(self) -> None:
+        self.busy = False
 
 
 class Faiss:
@@ -44,7 +55,8 @@ class Faiss:
         self._ids: NDArray[int64] | None = None  # by position, where these are not the same
         self._chosen: dict[int, Any] = {}  # by `below`: search parameters, or what of all is let through
         self._mine = threading.local()
-        self._searching: list[list[bool]] = []  # a flag of each thread
+        self._desks: list[_Desk] = []  # one of each thread
+        self._looked_at: Sequence[NDArray[float32]] | None = None  # prepared calls that are good
         self._adding = False
         self._added = threading.Condition()
 
@@ -102,32 +114,51 @@ class Faiss:
         self._built = True
 
     def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
-        alone = below is None and queries.shape == self._one
-        if not alone and (queries.shape[1:] != self._one[1:] or not isfinite(self._sum(queries, None))):
+        if queries.shape[1:] != self._one[1:] or not isfinite(self._sum(queries, None, "f8")):
             vector_shared.refuse_bad_vectors(queries, self._collection)
-        flag = getattr(self._mine, "flag", None) or self._threads_of_this_one()
-        flag[0] = True  # before the look: an addition raises its sign first, and looks at the flags after
+        desk = getattr(self._mine, "desk", None) or self._threads_of_this_one()
+        desk.busy = True  # before the look: an addition raises its sign first, and looks at the desks after
         try:
-            while self._adding:
-                flag[0] = False
-                with self._added:
-                    self._added.wait_for(lambda: not self._adding)
-                flag[0] = True
+            if self._adding:
+                self._wait_for_additions(desk)
             # The length of a query does not change which vectors are nearest by cosine.
             found: NDArray[int64]
             if below is None:
-                distances, found = self._index.search(queries, k)
+                found = self._index.search(queries, k)[1]
             elif self._collection.index == "pq":
                 found = self._among(queries, k, self._let_through(below))
             else:
                 found = self._index.search(queries, k, params=self._let_through(below))[1]
         finally:
-            flag[0] = False
-        # A look at a single query before its search costs about 3 us: cold caches. NaN or infinity in it makes every
-        # distance NaN or infinite, or finds nothing: only then it is looked at.
-        if alone and (found.item(0) < 0 or not isfinite(distances.item(0))):
-            vector_shared.refuse_bad_vectors(queries, self._collection)
-        return found if self._ids is None else self._where(found >= 0, self._ids[found], -1)
+            desk.busy = False
+        return found if self._ids is None else self._by_id(found)
+
+    def prepare(self, calls: "Sequence[NDArray[float32]]", k: int) -> "Callable[[int], NDArray[int64]] | None":
+        """Single queries go straight into the library. What FAISS's own `search` does in Python around that costs ten
+        microseconds, because each search leaves cold caches behind; room for answers is made for many at once."""
+        if type(self).search is not _SEARCH or not self._are_single(calls):
+            return None  # whoever searches in another way is to be asked
+        import numpy
+
+        desk, search, pointer = self._threads_of_this_one(), self._index.search_c, self._faiss.swig_ptr
+        distances, whole = numpy.empty((1, k), numpy.float32), numpy.dtype(numpy.int64)
+        nowhere = pointer(distances)  # nobody asks for them
+        room: list[tuple[NDArray[int64], Any]] = []
+
+        def search_one(number: int, _: Any = distances) -> "NDArray[int64]":  # which keeps them alive
+            if not room:
+                room.extend([(row, pointer(row)) for row in [numpy.empty((1, k), whole) for _ in range(_ROOM)]])
+            found, at = room.pop()
+            desk.busy = True
+            try:
+                if self._adding:
+                    self._wait_for_additions(desk)
+                search(1, pointer(calls[number]), k, nowhere, at, None)
+            finally:
+                desk.busy = False
+            return found if self._ids is None else self._by_id(found)
+
+        return search_one
 
     def stats(self) -> VectorStats:
         """The size is that of the file which FAISS would write."""
@@ -145,7 +176,7 @@ class Faiss:
         self._threads_of_this_one()
         self._adding = True
         try:
-            while any(flag[0] for flag in self._searching):
+            while any(desk.busy for desk in self._desks):
                 sleep(_LOOK_AGAIN_S)
             self._index.add(vectors)
             self._chosen.clear()
@@ -154,14 +185,37 @@ class Faiss:
                 self._adding = False
                 self._added.notify_all()
 
-    def _threads_of_this_one(self) -> list[bool]:
+    def _are_single(self, calls: "Sequence[NDArray[float32]]") -> bool:
+        """Whether each is one query as the library wants it in memory. Raises BenchError where one is not to be had."""
+        import numpy
+
+        if calls is not self._looked_at:
+            if {call.shape for call in calls} != {self._one}:
+                return False
+            if not all(call.dtype == numpy.float32 and call.flags.c_contiguous for call in calls):
+                return False
+            vector_shared.refuse_bad_vectors(numpy.concatenate(calls), self._collection)
+            self._looked_at = calls
+        return True
+
+    def _by_id(self, found: "NDArray[int64]") -> "NDArray[int64]":
+        return self._where(found >= 0, self._ids[found], -1)  # type: ignore[index]
+
+    def _wait_for_additions(self, desk: _Desk) -> None:
+        while self._adding:
+            desk.busy = False
+            with self._added:
+                self._added.wait_for(lambda: not self._adding)
+            desk.busy = True
+
+    def _threads_of_this_one(self) -> _Desk:
         """OpenMP keeps its number of threads by the thread that calls, so each one says it once."""
         self._faiss.omp_set_num_threads(self._collection.threads)
-        if getattr(self._mine, "flag", None) is None:
-            self._mine.flag = [False]
-            self._searching.append(self._mine.flag)
-        flag: list[bool] = self._mine.flag
-        return flag
+        desk: _Desk | None = getattr(self._mine, "desk", None)
+        if desk is None:
+            desk = self._mine.desk = _Desk()
+            self._desks.append(desk)
+        return desk
 
     def _let_through(self, below: int) -> Any:
         """Search parameters that keep to the vectors with labels below that number; of pq, which takes none, a mask."""
@@ -205,3 +259,6 @@ class Faiss:
         kept = numpy.where(numpy.take_along_axis(good, order, axis=1), numpy.take_along_axis(found, order, axis=1), -1)
         chosen[:, : kept.shape[1]] = kept
         return chosen
+
+
+_SEARCH = Faiss.search

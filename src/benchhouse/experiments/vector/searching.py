@@ -36,17 +36,30 @@ class Searcher:
         tide: "Tide | None" = None,
     ) -> None:
         self._driver, self._calls, self._k, self._below, self._tide = driver, calls, k, below, tide
-        self._search = driver.search
+        self.ask: Callable[[int], Any] = self._with_tide(self._search_by_number())  # better yet once it is open
 
     def open(self) -> None:
         if not self._driver.shared:
             self._driver.open()
+        prepare = getattr(self._driver, "prepare", None)
+        search = prepare(self._calls, self._k) if prepare and self._below is None else None
+        self.ask = self._with_tide(search or self._search_by_number())
 
-    def ask(self, item: int) -> Any:
+    def _search_by_number(self) -> Callable[[int], Any]:
+        search, calls, k, below = self._driver.search, self._calls, self._k, self._below
+        return lambda item: search(calls[item], k, below)
+
+    def _with_tide(self, search: Callable[[int], Any]) -> Callable[[int], Any]:
+        """Beside each answer, how many vectors were there when it was asked for."""
         if self._tide is None:
-            return self._search(self._calls[item], self._k, self._below)
-        known = self._tide.acknowledged()
-        return self._search(self._calls[item], self._k, self._below), known
+            return search
+        acknowledged = self._tide.acknowledged
+
+        def ask(item: int) -> tuple[Any, int]:
+            known = acknowledged()
+            return search(item), known
+
+        return ask
 
     def reply(self, item: int, answer: Any) -> Reply:
         return Reply(count=len(self._calls[item]), value=answer)
