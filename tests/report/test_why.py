@@ -53,6 +53,19 @@ def test_without_telemetry_it_says_what_got_worse_and_no_cause(tmp_path):
     assert point.repro.endswith("effective_config.yaml")
 
 
+def test_a_stall_is_found_in_the_samples_of_the_trials(tmp_path):
+    workspace = Workspace(tmp_path)
+    for run, p99, minute, held in (("a", 20.0, 0, 5.0), ("b", 50.0, 60, 400.0)):
+        for at, folder in enumerate(trials(workspace, run, p99, minute)):
+            took = [5.0 + at / 10] * 30 + [held, held + at] + [5.0] * 30
+            lines = [f"latency,,{index},{value},ms" for index, value in enumerate(took)]
+            TrialFolder(folder).samples.write_text("\n".join(["metric,window,index,value,unit", *lines]) + "\n")
+    (point,) = why(workspace, "b").points
+    (said,) = point.diagnoses
+    assert (said.cause, said.side) == ("stall", "service")
+    assert point.trials[0].files == ["samples.csv"]
+
+
 def test_the_clock_of_a_node_moves_nothing(tmp_path):
     """A node whose clock is years off gives the same answer; only which run is earlier goes by clocks."""
     found = []

@@ -1,4 +1,4 @@
-"""Look at results: query, points, compare, report, trace, verify. Everything reads the warehouse and the evidence."""
+"""Look at results: points, compare, report, trace, verify. Everything reads the warehouse and the evidence."""
 
 import contextlib
 from collections.abc import Callable, Collection
@@ -18,7 +18,7 @@ from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse import queries
-from benchhouse.warehouse.query import Result, Warehouse
+from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable
@@ -62,11 +62,6 @@ def tried(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
         point["trials"] += 1
         point["succeeded"] += row["outcome"] == "succeeded"
     return list(found.values())
-
-
-def query(workspace: Workspace, sql: str) -> Result:
-    with Warehouse.open(workspace) as warehouse:
-        return warehouse.query(sql)
 
 
 def verify_run(workspace: Workspace, run_id: str) -> tuple[int, list[Damage]]:

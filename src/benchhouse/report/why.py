@@ -15,6 +15,7 @@ from benchhouse.analysis.playbooks.moving import Way, find_shift
 from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number, Signal
 from benchhouse.report.cases import Gathered
 from benchhouse.report.comparison import ComparisonTable, PointRow
+from benchhouse.report.holds import SCOPE, add_holds, files_of
 from benchhouse.report.slow_requests import slowest
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.model import Model
@@ -139,6 +140,7 @@ def explain(
         worse = [one for one in [*case.numbers, *([case.wait] if case.wait else [])] if one.worse]
         if not worse:
             continue
+        case = add_holds(warehouse.workspace, case, gathered.facts, rows[0].trials_a, rows[0].trials_b)
         diagnoses, moved = diagnose(case), _moved(case.signals)
         shown = [one for item in diagnoses for one in item.evidence] or moved
         trials = _worst(warehouse.workspace, rows, gathered, shown)
@@ -174,6 +176,7 @@ def _worst(
             for scope in dict.fromkeys(one.scope for one in shown)
             if (folder.telemetry / (name := _file_of(scope))).is_file()
         ]
+        files += files_of(folder) if any(one.scope == SCOPE for one in shown) else []
         requests, slow = slowest(folder)
         found.append(
             TrialEvidence(

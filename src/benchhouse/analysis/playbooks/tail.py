@@ -113,6 +113,22 @@ CAUSES = (
         depth=1,
     ),
     Cause(
+        "stall",
+        "the server stood still at moments",
+        "Requests that were under way at the same time were held for as long as each other and ended together, right "
+        "behind others that took the usual time: something that all of them need stopped and went on.",
+        "service",
+        (Clue("held_together", scope="requests", least=0.02, ratio=1.0),),
+        (
+            "See what the server did at those moments (garbage collection, checkpoints, a lock, a slow call to another "
+            "service): bench logs get {run}",
+            "Run with requests kept (`records: true` in the load) and half the load: bench run {scenario}; a stall stays "
+            "as long, a queue gets shorter.",
+        ),
+        "Take what stops the server off the path of requests, or spread it over time.",
+        depth=2,
+    ),
+    Cause(
         "queueing",
         "requests queued in the server",
         "The server's queue grew and nothing else moved: at moments there was more to do than it takes in.",
@@ -127,7 +143,7 @@ CAUSES = (
             "If it does, the server's batching or its number of workers is what to change.",
         ),
         "Lower the offered load a replica, or raise the server's batch size or workers.",
-        depth=2,
+        depth=3,
     ),
 )  # fmt: skip
 
