@@ -120,10 +120,8 @@ CAUSES = (
         "service",
         (Clue("held_together", scope="requests", least=0.02, ratio=1.0),),
         (
-            "See what the server did at those moments (garbage collection, checkpoints, a lock, a slow call to another "
-            "service): bench logs get {run}",
-            "Run with requests kept (`records: true` in the load) and half the load: bench run {scenario}; a stall stays "
-            "as long, a queue gets shorter.",
+            "See what it did then (garbage collection, checkpoints, a lock, a slow service): bench logs get {run}",
+            "Halve the load, keep each request (`records: true`): bench run {scenario}; a stall stays, a queue goes.",
         ),
         "Take what stops the server off the path of requests, or spread it over time.",
         depth=2,
