@@ -113,6 +113,13 @@ def verify_all(workspace: Workspace) -> tuple[int, list[Damage]]:
     return checked, damage
 
 
+def outdated(workspace: Workspace) -> list[str]:
+    """Runs whose tables an older benchhouse made: no damage, but made again they hold more."""
+    from benchhouse.warehouse.auditing import outdated_runs
+
+    return outdated_runs(workspace) if workspace.warehouse.exists() else []
+
+
 def verify_folder(path: Path) -> list[Damage]:
     return verify(TrialFolder(path))
 
