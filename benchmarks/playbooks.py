@@ -8,8 +8,9 @@ healthy run of the same kind. Bar: the first cause named is the injected one, an
 least 90%. Healthy: further runs of the same kinds with the same noise; bar: no diagnosis in at least 95%. The rules
 were made on seed 1, and one of them after the real throttled program was missed; what is reported is another seed's.
 
-Real: a program that is throttled by its cgroup's CPU limit, a server that stalls, and a slow shard, each run by
-`bench run` on this machine beside a good run, and beside one that is as good. They count with the others.
+Real: a program that is throttled by its cgroup's CPU limit, a server that stalls as a whole and one that holds half
+of its clients, and a slow shard, each run by `bench run` on this machine beside a good run and one that is as good.
+They count with the others. The rule for stalls was made after the first was missed; the second was not known then.
 """
 
 import argparse
@@ -77,10 +78,10 @@ def asks(target: Target, workload: Workload, ctx):
     """Clients that ask a server, four at a time."""
     lock = threading.Lock()
 
-    def client(_):
+    def client(number):
         for _ in range(60):
             began = time.perf_counter()
-            urllib.request.urlopen(workload.url, timeout=60).read()
+            urllib.request.urlopen(f"{workload.url}{number}", timeout=60).read()
             with lock:
                 ctx.emit("latency", (time.perf_counter() - began) * 1e3)
             time.sleep(0.03)
@@ -102,6 +103,7 @@ def shards(target: Target, workload: Workload, ctx):
         ctx.emit("step_time", (time.perf_counter() - began) * 1e3)
 '''
 _NAMES = ("bursts", "asks", "shards")
+_PROGRAMS = {"half": "asks"}
 
 
 @dataclass(frozen=True)
@@ -183,25 +185,27 @@ def _asked(workspace: Workspace, run: str, base: str) -> tuple[str, str] | None:
 
 
 def real(root: Path) -> list[Answer]:
-    """Three faults on this machine, each beside two good runs of the same program."""
+    """Four faults on this machine, each beside two good runs of the same program."""
     root.mkdir()
     _install(root / "site")
     answers = []
     flag = root / "slow"
-    with _server() as (url, stall):
+    with _server() as (url, stall, half):
         metrics = {"prometheus": [{"url": url + "metrics", "name": "server"}]}
         plans: list[tuple[str, dict[str, object], dict[str, object], tuple[str, str]]] = [
             ("bursts", {"limits": {"cpus": 2}}, {"limits": {"cpus": 0.06}}, ("cpu_throttling", "")),
-            ("asks", {"workload": {"url": url}, "monitors": metrics}, {}, ("queueing", "")),
+            ("asks", {"workload": {"url": url}, "monitors": metrics}, {}, ("stall", "")),
+            ("half", {"workload": {"url": url}}, {}, ("stall", "")),
             ("shards", {"workload": {"flag": str(flag)}}, {}, ("straggler:slow_member", "shard 2")),
         ]
         for name, good, bad, wanted in plans:
             base = _bench(root, name, good)
             again = _bench(root, name, good)
-            stall.set()
+            planted = half if name == "half" else stall
+            planted.set()
             flag.touch()
             slow = _bench(root, name, good | bad)
-            stall.clear()
+            planted.clear()
             flag.unlink()
             workspace = Workspace(root)
             answers.append(Answer(f"real {name}", True, wanted, _asked(workspace, slow, base)))
@@ -211,7 +215,8 @@ def real(root: Path) -> list[Answer]:
 
 def _bench(root: Path, name: str, more: dict[str, object]) -> str:
     scenario = {
-        "scenario": name, "experiment": f"planted.{name}", "target": {"name": "planted"}, "repetitions": 5,
+        "scenario": name, "experiment": f"planted.{_PROGRAMS.get(name, name)}",
+        "target": {"name": "planted"}, "repetitions": 5,
         "monitors": {}, "workload": {},
     } | more  # fmt: skip
     monitors = {"interval": "0.2s"} | dict(scenario["monitors"])  # type: ignore[call-overload]
@@ -239,15 +244,19 @@ def _install(site: Path) -> None:
 
 
 @contextmanager
-def _server() -> Iterator[tuple[str, threading.Event]]:
-    """A server on loopback that tells how many requests wait, as vLLM does; with the event set it stalls at times."""
-    stall, busy, waiting = threading.Event(), threading.Lock(), [0]
+def _server() -> Iterator[tuple[str, threading.Event, threading.Event]]:
+    """A server on loopback that tells how many requests wait, as vLLM does: with the first event it stalls at times,
+    with the second it holds the clients 0 and 1 for a quarter of a second now and then."""
+    stall, half, busy, waiting = threading.Event(), threading.Event(), threading.Lock(), [0]
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 text = f"# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting {waiting[0]}\n"
             else:
+                into_s = time.monotonic() % 1.5
+                if half.is_set() and self.path in ("/0", "/1") and into_s < 0.25:
+                    time.sleep(0.25 - into_s)
                 waiting[0] += 1
                 with busy:
                     waiting[0] -= 1
@@ -264,7 +273,7 @@ def _server() -> Iterator[tuple[str, threading.Event]]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/", stall
+        yield f"http://127.0.0.1:{server.server_address[1]}/", stall, half
     finally:
         server.shutdown()
         server.server_close()

@@ -181,3 +181,21 @@ def test_a_run_checks_them_at_its_end_and_a_mistake_does_not_fail_it(bench, tmp_
     done = bench("collect", "@last", cwd=tmp_path)
     assert done.code == 0
     assert "alarms were not checked" in done.err
+
+
+def test_many_alarms_open_the_tables_once_and_read_the_journal_once(add, tmp_path, monkeypatch):
+    from benchhouse.api import alarms, journals
+    from benchhouse.warehouse.query import Warehouse
+
+    rules = "".join(f"  - {{name: a{at}, case: demo, metric: qps, below: {90 + at}, tell: [me]}}\n" for at in range(5))
+    (tmp_path / "alarms.yaml").write_text("alarms:\n" + rules + CHANNELS)
+    add(80.0, 81.0, 82.0)
+    opened, read = [], []
+    open_, read_ = Warehouse.open, journals.read
+    monkeypatch.setattr(Warehouse, "open", lambda *given: opened.append(1) or open_(*given))
+    monkeypatch.setattr(journals, "read", lambda path, kind: read.append(path.name) or read_(path, kind))
+    monkeypatch.chdir(tmp_path)
+    checked = alarms.check(Workspace(tmp_path))
+    assert [standing.state for standing in checked.standings] == ["firing"] * 5
+    assert [line.action for line in checked.lines] == ["fired", "told"] * 5
+    assert (len(opened), read.count("notices.jsonl")) == (1, 1)

@@ -1,6 +1,9 @@
 """`bench verify` names what has changed."""
 
 import json
+import sqlite3
+
+from benchhouse.schema.layout import Workspace
 
 
 def test_an_untouched_run_is_as_sealed(lab):
@@ -36,6 +39,18 @@ def test_set_aside_attempts_are_verified_too(lab):
     (first / "meta.json").write_bytes(b"")
     (damage,) = json.loads(lab.bench("verify", "@last", "--json", code=1).stdout)["damage"]
     assert (damage["trial"], damage["file"]) == (first.name, "meta.json")
+
+
+def test_tables_of_an_older_version_are_no_fault_and_the_next_command_is_named(lab):
+    lab.run("once", workload={"n": [0]})
+    assert json.loads(lab.bench("verify", "--all", "--json").stdout)["outdated"] == []
+    with sqlite3.connect(Workspace(lab.workspace).warehouse / "catalog.sqlite") as db:
+        db.execute("UPDATE files SET schema_version = 1")
+    done = lab.bench("verify", "--all")
+    assert "all as sealed" in done.stdout
+    assert "no damage" in done.stderr and "bench warehouse rebuild" in done.stderr
+    lab.bench("warehouse", "rebuild")
+    assert "rebuild" not in lab.bench("verify", "--all").stderr
 
 
 def test_where_nothing_was_sealed_nothing_is_said_to_be_whole(bench, tmp_path):

@@ -66,9 +66,9 @@ def test_what_is_pushed_comes_back_byte_by_byte_and_is_collected(workspace, plac
     assert [one.what for one in evidence.pull(home, address, ["run-a"])] == ["new", "new"]
     assert [one.what for one in evidence.pull(home, address, [])].count("same") == 2
     assert files_of(home) == files_of(workspace)
-    from benchhouse.api import looking
+    from benchhouse.api.querying import query
 
-    assert looking.query(home, "SELECT run_id, trials FROM benchmark_run_fact ORDER BY 1").rows == [
+    assert query(home, "SELECT run_id, trials FROM benchmark_run_fact ORDER BY 1").rows == [
         ("run-a", 2),
         ("run-b", 1),
     ]

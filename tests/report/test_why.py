@@ -4,12 +4,18 @@ import pytest
 from faults import FAULTS, QUEUED, SPREAD, TRAINING, make_fault_run
 from trial_maker import make_trial
 
+from benchhouse.analysis.compare import compare
+from benchhouse.analysis.playbooks.values import Case, Number
 from benchhouse.api.why import why
+from benchhouse.report.cases import correct_waits
+from benchhouse.report.comparison import SEED
 from benchhouse.report.slow_requests import slowest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.measurement import Measurement
+from benchhouse.warehouse import queries
 from benchhouse.warehouse.ingest import collect
+from benchhouse.warehouse.query import Warehouse
 
 
 def fault(cause):
@@ -53,6 +59,19 @@ def test_without_telemetry_it_says_what_got_worse_and_no_cause(tmp_path):
     assert point.repro.endswith("effective_config.yaml")
 
 
+def test_a_stall_is_found_in_the_samples_of_the_trials(tmp_path):
+    workspace = Workspace(tmp_path)
+    for run, p99, minute, held in (("a", 20.0, 0, 5.0), ("b", 50.0, 60, 400.0)):
+        for at, folder in enumerate(trials(workspace, run, p99, minute)):
+            took = [5.0 + at / 10] * 30 + [held, held + at] + [5.0] * 30
+            lines = [f"latency,,{index},{value},ms" for index, value in enumerate(took)]
+            TrialFolder(folder).samples.write_text("\n".join(["metric,window,index,value,unit", *lines]) + "\n")
+    (point,) = why(workspace, "b").points
+    (said,) = point.diagnoses
+    assert (said.cause, said.side) == ("stall", "service")
+    assert point.trials[0].files == ["samples.csv"]
+
+
 def test_the_clock_of_a_node_moves_nothing(tmp_path):
     """A node whose clock is years off gives the same answer; only which run is earlier goes by clocks."""
     found = []
@@ -73,6 +92,30 @@ def test_a_metric_whose_unit_changed_is_refused(tmp_path):
     collect(workspace, "b", folders)
     with pytest.raises(BenchError, match="its unit is ms in a and s in b"):
         why(workspace, "b", "a")
+
+
+def test_the_wait_is_corrected_for_all_that_was_compared():
+    wait = Number(metric="queue_s", stat="value", unit="s", direction="lower", base=1, now=60, verdict="worse")
+    waits = [wait.model_copy(update={"p_adjusted": p}) for p in (0.002, 0.02, None)]
+    cases = [Case(point=str(at), numbers=[], wait=one) for at, one in enumerate([*waits, None])]
+    first, second, unknown, none = correct_waits(cases, compared=7)
+    assert first.wait.p_adjusted == pytest.approx(0.002 * 10) and first.wait.worse
+    assert second.wait.p_adjusted == pytest.approx(0.02 * 9) and not second.wait.worse
+    assert unknown.wait.p_adjusted is None and none.wait is None
+
+
+def test_a_wait_among_many_numbers_needs_more_to_be_worse(tmp_path):
+    """The p-value that `bench why` shows is at least that of the one test times all that was compared."""
+    workspace, injected = Workspace(tmp_path), fault("capacity")
+    make_fault_run(workspace, "a", QUEUED, 11)
+    make_fault_run(workspace, "b", QUEUED, 11, injected, 0.7, minute=60)
+    found = why(workspace, "b")
+    wait = next(one for point in found.points for one in point.numbers if one.metric == "queue_s")
+    with Warehouse.open(workspace) as warehouse:
+        rows = queries.trials(warehouse, ["a", "b"]).dicts()
+    sides = [[row["queue_s"] for row in rows if row["run_id"] == run] for run in ("a", "b")]
+    alone = compare(*sides, direction="lower", seed=SEED).p_value
+    assert wait.p_adjusted == pytest.approx(alone * (found.compared + 1))
 
 
 def test_the_slowest_requests_are_named(tmp_path):

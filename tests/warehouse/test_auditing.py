@@ -4,11 +4,13 @@ import sqlite3
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import Workspace
-from benchhouse.warehouse.auditing import audit_evidence, audit_tables
-from benchhouse.warehouse.ingest import collect
+from benchhouse.warehouse.auditing import audit_evidence, audit_tables, outdated_runs
+from benchhouse.warehouse.ingest import collect, rebuild
 
 sys.path.insert(0, str(Path(__file__).parent))
 import trial_maker
@@ -97,3 +99,35 @@ def test_a_flipped_byte_of_a_table_or_of_evidence_is_found(workspace):
     flip_byte(path)
     assert [one.file for one in audit_evidence(workspace)[1]] == ["meta.json"]
     path.write_bytes(content)
+
+
+@pytest.mark.parametrize("lacks", ["nothing", "a column", "the version"])
+def test_tables_of_an_older_benchhouse_are_no_damage_and_told_as_what_they_are(tmp_path, lacks):
+    """As a lake looks that was collected before a column or a version was added."""
+    workspace = Workspace(tmp_path)
+    collect(workspace, "run-a", make_run(workspace, repetitions=1))
+    collect(workspace, "run-b", make_run(workspace, "run-b", repetitions=1))
+    if lacks != "nothing":
+        make_older(workspace, "run-a", lacks)
+    assert audit_tables(workspace) == []
+    assert outdated_runs(workspace) == ([] if lacks == "nothing" else ["run-a"])
+    rebuild(workspace)
+    assert audit_tables(workspace) == [] and outdated_runs(workspace) == []
+
+
+def make_older(workspace, run_id, lacks):
+    db = sqlite3.connect(workspace.warehouse / "catalog.sqlite")
+    where = f"table_name = 'workload_dim' AND run_id = '{run_id}'"
+    (file,) = db.execute(f"SELECT file FROM files WHERE {where}").fetchone()
+    if lacks == "the version":
+        db.execute(f"UPDATE files SET schema_version = 1 WHERE run_id = '{run_id}'")
+    else:
+        path = workspace.warehouse / file
+        table = pq.read_table(path)
+        pq.write_table(table.drop_columns(table.column_names[-1:]), path)
+        digest = file_digest(path)
+        path.rename(path.with_name(f"{run_id}-{digest[:12]}.parquet"))
+        renamed = f"workload_dim/{run_id}-{digest[:12]}.parquet"
+        db.execute(f"UPDATE files SET sha256 = '{digest}', file = '{renamed}' WHERE {where}")
+    db.commit()
+    db.close()

@@ -104,17 +104,24 @@ def _misnamed(file: AlarmsFile, document: Document) -> list[Problem]:
 
 def standings(workspace: Workspace) -> list[Standing]:
     """How all alarms stand now; nobody is told."""
-    return [_stand(workspace, rule) for rule in read_alarms(workspace).alarms]
+    return _stand_all(workspace, read_alarms(workspace).alarms)
+
+
+def _stand_all(workspace: Workspace, rules: Sequence[AlarmRule]) -> list[Standing]:
+    """The tables are opened once for all of them: what an opening costs is several questions' worth."""
+    if not rules:
+        return []
+    with Warehouse.open(workspace) as warehouse:
+        return [_stand(warehouse, rule) for rule in rules]
 
 
 def check(workspace: Workspace) -> Checked:
     """Look at every alarm, record what changed, tell who is to be told."""
     file = read_alarms(workspace)
-    found, lines = [], []
-    for rule in file.alarms:
-        standing = _stand(workspace, rule)
-        found.append(standing)
-        kept = [line for line in recorded(workspace) if line.alarm == rule.name]
+    found, journal = _stand_all(workspace, file.alarms), recorded(workspace)
+    lines: list[Notice] = []
+    for rule, standing in zip(file.alarms, found, strict=True):
+        kept = [line for line in journal if line.alarm == rule.name]
         last = next((line for line in reversed(kept) if line.action != "told"), None)
         fires = last is not None and last.action == "fired"
         if standing.state == ("ok" if fires else "firing"):
@@ -189,9 +196,9 @@ def _message(standing: Standing, state: str) -> dict[str, Any]:
     return asdict(standing) | {"state": state, "text": standing.sentence}
 
 
-def _stand(workspace: Workspace, rule: AlarmRule) -> Standing:
+def _stand(warehouse: Warehouse, rule: AlarmRule) -> Standing:
     try:
-        watched = history.history(workspace, rule.case, rule.metric, rule.stat)
+        watched = history.watch(warehouse, rule.case, rule.metric, rule.stat)
     except BenchError as error:
         return Standing(rule.name, "no data", str(error))
     found = watched.history
@@ -204,7 +211,7 @@ def _stand(workspace: Workspace, rule: AlarmRule) -> Standing:
     if rule.unit is not None and rule.unit != found.unit:
         text = f"{found.name} of {found.case.label} is in {found.unit or 'no unit'}, the limit in {rule.unit}"
         return Standing(rule.name, "no data", text, **known)
-    newest, tried = _newest(workspace, found.case.benchmark_case_id, found.case.target_name)
+    newest, tried = _newest(warehouse, found.case.benchmark_case_id, found.case.target_name)
     if newest != last.run_id:
         text = f"none of {tried} trials of {found.case.label} in run {newest} succeeded"
         return Standing(rule.name, "firing", text, **(known | {"run_id": newest}))
@@ -213,10 +220,9 @@ def _stand(workspace: Workspace, rule: AlarmRule) -> Standing:
     return _held_to_limit(rule, watched, last, known)
 
 
-def _newest(workspace: Workspace, case_id: str, target: str) -> tuple[str, int]:
+def _newest(warehouse: Warehouse, case_id: str, target: str) -> tuple[str, int]:
     """The newest run that tried the case, whether anything succeeded in it or not; how many trials."""
-    with Warehouse.open(workspace) as warehouse:
-        rows = warehouse.query(LAST_RUNS, {"case_id": case_id, "target": target}, name="last_runs").dicts()
+    rows = warehouse.query(LAST_RUNS, {"case_id": case_id, "target": target}, name="last_runs").dicts()
     row = rows[0]
     return str(row["run_id"]), int(row["tried"])
 

@@ -153,8 +153,9 @@ def _last(workspace: Workspace, wanted: list[set[tuple[str, str]]]) -> list[dict
     if not any(wanted) or not (workspace.warehouse / "catalog.sqlite").exists():
         return [None] * len(wanted)
     from benchhouse.api import looking
+    from benchhouse.api.querying import query
 
-    runs = looking.query(workspace, _RUNS).dicts()
+    runs = query(workspace, _RUNS).dicts()
     newest = [_newest(runs, pairs) for pairs in wanted]
     points = looking.points(workspace, sorted({row["run_id"] for row in newest if row}))
     order = {(item.name, metric["name"]): at for item in list_experiments(places.cache())

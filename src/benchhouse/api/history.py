@@ -48,7 +48,15 @@ def history(
 ) -> Watched:
     """One metric of one case over all runs of the workspace."""
     with Warehouse.open(workspace) as warehouse:
-        found = gather(warehouse, find_case(warehouse, case), metric, stat, floor=floor)
+        return watch(warehouse, case, metric, stat, floor)
+
+
+def watch(
+    warehouse: Warehouse, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
+) -> Watched:
+    """The same of tables that are open already."""
+    workspace = warehouse.workspace
+    found = gather(warehouse, find_case(warehouse, case), metric, stat, floor=floor)
     record = _current(workspace, found)
     alarm, later = alarm_since(found, _baseline(record), record.run_id) if record else (None, [])
     note = _keep_alarm(workspace, found, record, alarm, later) if record and alarm else ""

@@ -1,4 +1,4 @@
-"""Look at results: query, points, compare, report, trace, verify. Everything reads the warehouse and the evidence."""
+"""Look at results: points, compare, report, trace, verify. Everything reads the warehouse and the evidence."""
 
 import contextlib
 from collections.abc import Callable, Collection
@@ -18,7 +18,7 @@ from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse import queries
-from benchhouse.warehouse.query import Result, Warehouse
+from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable
@@ -62,11 +62,6 @@ def tried(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
         point["trials"] += 1
         point["succeeded"] += row["outcome"] == "succeeded"
     return list(found.values())
-
-
-def query(workspace: Workspace, sql: str) -> Result:
-    with Warehouse.open(workspace) as warehouse:
-        return warehouse.query(sql)
 
 
 def verify_run(workspace: Workspace, run_id: str) -> tuple[int, list[Damage]]:
@@ -116,6 +111,13 @@ def verify_all(workspace: Workspace) -> tuple[int, list[Damage]]:
             file = f"{claim_id}.json"
             damage.append(Damage(trial="claims", file=file, kind="changed", detail=error.message))
     return checked, damage
+
+
+def outdated(workspace: Workspace) -> list[str]:
+    """Runs whose tables an older benchhouse made: no damage, but made again they hold more."""
+    from benchhouse.warehouse.auditing import outdated_runs
+
+    return outdated_runs(workspace) if workspace.warehouse.exists() else []
 
 
 def verify_folder(path: Path) -> list[Damage]:

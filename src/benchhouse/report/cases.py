@@ -6,6 +6,7 @@ from typing import Any
 
 from benchhouse.analysis.compare import compare
 from benchhouse.analysis.playbooks.values import Case, Member, Number, Reading, Signal
+from benchhouse.analysis.ranking import holm
 from benchhouse.report.comparison import SEED, ComparisonTable, PointRow
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
@@ -58,6 +59,19 @@ class Gathered:
             wait=_wait(self.facts, base, now),
             reasons=dict(reasons),
         )
+
+
+def correct_waits(cases: Sequence[Case], compared: int) -> list[Case]:
+    """The same with each wait's p-value corrected for all waits and for the `compared` numbers beside them (Holm)."""
+    waits = {at: case.wait for at, case in enumerate(cases) if case.wait is not None}
+    known = {str(at): wait.p_adjusted for at, wait in waits.items() if wait.p_adjusted is not None}
+    adjusted = holm(known, family=compared + len(waits))
+    return [
+        case.model_copy(update={"wait": waits[at].model_copy(update={"p_adjusted": adjusted[str(at)]})})
+        if str(at) in adjusted
+        else case
+        for at, case in enumerate(cases)
+    ]
 
 
 def _number(row: PointRow) -> Number:
@@ -172,7 +186,10 @@ def _hosts(rows: Sequence[PointRow], facts: Mapping[str, Row], values: Values) -
 
 
 def _wait(facts: Mapping[str, Row], base: set[str], now: set[str]) -> Number | None:
-    """The time between submission and start, compared as every number is; None where nobody says."""
+    """The time between submission and start, compared as every number is, its p-value not corrected yet.
+
+    None where nobody says.
+    """
     sides = [
         [row["queue_s"] for trial in sorted(side) if (row := facts[trial])["queue_s"] is not None]
         for side in (base, now)

@@ -13,8 +13,9 @@ from pydantic import Field
 from benchhouse.analysis.playbooks import diagnose
 from benchhouse.analysis.playbooks.moving import Way, find_shift
 from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number, Signal
-from benchhouse.report.cases import Gathered
+from benchhouse.report.cases import Gathered, correct_waits
 from benchhouse.report.comparison import ComparisonTable, PointRow
+from benchhouse.report.holds import SCOPE, add_holds, files_of
 from benchhouse.report.slow_requests import slowest
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.model import Model
@@ -133,13 +134,14 @@ def explain(
     for row in table.rows:
         by_point.setdefault(row.point, []).append(row)
     gathered = Gathered(warehouse, table, base, run_id)
+    cases = correct_waits([gathered.case(point, rows, reasons) for point, rows in by_point.items()], len(table.rows))
     found = []
-    for point, rows in by_point.items():
-        case = gathered.case(point, rows, reasons)
+    for case, (point, rows) in zip(cases, by_point.items(), strict=True):
         worse = [one for one in [*case.numbers, *([case.wait] if case.wait else [])] if one.worse]
         if not worse:
             continue
-        diagnoses, moved = diagnose(case), _moved(case.signals)
+        told = add_holds(warehouse.workspace, case, gathered.facts, rows[0].trials_a, rows[0].trials_b)
+        diagnoses, moved = diagnose(told), _moved(told.signals)
         shown = [one for item in diagnoses for one in item.evidence] or moved
         trials = _worst(warehouse.workspace, rows, gathered, shown)
         repro = f"bench run {trials[0].folder}/effective_config.yaml"
@@ -174,6 +176,7 @@ def _worst(
             for scope in dict.fromkeys(one.scope for one in shown)
             if (folder.telemetry / (name := _file_of(scope))).is_file()
         ]
+        files += files_of(folder) if any(one.scope == SCOPE for one in shown) else []
         requests, slow = slowest(folder)
         found.append(
             TrialEvidence(

@@ -97,6 +97,9 @@ class Claim(Model):
     verdict: str = Field("", description="Of a comparison, in words.")
     changed: list[Changed] = Field(default_factory=list, description="What differs between the sides.")
     seed: int | None = Field(None, description="Of the resampling, where there is any.")
+    definition: int | None = Field(
+        None, ge=1, description="Version of the definition of intervals; null: made before it was noted."
+    )
     policy: Policy
     cells: list[Cell] = Field(description="Rows of the query: the number, or what is compared and the number.")
     queries: dict[str, QuerySpec] = Field(description="The pinned query by its digest.")
@@ -108,6 +111,8 @@ class Claim(Model):
     def text(self) -> bytes:
         """The bytes of the file; equal claims give equal bytes."""
         plain = self.model_dump(mode="json")  # floats stay floats: canonical JSON would write -0.0 as 0
+        if self.definition is None:
+            del plain["definition"]  # claims that were made without it keep their bytes
         return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1).encode() + b"\n"
 
     def sha256(self) -> str:

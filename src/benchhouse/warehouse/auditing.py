@@ -11,7 +11,7 @@ from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse.catalog import FILE_NAME, MIGRATIONS, Catalog, CatalogLost
-from benchhouse.warehouse.tables import RUN_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT
+from benchhouse.warehouse.tables import EVIDENCE_TABLES, RUN_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT
 
 Row = tuple[Any, ...]
 
@@ -44,6 +44,24 @@ def audit_evidence(workspace: Workspace) -> tuple[int, list[Damage]]:
             checked += 1
             damage += verify(TrialFolder(workspace.root / row["folder"]), row["artifact_manifest_digest"])
     return checked, damage
+
+
+def outdated_runs(workspace: Workspace) -> list[str]:
+    """Runs with whole tables that an older benchhouse made: of an older schema, or without a column of today."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with Catalog.open(workspace) as catalog:
+        entries = catalog.files(EVIDENCE_TABLES)
+    found = set()
+    for entry in entries:
+        try:
+            names = set(pq.read_schema(workspace.warehouse / entry.file).names)
+        except (OSError, pa.ArrowException):
+            continue  # damage, which the audit names
+        if entry.schema_version < SCHEMA_VERSION or {one.name for one in TABLES[entry.table].columns} - names:
+            found.add(entry.run_id)
+    return sorted(found)
 
 
 def _problems(workspace: Workspace, db: sqlite3.Connection) -> Iterator[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _ANY_TABLE = re.compile(rf"\b(?:{'|'.join(TABLES)})\b", re.IGNORECASE)
+_FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
 _LAST = re.compile(r"@last(?:-(\d+))?")
 _SHOWN = 5
 _OWN: dict[str, InMemory | None] = {}
@@ -294,8 +295,9 @@ def _pinned(name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence
 
 
 def _tables_in(sql: str) -> list[str]:
-    """The tables that are named in it; all, where none is."""
-    return sorted({match.lower() for match in _ANY_TABLE.findall(sql)}) or sorted(TABLES)
+    """The tables that are named in it; all, where none is and it may ask what there is: each costs milliseconds."""
+    named = sorted({match.lower() for match in _ANY_TABLE.findall(sql)})
+    return named or (sorted(TABLES) if _FROM_SOMEWHERE.search(sql) else [])
 
 
 def _few(names: Sequence[str]) -> str:

@@ -4,9 +4,13 @@ import pytest
 from claim_maker import NUMBER, STEADY, make, make_run_of
 from trial_maker import flip_byte
 
+from benchhouse.analysis.compare import DEFINITION
 from benchhouse.api import claims, looking
 from benchhouse.report.claims import shelf
+from benchhouse.report.claims.making import comparison_fields
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
 
 
 def forge(workspace, claim, **changes):
@@ -89,6 +93,47 @@ def test_a_forged_comparison_is_found(workspace):
     claim = make(workspace, NUMBER, "run-s:name=flat")
     assert "verdict is" in said(forge(workspace, claim, verdict="no evidence of a difference"))
     assert "changed is" in said(forge(workspace, claim, changed=[]))
+
+
+EIGHT = (100.0, 101.0, 99.5, 100.4, 99.9, 100.2, 99.7, 103.0)
+
+
+def compared_by(workspace, definition):
+    """A claim of eight trials a side, and what it would say by another definition of intervals."""
+    for name, factor in (("run-a", 1.0), ("run-b", 1.1)):
+        make_run_of(workspace, name, tuple(value * factor for value in EIGHT))
+    claim = make(workspace, "run-b:qps", "run-a", realism=True)
+    with Warehouse.open(workspace) as warehouse:
+        rows = queries.points(warehouse, ["run-a", "run-b"]).dicts()
+    a, b = (next(row for row in rows if (row["run_id"], row["metric"]) == (run, "qps")) for run in ("run-a", "run-b"))
+    return claim, comparison_fields(a, b, claim.policy, definition)
+
+
+def test_a_claim_is_computed_again_by_the_definition_that_it_was_made_with(workspace):
+    claim, before = compared_by(workspace, 1)
+    assert claim.definition == DEFINITION and before["interval"] != claim.interval
+    assert claims.verify(workspace, claim.id, ()).ok
+    for noted in (1, None):  # None: made before the definition was noted
+        checked = forge(workspace, claim, **before, definition=noted)
+        assert checked.ok, said(checked)
+        assert f"made with definition 1 of intervals, by which it is the same; definition {DEFINITION}" in said(checked)
+    assert b'"definition"' not in claim.model_copy(update={"definition": None}).text()
+
+
+def test_no_definition_excuses_a_forged_interval(workspace):
+    claim, before = compared_by(workspace, 1)
+    for noted in (1, None, DEFINITION):
+        checked = forge(workspace, claim, **before | {"interval": (9.99, 10.01)}, definition=noted)
+        assert not checked.ok and "interval is" in said(checked)
+    assert not forge(workspace, claim, **before).ok  # says the newest, and is the first
+
+
+def test_a_definition_of_a_newer_version_is_told_as_that(workspace):
+    claim, _ = compared_by(workspace, 1)
+    checked = forge(workspace, claim, definition=DEFINITION + 1)
+    assert not checked.ok and f"made with definition {DEFINITION + 1} of intervals" in said(checked)
+    assert "use the newer one that made it" in said(checked)
+    assert all(step.ok for step in checked.trace.steps[1:])  # the bytes agree
 
 
 def test_a_changed_file_is_no_claim(workspace):

@@ -113,6 +113,20 @@ CAUSES = (
         depth=1,
     ),
     Cause(
+        "stall",
+        "the server stood still at moments",
+        "Requests that were under way at the same time were held for as long as each other and ended together, right "
+        "behind others that took the usual time: something that all of them need stopped and went on.",
+        "service",
+        (Clue("held_together", scope="requests", least=0.02, ratio=1.0),),
+        (
+            "See what it did then (garbage collection, checkpoints, a lock, a slow service): bench logs get {run}",
+            "Halve the load, keep each request (`records: true`): bench run {scenario}; a stall stays, a queue goes.",
+        ),
+        "Take what stops the server off the path of requests, or spread it over time.",
+        depth=2,
+    ),
+    Cause(
         "queueing",
         "requests queued in the server",
         "The server's queue grew and nothing else moved: at moments there was more to do than it takes in.",
@@ -127,7 +141,7 @@ CAUSES = (
             "If it does, the server's batching or its number of workers is what to change.",
         ),
         "Lower the offered load a replica, or raise the server's batch size or workers.",
-        depth=2,
+        depth=3,
     ),
 )  # fmt: skip
 

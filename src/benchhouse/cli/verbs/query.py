@@ -39,9 +39,14 @@ class Query(click.Command):
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, sql: str, engine: str | None, as_csv: bool, as_json: bool) -> None:
-    from benchhouse.api import looking, sharing
+    if engine:
+        from benchhouse.api import sharing
 
-    result = sharing.query(engine, sql) if engine else looking.query(options.workspace(ctx), sql)
+        result = sharing.query(engine, sql)
+    else:
+        from benchhouse.api.querying import query
+
+        result = query(options.workspace(ctx), sql)
     if as_json:
         show.as_json(
             {"rows": result.dicts(), "query": result.spec.model_dump(), "query_spec_digest": result.spec.digest()}

@@ -7,6 +7,8 @@ import click
 from benchhouse.cli import options, show
 from benchhouse.schema.errors import BenchError, Exit
 
+_SHOWN = 3
+_REBUILD = "bench warehouse rebuild"
 _EXAMPLES = """\b
 Examples:
   bench verify @last         every file of every trial of a run
@@ -23,8 +25,10 @@ def command(ctx: click.Context, run: str, everything: bool, as_json: bool) -> in
     from benchhouse.api import following, looking
 
     workspace = options.workspace(ctx)
+    outdated: list[str] = []
     if everything:
         checked, damage = looking.verify_all(workspace)
+        outdated = [] if damage else looking.outdated(workspace)
     elif Path(run).is_dir():
         checked, damage = 1, looking.verify_folder(Path(run))
     else:
@@ -32,10 +36,15 @@ def command(ctx: click.Context, run: str, everything: bool, as_json: bool) -> in
     if not checked and not damage:
         raise BenchError("there was no sealed trial to check", "see: bench status", Exit.TRIAL_FAILED)
     if as_json:
-        show.as_json({"checked": checked, "damage": [item.model_dump() for item in damage]})
+        found = {"checked": checked, "damage": [item.model_dump() for item in damage]}
+        show.as_json(found | ({"outdated": outdated} if everything else {}))
     else:
         for item in damage:
             click.echo(f"{item.trial}/{item.file}: {item.kind}" + (f" ({item.detail})" if item.detail else ""))
         verdict = f"{show.count(len(damage), 'fault')}" if damage else "all as sealed"
         click.echo(f"{show.count(checked, 'trial')} checked: {verdict}")
+    if outdated:
+        few = ", ".join(outdated[:_SHOWN]) + (", ..." if len(outdated) > _SHOWN else "")
+        runs = show.count(len(outdated), "run")
+        show.note(f"no damage, but the tables of {runs} lack what newer ones have: {few}\nmake them again:  {_REBUILD}")
     return Exit.TRIAL_FAILED if damage else Exit.GOOD

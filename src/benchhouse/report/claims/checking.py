@@ -1,11 +1,12 @@
 """A claim is checked: its bytes, its query run again, its statistics and its label computed again, its signature."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
 
 import benchhouse
+from benchhouse.analysis.compare import DEFINITION
 from benchhouse.report.claims.basis import Basis
 from benchhouse.report.claims.making import comparison_fields, value_fields
 from benchhouse.report.claims.shelf import claim_path, parse
@@ -67,7 +68,8 @@ def walk(
     try:
         steps = check_cells(warehouse, claim.cells, claim.spec, packed)
         if steps[0].ok:
-            problems = _restate(warehouse, claim, folder_of)
+            problems, told = _restate(warehouse, claim, folder_of)
+            says += told
     except (BenchError, ValueError, KeyError, TypeError) as error:  # of tables that only look like ours
         problems = [f"it can't be computed again: {getattr(error, 'message', repr(error))}"]
     if steps[0].ok and not problems:
@@ -96,35 +98,63 @@ def _own_problems(claim: Claim) -> list[str]:
     return problems
 
 
-def _restate(warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[str, Any]], TrialFolder]) -> list[str]:
-    """Make the claim again from the rows that its query gives, and say what is not the same."""
+def _restate(
+    warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[str, Any]], TrialFolder]
+) -> tuple[list[str], list[str]]:
+    """Make the claim again from the rows that its query gives: what is not the same, and what else to say."""
     result = warehouse.query_again(claim.spec)
     rows = []
     for cell in claim.cells:
         found = [row for row in result.dicts() if all(row.get(name) == value for name, value in cell.key.items())]
         if len(found) != 1:
-            return [f"its query gives {len(found)} rows for {cell.ref}"]
+            return [f"its query gives {len(found)} rows for {cell.ref}"], []
         rows += found
     runs = sorted({str(row["run_id"]) for row in rows})
     asked = claim.spec.model_copy(update={"sql": TRIALS, "parameters": {"runs": runs}, "name": "trials"})
     basis = Basis.of(rows, warehouse.query_again(asked).dicts())
-    fields = (
-        value_fields(rows[0], claim.policy) if len(rows) == 1 else comparison_fields(rows[0], rows[1], claim.policy)
-    )
     shared = {name: rows[-1][name] for name in ("scenario", "metric", "stat", "direction")}
     times = dict(zip(("measured_from", "measured_to"), basis.times(), strict=True))
-    again = fields | shared | times | {"trials": basis.trials(), "changed": basis.changed()}
-    problems = [
-        f"{name} is {_short(getattr(claim, name))}, computed again {_short(value)}"
-        for name, value in again.items()
-        if not _same(name, getattr(claim, name), value) and not (name == "statement" and _other_version(claim))
-    ]
+    again = shared | times | {"trials": basis.trials(), "changed": basis.changed()}
+    problems, says = _recompute(claim, rows, again)
     lacking = {one.code for one in basis.judge(claim.policy, folder_of)}
     told = {one.code for one in claim.reasons}
     if lacking != told:
         words = ", ".join(sorted(lacking ^ told))
         problems.append(f"its label does not hold: judged again by its own policy, it differs in {words}")
-    return problems
+    return problems, says
+
+
+def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """By the definition of intervals that it was made with; by each that there was, where it does not say."""
+    if claim.definition is not None and claim.definition > DEFINITION:
+        known = f"benchhouse {benchhouse.__version__} knows {DEFINITION} at most: use the newer one that made it"
+        return [f"made with definition {claim.definition} of intervals; {known}"], []
+    tried = [claim.definition] if claim.definition else range(DEFINITION, 0, -1)
+    found: dict[int, list[str]] = {}
+    for one in tried:
+        found[one] = _differing(claim, _fields(claim, rows, one) | again)
+        if not found[one]:
+            break
+    used = next((one for one, wrong in found.items() if not wrong), max(found))
+    if found[used] or used == DEFINITION or len(rows) == 1:
+        return found[used], []
+    ends = _fields(claim, rows, DEFINITION)["interval"]
+    says = f"made with definition {used} of intervals, by which it is the same; definition {DEFINITION} gives"
+    return [], [f"{says} {ends[0]:.4g} to {ends[1]:.4g} {claim.unit}" if ends else f"{says} none"]
+
+
+def _fields(claim: Claim, rows: Sequence[Mapping[str, Any]], definition: int) -> dict[str, Any]:
+    if len(rows) == 1:
+        return value_fields(rows[0], claim.policy)
+    return comparison_fields(rows[0], rows[1], claim.policy, definition)
+
+
+def _differing(claim: Claim, again: dict[str, Any]) -> list[str]:
+    return [
+        f"{name} is {_short(getattr(claim, name))}, computed again {_short(value)}"
+        for name, value in again.items()
+        if not _same(name, getattr(claim, name), value) and not (name == "statement" and _other_version(claim))
+    ]
 
 
 def _same(name: str, one: Any, other: Any) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import benchhouse
-from benchhouse.analysis.compare import Comparison, Direction, compare
+from benchhouse.analysis.compare import DEFINITION, Comparison, Direction, compare
 from benchhouse.report.claims.basis import Basis
 from benchhouse.report.claims.judging import interval_of
 from benchhouse.report.comparison import SEED, compare_selected
@@ -62,6 +62,7 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
         "cells": cells, "queries": {result.spec.digest(): result.spec}, "trials": basis.trials(),
         "changed": basis.changed(),
         "measured_from": basis.times()[0], "measured_to": basis.times()[1], "benchhouse": benchhouse.__version__,
+        "definition": DEFINITION,
         "scenario": rows[-1]["scenario"], "metric": rows[-1]["metric"], "stat": rows[-1]["stat"],
         "direction": rows[-1]["direction"],
     }  # fmt: skip
@@ -82,9 +83,9 @@ def value_fields(row: Row, policy: Policy) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def comparison_fields(a: Row, b: Row, policy: Policy) -> dict[str, Any]:
+def comparison_fields(a: Row, b: Row, policy: Policy, definition: int = DEFINITION) -> dict[str, Any]:
     """What a claim says of two numbers: the change in percent where that has an interval, else the difference."""
-    found = compare_values(a["values"], b["values"], b["direction"], policy.confidence)
+    found = compare_values(a["values"], b["values"], b["direction"], policy.confidence, definition)
     relative = found.change is not None and found.change_interval is not None
     value = found.change * 100.0 if relative and found.change is not None else found.difference
     ends = found.change_interval if relative else found.difference_interval
@@ -100,8 +101,10 @@ def comparison_fields(a: Row, b: Row, policy: Policy) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def compare_values(a: Sequence[float], b: Sequence[float], direction: Direction, confidence: float) -> Comparison:
-    return compare(a, b, direction=direction, seed=SEED, confidence=confidence)
+def compare_values(
+    a: Sequence[float], b: Sequence[float], direction: Direction, confidence: float, definition: int
+) -> Comparison:
+    return compare(a, b, direction=direction, seed=SEED, confidence=confidence, definition=definition)
 
 
 def _ends(ends: tuple[float, float] | None, unit: str) -> str:
