@@ -1,10 +1,13 @@
 """`bench --help` and the help of every verb."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 import benchhouse.cli
@@ -46,6 +49,52 @@ def test_each_verb_has_help(verb, bench):
     done = bench(verb, "--help")
     assert done.code == 0
     assert done.out.startswith(f"Usage: bench {verb}")
+
+
+def every_command(command, path=()):
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below
+            yield from every_command(below, (*path, name))
+
+
+def commands_of(text):
+    """The lines of a help that can be typed, one a part of `&&`, without what is said behind them."""
+    for line in text.splitlines():
+        if line.strip().startswith("bench ") and len(line) - len(line.lstrip()) <= 12:
+            typed = re.split(r"\s{3,}|\s# |\s>\s", line.strip())[0]
+            yield from (part.strip() for part in typed.split("&&"))
+
+
+def test_every_example_of_every_help_is_a_command_that_there_is():
+    tried = 0
+    for path, command in every_command(benchhouse.cli.bench):
+        for line in commands_of(command.help or ""):
+            _, *words = shlex.split(line)
+            at = benchhouse.cli.bench
+            while isinstance(at, click.Group) and words:
+                found = at.get_command(click.Context(at), words.pop(0))
+                assert found, f"{' '.join(path)}: {line}"
+                at = found
+            at.make_context(at.name, words)  # raises for an option, a choice or a number of arguments that it has not
+            tried += 1
+    assert tried > 60
+
+
+def test_the_verbs_of_a_first_day_have_examples_before_their_options(bench):
+    for verb in ("init", "list", "show", "validate", "plan", "run", "submit", "status", "stop", "collect"):
+        told = bench(verb, "--help").out
+        assert f"bench {verb}" in told.partition("Examples:")[2].partition("Options:")[0]
+
+
+def test_no_word_of_a_group_s_commands_is_cut_off(bench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for path, command in every_command(benchhouse.cli.bench):
+        if len(path) == 1 and isinstance(command, click.Group):
+            assert "..." not in bench(*path, "--help").out.partition("Commands:")[2]
 
 
 def test_no_verb_at_all_shows_the_help(bench):

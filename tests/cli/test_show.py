@@ -57,3 +57,19 @@ def test_a_table_in_a_pipe_is_as_wide_as_it_needs_unless_columns_says_otherwise(
         monkeypatch.setenv("COLUMNS", columns)
     show.table(("a", "b"), [("x" * 300, "y" * 300)])
     assert max(map(len, capsys.readouterr().out.splitlines())) > 600
+
+
+def test_a_number_is_not_broken_between_its_thousands(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "24")
+    show.table(("metric", "change"), [("build_s", "+35\u2009779.2% (+16\u2009255.3% to +78\u2009609.7%)")])
+    words = {word for line in capsys.readouterr().out.splitlines()[2:] for word in line.split(" ")}
+    assert words >= {"+35\u2009779.2%", "(+16\u2009255.3%", "+78\u2009609.7%)"}
+
+
+def test_a_long_fact_goes_on_below_itself_and_loses_no_word(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    show.facts([("storage", "about 1.2 MiB in 216 files; 62.5 GiB and 15,885,808 files left"), ("trials", "12")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "storage  about 1.2 MiB in 216 files;" and lines[-1] == "trials   12"
+    assert all(line.startswith(" " * 9) for line in lines[1:-1])
+    assert "15,885,808" in " ".join(lines).split()

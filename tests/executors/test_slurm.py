@@ -122,7 +122,8 @@ def test_a_run_in_the_foreground_ends_with_its_results(slurm):
 
 
 def test_status_tells_what_runs_and_what_waits_without_an_orchestrator(slurm, cluster):
-    submit(slurm, slurm.scenario("slow", workload={"seconds": 30}, repetitions=3, slurm={"throttle": 1}))
+    slurm.hold(0)
+    submit(slurm, slurm.scenario("slow", workload={"seconds": 0}, repetitions=3, slurm={"throttle": 1}))
     task_of(slurm, cluster)
     wait_until(lambda: status(slurm)["queue"]["running"] == 1, "one that runs")
     said = status(slurm)
@@ -134,6 +135,12 @@ def test_status_tells_what_runs_and_what_waits_without_an_orchestrator(slurm, cl
     slurm.bench("stop", "@last")
     assert status(slurm)["state"] == "interrupted"
     assert not cluster.call("squeue", "-h", f"--name=bench-{slurm.run_id()}-0001").strip()
+    assert status(slurm)["outcomes"] == {"cancelled": 3}
+    slurm.is_tidy()
+    slurm.release()
+    resumed = slurm.bench("run", "--resume", "@last", "--json")  # as `bench stop` says
+    assert json.loads(resumed.stdout)["outcomes"] == {"succeeded": 3}
+    assert {len(trial.meta["attempts"]) for trial in slurm.trials()} == {2}
     slurm.is_tidy()
 
 

@@ -49,6 +49,34 @@ def test_what_no_worker_has_is_refused_with_what_they_have(lab, spark_cluster):
     assert "of memory (nodes: 127.0.0.1 has 2 cores, 0 GPUs, 2.0 GiB)" in done.stderr
 
 
+def test_a_cluster_whose_workers_have_all_left_is_not_waited_for_without_end(lab, spark_cluster):
+    """Its master stays, so nothing else would end the run."""
+    scenario = lab.scenario(
+        "slow",
+        executor="spark",
+        spark={**spark_cluster.settings, "patience": 2},
+        workload={"seconds": 1, "n": [0, 1, 2]},
+    )
+    process = lab.start("run", scenario)
+    wait_until(lambda: len(lab.folders()) >= 1, "a sealed trial", 300)
+    spark_cluster.kill_worker()
+    try:
+        _, said = process.communicate(timeout=400)
+        assert process.returncode == 1, said
+        assert "no node is left in the Spark cluster: waiting 2" in said
+        assert "(spark: {patience: ...})" in said
+        assert "none came within 2" in said
+        status = json.loads(lab.bench("status", "@last", "--json").stdout)
+        assert status["state"] == "interrupted"
+        assert status["next"] == f"bench run --resume {lab.run_id()} --executor local"
+        empty = lab.bench("run", lab.scenario("once", executor="spark", spark=spark_cluster.settings), code=2)
+        assert "the Spark cluster has no worker that is alive" in empty.stderr
+    finally:
+        spark_cluster.add_worker()
+    lab.bench("run", "--resume", status["run_id"], "--executor", "local")
+    assert [trial.outcome for trial in lab.trials()] == ["succeeded"] * 3
+
+
 def test_a_cluster_that_dies_for_good_ends_the_run_and_another_executor_finishes_it(lab, spark_cluster):
     lab.hold(1)
     scenario = lab.scenario(

@@ -30,9 +30,7 @@ class SparkCluster:
         self.master, self.ui = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{ui}"
         self.processes = [self._run("master.Master", "--port", str(port), "--webui-port", str(ui))]
         wait_until(lambda: self._told(), "Spark's master", 300)
-        work = ["--cores", str(CORES), "--memory", "2g", "--webui-port", "0", "--work-dir", str(self.folder / "work")]
-        self.processes.append(self._run("worker.Worker", *work, self.master))
-        wait_until(lambda: self._told().get("workers"), "Spark's worker", 300)
+        self.add_worker()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -52,8 +50,20 @@ class SparkCluster:
                 continue
         return [pid for _, pid in sorted(found)]
 
+    def add_worker(self) -> None:
+        work = ["--cores", str(CORES), "--memory", "2g", "--webui-port", "0", "--work-dir", str(self.folder / "work")]
+        self.processes[1:] = [self._run("worker.Worker", *work, self.master)]
+        wait_until(lambda: self._told().get("aliveworkers"), "Spark's worker", 300)
+
+    def kill_worker(self) -> None:
+        """With its executors; the master stays."""
+        self._kill(self.processes[1:])
+
     def kill(self) -> None:
-        for process in self.processes:
+        self._kill(self.processes)
+
+    def _kill(self, processes: "list[subprocess.Popen[bytes]]") -> None:
+        for process in processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

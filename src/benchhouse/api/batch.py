@@ -81,9 +81,12 @@ def cancel(workspace: Workspace, ledger: Ledger) -> int:
     if not ledger.goes_on():
         return 0
     executor = _executor(workspace, ledger)
-    trials = list(executor.adopt())
-    under_way = [trial for trial, state in executor.poll(trials, 0.0).items() if state.phase != "done"]
+    attempts = executor.adopt()
+    under_way = [trial for trial, state in executor.poll(list(attempts), 0.0).items() if state.phase != "done"]
     executor.cancel(under_way)
+    for trial in under_way:  # written down, so that resuming makes a new attempt and does not wait for this one
+        if sealed_outcome(workspace.trial(ledger.record.scenario, trial)) is None:
+            ledger.tell("ended", trial_id=trial, attempt=attempts[trial], outcome="cancelled", reason="bench stop")
     executor.end_services()
     settle([ServiceFolder(path) for path in run_services(ledger)], "its job was ended", "stopped")
     return len(under_way)

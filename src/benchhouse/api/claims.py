@@ -148,9 +148,11 @@ def trusted(workspace: Workspace, files: Iterable[Path]) -> "dict[str, Key] | No
     """The keys of `files`; without any, those of claims.yaml and one's own. None where the library is missing."""
     from benchhouse.report.claims import signing
 
-    if not signing.has_library():
-        return None
     asked = list(files)
+    if not signing.has_library():
+        if asked:  # what can't be checked here is no verdict on the claim
+            raise BenchError("signatures can't be checked here", "pip install 'benchhouse[sign]'; or leave --trust out")
+        return None
     if not asked:
         asked = [workspace.root / name for name in shelf.read_policy(workspace).trusted_keys]
         asked += sorted(keys_folder().glob("*.pub"))

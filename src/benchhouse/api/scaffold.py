@@ -199,7 +199,7 @@ def workspace(place: Workspace) -> list[Path]:
         made.append(near(scenario("first", "command", first.parent)))
     ignore = place.root / ".gitignore"
     if not ignore.exists():
-        write_new(ignore, ".bench/\nresults/\nreports/\n")
+        write_new(ignore, ".bench/\nresults/\nreports/\nclaim-*.tar\n")
         made.append(near(ignore))
     return made
 

@@ -40,6 +40,7 @@ class Verbs(click.Group):
             return None
         stem = cmd_name if (_VERBS / f"{cmd_name}.py").is_file() else f"{cmd_name}_"
         found: click.Command = importlib.import_module(f"benchhouse.cli.verbs.{stem}").command
+        _explain(cmd_name, found)
         return found
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -62,6 +63,17 @@ class Verbs(click.Group):
             for title, group in grouped(verbs).items():
                 with formatter.section(title):
                     formatter.write_dl([(f"{verb:{widest}}", in_short(_first_line(verb))) for verb in group])
+
+
+def _explain(verb: str, command: click.Command) -> None:
+    """Examples into its help; and of a group's commands the first clause, where click would cut a sentence off."""
+    from benchhouse.cli.overview import in_short, with_examples
+
+    if command.help and "\b\nExamples:" not in command.help:
+        command.help = with_examples(verb, command.help)
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        sentence = (below.help or "").strip().partition("\n")[0].partition(". ")[0]
+        below.short_help = below.short_help or in_short(sentence).rstrip(".")
 
 
 def _first_line(verb: str) -> str:

@@ -19,6 +19,8 @@ _WRAPPED = 14
 _GAP = 3
 _NO_END = 10_000
 _UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
+_THIN, _HELD = "\u2009", "\ue000"
+"""Between the thousands of a number, where a cell must not be broken; rich would."""
 _QUOTED = re.compile(r" *\d* \| ")
 
 
@@ -74,6 +76,16 @@ def _broken(line: str, width: int) -> str:
     return broken.replace("\0", " ")
 
 
+def facts(pairs: Iterable[tuple[str, str]]) -> None:
+    """One a line, `name  value`; a long value goes on below itself."""
+    pairs = list(pairs)
+    widest = max(len(name) for name, _ in pairs)
+    width = _columns() or (os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else _NO_END)
+    for name, value in pairs:
+        lines = textwrap.wrap(value, max(width - widest - 2, _WRAPPED), **_UNBROKEN) or [""]
+        click.echo(f"\n{'':<{widest}}  ".join([f"{name:<{widest}}  {lines[0]}", *lines[1:]]))
+
+
 def as_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
 
@@ -103,13 +115,12 @@ def table(
             break
         dropped.append(spare[-1 - len(dropped)])
     if least <= screen.width if whole else needs.maximum < 2 * screen.width:
-        screen.print(drawn)
+        with screen.capture() as printed:
+            screen.print(drawn)
+        click.echo(printed.get().replace(_HELD, _THIN), nl=False)
         return dropped
-    widest = max(len(column) for column in columns)
     for row in texts:
-        for column, item in zip(columns, row, strict=True):
-            lines = textwrap.wrap(item, max(screen.width - widest - 2, _WRAPPED), **_UNBROKEN) or [""]
-            click.echo(f"\n{'':<{widest}}  ".join([f"{column:<{widest}}  {lines[0]}", *lines[1:]]))
+        facts(zip(columns, row, strict=True))
         click.echo()
     return []
 
@@ -137,7 +148,7 @@ def _drawn(columns: Sequence[str], rows: list[list[str]], right: Sequence[str], 
             min_width=widest if column in whole else min(widest, _WRAPPED) if whole else None,
         )
     for row in rows:
-        drawn.add_row(*(Text(item) for item in row))
+        drawn.add_row(*(Text(item.replace(_THIN, _HELD)) for item in row))
     return drawn
 
 

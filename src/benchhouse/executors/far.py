@@ -55,7 +55,6 @@ class FarExecutor:
     title: ClassVar[str]  # for people: Ray, Dask, Spark
     engine: ClassVar[str]  # module to run: benchhouse.executors.ray_engine
     library: ClassVar[str]  # what that imports
-    tells_nodes: ClassVar[bool] = True  # of the whole cluster, not only those that this run was given
 
     def __init__(self, assignment: Assignment) -> None:
         self.assignment = assignment
@@ -248,8 +247,6 @@ class FarExecutor:
 
     def _look_for_nodes(self, process: EngineProcess) -> None:
         """Where all slots wait: whether any node could take one. The answer to the last question is looked at."""
-        if not self.tells_nodes:
-            return
         waiting = [taken for taken in self.slots.values() if not taken.placed]
         if not waiting or len(waiting) < len(self.slots):
             self._vacancy = None

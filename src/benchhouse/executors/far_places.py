@@ -60,6 +60,13 @@ def refuse_unless_fits(title: str, ask: Ask, nodes: Sequence[Node]) -> None:
     )
 
 
+def no_worker(title: str) -> BenchError:
+    return BenchError(
+        f"the {title} cluster has no worker that is alive, so there is no place for a trial",
+        "start a worker of it, or run on another executor: --executor local",
+    )
+
+
 def _misses(ask: Ask, node: Node) -> list[str]:
     missing = []
     if ask.cpus > node.cpus:

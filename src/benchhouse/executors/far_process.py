@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchhouse.executors.far_engine import Node, Slot
+from benchhouse.executors.far_places import no_worker
 from benchhouse.schema.errors import BenchError, Exit
 
 _CLOSE_S = 60.0  # a cluster of our own ends in seconds; on a machine that is busy, in many
@@ -53,10 +54,7 @@ class EngineProcess:
             made._send({"open": settings})
             made._await_nodes(open_s)
             if not made.nodes:
-                raise BenchError(
-                    f"the {title} cluster has no worker that is alive, so there is no place for a trial",
-                    "start a worker of it, or run on another executor: --executor local",
-                )
+                raise no_worker(title)
         except BaseException:
             made.end()
             raise

@@ -1,20 +1,18 @@
 """Jobs on Spark: on this machine, or on a standalone cluster that is there. See docs/design/dask-spark.md."""
 
-import json
 import os
 import shutil
-import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchhouse.executors.far import FarExecutor
 from benchhouse.executors.far_engine import Ask, Node
+from benchhouse.executors.far_places import no_worker
+from benchhouse.executors.spark_probe import page_of, workers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.spark import LOCAL_CLUSTER, STANDALONE, SparkSettings
-
-_UI_S = 3.0
 
 
 class SparkExecutor(FarExecutor):
@@ -23,7 +21,6 @@ class SparkExecutor(FarExecutor):
     title = "Spark"
     engine = "benchhouse.executors.spark_engine"
     library = "pyspark"
-    tells_nodes = False  # an application without executors may only wait for its turn
 
     def __init__(self, assignment: Assignment) -> None:
         super().__init__(assignment)
@@ -36,7 +33,10 @@ class SparkExecutor(FarExecutor):
 
     def settings(self) -> Mapping[str, Any]:
         asked = self._asked.model_dump(mode="json")
-        return {"master": self.master, "conf": self.conf, "ask": asked, "slots": self.parallel}
+        return {"master": self.master, "ui": self.ui, "conf": self.conf, "ask": asked, "slots": self.parallel}
+
+    def patience_s(self) -> float | None:
+        return self.spark.patience or self.assignment.site.spark.patience
 
     def check(self, resources: Resources) -> None:
         check_java()
@@ -53,29 +53,12 @@ class SparkExecutor(FarExecutor):
         if cluster := LOCAL_CLUSTER.fullmatch(self.master):
             cores, memory = int(cluster["cores"]), int(cluster["megabytes"]) << 20
             return [Node(name=f"worker {at}", cpus=cores, memory=memory) for at in range(int(cluster["nodes"]))]
-        if found := STANDALONE.fullmatch(self.master):
-            return self._workers(self.ui or f"http://{found['host']}:8080") or super().nodes()
+        if STANDALONE.fullmatch(self.master):
+            told = workers(page_of(self.master, self.ui), self.master)
+            if told == []:
+                raise no_worker(self.title)
+            return told or super().nodes()
         return [this_machine(self.master)]
-
-    def _workers(self, ui: str) -> list[Node]:
-        """As the master's web page tells; nothing where it does not answer, or is another's."""
-        try:
-            with urllib.request.urlopen(f"{ui.rstrip('/')}/json/", timeout=_UI_S) as answer:  # noqa: S310 - http only
-                told = json.loads(answer.read(1 << 24))
-        except (OSError, ValueError):
-            return []
-        if not isinstance(told, dict) or told.get("url") != self.master:
-            return []
-        alive = [worker for worker in told.get("workers", []) if worker.get("state") == "ALIVE"]
-        return [
-            Node(
-                name=worker["host"],
-                cpus=worker["cores"],
-                gpus=len(worker.get("resources", {}).get("gpu", {}).get("addresses", [])),
-                memory=worker["memory"] << 20,
-            )
-            for worker in alive
-        ]
 
     def _where(self) -> str:
         return self.master

@@ -21,7 +21,7 @@ from typing import Any
 from benchhouse.executors import far_node
 from benchhouse.executors.far_engine import Ask, ClusterGoneError, Node, Slot, serve
 from benchhouse.executors.spark import check_java, this_machine
-from benchhouse.executors.spark_probe import unanswered
+from benchhouse.executors.spark_probe import page_of, unanswered, workers
 from benchhouse.executors.spark_slot import run_slot
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.spark import LOCAL_CLUSTER, STANDALONE
@@ -49,7 +49,7 @@ class Batch:
 class SparkEngine:
     def __init__(self) -> None:
         self.context: Any = None
-        self.master = ""
+        self.master, self.page, self.looked = "", "", False
         self.scratch: Path | None = None
         self.fresh: list[tuple[Slot, dict[str, str]]] = []
         self.fresh_since = 0.0
@@ -65,6 +65,7 @@ class SparkEngine:
                 f"no Spark master answers at {self.master}: {why}",
                 "start one: sbin/start-master.sh; or leave spark.master out",
             )
+        self.page = page_of(self.master, settings["ui"]) if standalone else ""
         try:
             import pyspark
         except ImportError as error:
@@ -86,9 +87,13 @@ class SparkEngine:
             ) from error
 
     def nodes(self) -> Sequence[Node]:
-        if not STANDALONE.fullmatch(self.master) and not LOCAL_CLUSTER.fullmatch(self.master):
+        """The cluster's workers; where it does not tell them, this application's executors, if it was given any."""
+        if not self.page and not LOCAL_CLUSTER.fullmatch(self.master):
             return [this_machine(self.master)]
-        deadline = time.monotonic() + _EXECUTORS_S
+        if self.page and (told := workers(self.page, self.master)) is not None:
+            return told
+        deadline = time.monotonic() + (0 if self.looked else _EXECUTORS_S)  # they come some time after the application
+        self.looked = True
         while not (found := self._executors()) and time.monotonic() < deadline:
             time.sleep(0.2)
         return [

@@ -1,10 +1,16 @@
-"""Is there a Spark master? Asked in a few bytes: Spark itself waits a minute before it gives up."""
+"""Is there a Spark master, and who works for it? Asked in a few bytes: Spark itself waits a minute."""
 
+import json
 import socket
 import struct
+import urllib.request
 from collections.abc import Mapping
 
+from benchhouse.executors.far_engine import Node
+from benchhouse.schema.spark import STANDALONE
+
 _ANSWER_S = 8.0
+_PAGE_S = 3.0
 _ASKED, _REFUSED = 0, 2  # types of messages of Spark's transport: a request of a chunk, and its refusal
 _REQUEST = struct.pack(">qbqi", 8 + 1 + 8 + 4, _ASKED, 0, 0)
 """For a chunk of a stream that there is not: whoever speaks the protocol refuses it in the protocol."""
@@ -24,3 +30,33 @@ def unanswered(host: str, port: int, conf: Mapping[str, str], limit_s: float = _
     except OSError as error:
         return error.strerror or str(error)
     return "" if answer[8:9] == bytes([_REFUSED]) else "something else than Spark is there"
+
+
+def page_of(master: str, ui: str | None) -> str:
+    found = STANDALONE.fullmatch(master)
+    assert found
+    return ui or f"http://{found['host']}:8080"
+
+
+def workers(page: str, master: str) -> list[Node] | None:
+    """Those that are alive, as the master's web page tells; None where it does not answer, or is another's.
+
+    Nothing else of Spark says it: an application without executors may wait for its turn, or for nobody.
+    """
+    try:
+        with urllib.request.urlopen(f"{page.rstrip('/')}/json/", timeout=_PAGE_S) as answer:  # noqa: S310 - http only
+            told = json.loads(answer.read(1 << 24))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(told, dict) or told.get("url") != master:
+        return None
+    return [
+        Node(
+            name=worker["host"],
+            cpus=worker["cores"],
+            gpus=len(worker.get("resources", {}).get("gpu", {}).get("addresses", [])),
+            memory=worker["memory"] << 20,
+        )
+        for worker in told.get("workers", [])
+        if worker.get("state") == "ALIVE"
+    ]

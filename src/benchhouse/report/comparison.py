@@ -388,7 +388,7 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
         chance = (1.0 - confidence) * tested
         notes.append(
             f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {chance:.2g} would look different "
-            "by chance alone; p_adjusted corrects for that."
+            "by chance alone; p_adjusted of --json corrects for that."
         )
     if any(row.verdict == "too few repetitions" for row in rows):
         notes.append("Some rows have one trial on a side; repetitions: 5 or more makes them comparable.")

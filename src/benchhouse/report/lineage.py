@@ -156,7 +156,7 @@ def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
         reason = "the ref is no longer in it" if isinstance(error, StopIteration) else str(error).partition("\n")[0]
         lost = Step(name="report", ok=False, says=[f"{place} can't be read as the report of {ref}: {reason}"])
         return _trace(token, "cell", [lost, _not_reached("query"), _not_reached("identity"), _not_reached("evidence")])
-    says = [f"{place}: {cell.value!r} {cell.unit}, {cell.column} of n={cell.n}", f"row {_words(cell.key)}"]
+    says = [f"{place}: {_exact(cell)}, {cell.column} of n={cell.n}", f"row {_words(cell.key)}"]
     ok = True
     if spec.digest() != cell.query:
         ok = False
@@ -195,10 +195,15 @@ def check_cells(
     return [query, *_check_trials(warehouse, source, cells, packed=packed)]
 
 
+def _exact(cell: Cell) -> str:
+    """Every digit, and the unit where there is one."""
+    return f"{cell.value!r} {'' if cell.unit == '1' else cell.unit}".rstrip()
+
+
 def _trace_points(warehouse: Warehouse, token: str) -> Trace:
     cells, spec = pick_cells(warehouse, token)
     says = ["not taken from a report: computed now"]
-    says += [f"{cell.value!r} {cell.unit}, mean of n={cell.n}: {_words(cell.key)}" for cell in cells[:_SHOWN]]
+    says += [f"{_exact(cell)}, mean of n={cell.n}: {_words(cell.key)}" for cell in cells[:_SHOWN]]
     if len(cells) > _SHOWN:
         says.append(f"and {len(cells) - _SHOWN} more points")
     shown = Step(name="report", ok=True, says=says, details=[cell.model_dump() for cell in cells])

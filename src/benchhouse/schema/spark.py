@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
 
 LOCAL = re.compile(r"local|local\[(?P<cores>\d{1,4}|\*)\]")
 LOCAL_CLUSTER = re.compile(r"local-cluster\[(?P<nodes>\d{1,3}),(?P<cores>\d{1,4}),(?P<megabytes>\d{1,7})\]")
@@ -48,6 +49,12 @@ class SparkSite(Model, strict=True):
     )
     conf: Annotated[dict[str, str], AfterValidator(_conf)] = Field(
         default_factory=dict, description="Further properties of Spark, such as spark.driver.host."
+    )
+    patience: Seconds | None = Field(
+        None,
+        gt=0,
+        description="How long a run waits for a worker that can hold a trial, once none is left; none: 2 minutes. Then "
+        "it ends, and can be resumed.",
     )
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 from claim_maker import export, make
@@ -118,6 +119,8 @@ def test_keys_are_named_by_what_they_are(workspace, signed, tmp_path):
     lying.write_text("{}")
     with pytest.raises(BenchError, match="is not a public key"):
         signing.read_keys([lying])
+    with pytest.raises(BenchError, match=r"can't be read: .*none\.pub: No such file"):
+        signing.read_keys([tmp_path / "none.pub"])
 
 
 def test_without_the_library_a_signature_is_not_believed(workspace, signed, monkeypatch):
@@ -127,3 +130,5 @@ def test_without_the_library_a_signature_is_not_believed(workspace, signed, monk
     assert "benchhouse[sign]" in checked.signature.says
     with pytest.raises(BenchError, match="not installed"):
         claims.make_key("more")
+    with pytest.raises(BenchError, match="can't be checked here"):  # which is no verdict on the claim
+        claims.verify(workspace, signed.id, [Path("claim.pub")])

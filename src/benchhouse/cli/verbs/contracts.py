@@ -31,12 +31,22 @@ def list_(as_json: bool) -> None:
         show.as_json(rows)
         return
     show.table(
-        ("contract", "class", "replicates", "metrics"),
-        [(row["contract"], row["class"], row["min_replicates"], ", ".join(row["metrics"])) for row in rows],
-        whole=("contract", "class"),
+        ("contract", "class", "replicates", "metrics of"),
+        [(row["contract"], row["class"], row["min_replicates"], row["workload"]) for row in rows],
         right=("replicates",),
     )
+    click.echo()
+    show.facts((workload, ", ".join(metrics)) for workload, metrics in _by_workload(rows).items())
     show.note("next:  bench contracts show CONTRACT > contract.yaml")
+
+
+def _by_workload(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """What each kind of workload is held to; a mixed one to all of it."""
+    found = {row["workload"]: row["metrics"] for row in rows}
+    parts = {metric for workload, metrics in found.items() if workload != "mixed" for metric in metrics}
+    if set(found.get("mixed", ())) == parts:
+        found["mixed"] = ["all of these"]
+    return found
 
 
 @command.command("show", help="A contract as YAML; --schema: the JSON Schema of all.")

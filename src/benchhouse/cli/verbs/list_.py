@@ -102,3 +102,5 @@ def targets(ctx: click.Context, as_json: bool) -> None:
         return
     columns = ("target", "experiment", "trials", "last run")
     show.table(columns, [(row["target"], row["experiment"], row["trials"], row["last_run"]) for row in listed])
+    next_one = "bench compare RUN:name=TARGET RUN:name=TARGET" if listed else "bench run SCENARIO.yaml"
+    show.note(f"next:  {next_one}")

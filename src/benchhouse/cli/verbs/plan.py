@@ -75,8 +75,7 @@ def _print(plan: dict[str, Any], storage: str) -> None:
         ("storage", storage),
         ("plan digest", plan["plan_digest"]),
     ]
-    for name, value in facts:
-        click.echo(f"{name:<12} {value}")
+    show.facts(facts)
     if plan["first_points"] and plan["first_points"][0]:
         click.echo()
         columns = list(plan["first_points"][0])

@@ -33,6 +33,7 @@ def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> 
                     for row in rows
                 ],
             )  # fmt: skip
+            show.note("next:  bench status RUN, bench report RUN")
         return Exit.GOOD
     run_id = following.find_run(workspace, run or "@last")
     state = following.status(workspace, run_id)

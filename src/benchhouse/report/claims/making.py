@@ -1,6 +1,7 @@
 """From a number of a report, or a comparison of two, to a claim; what is not publication-safe is refused."""
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,11 +28,12 @@ _T_METHOD = "Student's t over trials"
 class NotSafe(BenchError):  # noqa: N818 - the house's words
     """Every reason why a number can't be claimed."""
 
-    def __init__(self, what: str, reasons: Sequence[Reason], *, realism: bool) -> None:
+    def __init__(self, what: str, reasons: Sequence[Reason], *, realism: bool, against: str | None = None) -> None:
         self.reasons = list(reasons)
         lines = [f"{what} is not publication-safe:", *(f"  {one.code}: {one.message}" for one in reasons)]
         never = [one.code for one in reasons if not one.may_be_labelled]
-        hint = "Mend it and run again, or publish it under a label that lists these: bench claim make --realism"
+        make = shlex.join(["bench", "claim", "make", what, *(("--against", against) if against else ()), "--realism"])
+        hint = f"Mend it and run again, or publish it under a label that lists these:  {make}"
         if never:
             hint = f"{', '.join(dict.fromkeys(never))} can't be labelled away: see  bench trace, bench verify"
         elif realism:
@@ -56,7 +58,7 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
             told = f"step {step.name}: {'; '.join(step.says)}"
             reasons.append(Reason(code="broken_lineage", message=told))
     if reasons and (not realism or not all(one.may_be_labelled for one in reasons)):
-        raise NotSafe(number, reasons, realism=realism)
+        raise NotSafe(number, reasons, realism=realism, against=against)
     fields: dict[str, Any] = {
         "label": "REALISM-GRADE" if reasons else "PUBLICATION-GRADE", "reasons": reasons, "policy": policy,
         "cells": cells, "queries": {result.spec.digest(): result.spec}, "trials": basis.trials(),

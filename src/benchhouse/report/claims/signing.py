@@ -102,7 +102,7 @@ def _statement(claim: Claim) -> dict[str, Any]:
 
 def read_keys(files: Iterable[Path]) -> "dict[str, Key]":
     """Public keys by their ids; the id is computed from the key, not believed."""
-    keys = {}
+    keys, hint = {}, "give a .pub file, as bench claim key make writes it"
     for path in files:
         try:
             told = json.loads(path.read_bytes()[:LARGEST])
@@ -110,9 +110,10 @@ def read_keys(files: Iterable[Path]) -> "dict[str, Key]":
             if (found.keytype, found.scheme) != ("ed25519", "ed25519"):
                 raise ValueError(f"a key of kind {found.keytype}, expected ed25519")
             key = _library().SSlibKey.from_crypto(found._crypto_key())
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            hint = "a .pub file, as bench claim key make writes it"
-            raise BenchError(f"{path} is not a public key: {error}", hint) from error
+        except OSError as error:
+            raise BenchError(f"the public key can't be read: {path}: {error.strerror}", hint) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise BenchError(f"{path} is not a public key of ed25519", hint) from error
         keys[str(key.keyid)] = key
     return keys
 
