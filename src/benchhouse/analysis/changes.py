@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchhouse.analysis import weighing
 from benchhouse.analysis.pruning import prune
 from benchhouse.analysis.segments import halve, means, medians, segment
 from benchhouse.analysis.summary import finite
@@ -91,7 +92,7 @@ def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
     x = np.log(raw) if logs else raw / unit
     least = max(floor / SHORTEST, 1e-9)
     least_step = math.log1p(floor) if logs else floor
-    found = _likeliest(x, [_cut(x, calm, memory, least, least_step) for calm, memory in _settle(x, least)], least)
+    found = _find(x, least, least_step)
     calm, cuts = found.calm, found.cuts
     levels = np.repeat(means(calm, cuts), np.diff([0, *cuts, len(x)]))
     spreads = float(np.std(calm - levels)), float(np.std(x - levels))
@@ -108,50 +109,28 @@ class _Answer(NamedTuple):
     """Of the whitened series."""
 
 
-def _cut(x: Vector, calm: Vector, memory: float, least: float, floor: float) -> _Answer:
-    """The changes, given the memory."""
+def _find(x: Vector, least: float, floor: float) -> _Answer:
     import numpy as np
 
-    white = _whiten(calm, memory)
-    sd = max(math.sqrt(_mean_square(np.diff(white)) / 2.0), least)
-    cuts = segment(white, (_EXACT_MEMORY if memory > _MUCH else _EXACT) * sd * sd, SHORTEST)
-    residuals = white - np.repeat(means(white, cuts), np.diff([0, *cuts, len(white)]))
-    sd = max(math.sqrt(float(residuals @ residuals) / max(1, len(x) - len(cuts) - 1)), least)
-    return _Answer(calm, memory, prune(x, cuts, sd * (1.0 - memory), memory, floor, SHORTEST), sd)
-
-
-def _likeliest(x: Vector, answers: list[_Answer], least: float) -> _Answer:
-    import numpy as np
-
-    if len(answers) == 1:
-        return answers[0]
-    errors = [_innovations(x, answer.cuts, answer.memory) for answer in answers]
-    limit = 4.0 * _MAD * max(min(float(np.median(np.abs(error))) for error in errors), least)
-    costs = [
-        len(x) * math.log(float(np.mean(np.clip(error, -limit, limit) ** 2)) + least * least)
-        + _REMEMBERING * len(answer.cuts)
-        for error, answer in zip(errors, answers, strict=True)
-    ]
-    return answers[costs.index(min(costs))]
-
-
-def _settle(x: Vector, least: float) -> list[tuple[Vector, float]]:
-    """The series with its outliers pulled in, and the memory of its noise.
-
-    Changes look like memory and memory like changes, so there may be several answers that each explain themselves.
-    Where there seems to be much memory, further searches start from less and from none.
-    """
     off = x - _rolling_median(x)
     first = x - off + _clip(off, _FIRST_CLIP)
-    seen = _significant(_variogram_memory(x), len(x))
-    answers = [_iterate(x, first, seen, least)]
-    if answers[0][1] > _DOUBTFUL:
-        answers += [_iterate(x, first, less, least) for less in (seen / 2.0, 0.0)]
-    different = [answers[0]]
-    for answer in answers[1:]:
-        if all(abs(answer[1] - other[1]) >= _SAME for other in different):
-            different.append(answer)
-    return [(calm, memory) for calm, memory, _ in different]
+    calm, memory, rough = _iterate(x, first, _significant(_variogram_memory(x), len(x)), least)
+    if memory and len(x) >= 2 * weighing.SHORTEST:
+        cuts, memory = weighing.weigh(calm, rough, memory, least, floor)
+        if memory:
+            white = _whiten(calm, memory)
+            return _Answer(calm, memory, cuts, _deviation(white, cuts, least))
+    sd = max(math.sqrt(_mean_square(np.diff(calm)) / 2.0), least)
+    cuts = segment(calm, _EXACT * sd * sd, SHORTEST)
+    sd = _deviation(calm, cuts, least)
+    return _Answer(calm, 0.0, prune(x, cuts, sd, 0.0, floor, SHORTEST), sd)
+
+
+def _deviation(white: Vector, cuts: list[int], least: float) -> float:
+    import numpy as np
+
+    residuals = white - np.repeat(means(white, cuts), np.diff([0, *cuts, len(white)]))
+    return max(math.sqrt(float(residuals @ residuals) / max(1, len(white) - len(cuts) - 1)), least)
 
 
 def _iterate(x: Vector, calm: Vector, memory: float, least: float) -> tuple[Vector, float, list[int]]:

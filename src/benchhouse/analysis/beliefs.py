@@ -1,0 +1,105 @@
+"""How likely is it, at each run, that a new level begins there, in noise that remembers? All places are weighed at once.
+
+Levels follow each other by steps of some size (normal, `step` deviations of the noise), at `hazard` a run; noise is
+AR(1). A filter goes through the runs once and keeps, for each place where the present level may have begun, how well
+that explains what came since; a second pass from the end gives the probability of each place, later runs counted.
+The old level is taken as known to what the runs before tell of it, so the sums stay those of a normal distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+_KNOWN = 25  # runs by which an old level is typically known
+
+
+class Belief(NamedTuple):
+    """What was found in each series."""
+
+    chances: Array
+    """The probability that a new level begins at each run."""
+    changing: Array
+    """Log evidence of a series with changes at `hazard`."""
+    steady: Array
+    """Log evidence of the same series with none."""
+
+
+def believe(x: Array, start: Array, memory: Array, error: Array, step: Array, hazard: float, shortest: int) -> Belief:
+    """Weigh all places in each row of `x`, which begins about the level `start`.
+
+    `error` is the deviation of a run given the last, `step` that of the steps.
+    """
+    import numpy as np
+
+    rows, n = x.shape
+    u = (x - start[:, None]) / error[:, None]
+    y = np.zeros_like(u)
+    y[:, 1:] = u[:, 1:] - memory[:, None] * u[:, :-1]
+    keep = 1.0 - memory
+    told = keep[:, None] * np.cumsum(y, axis=1)
+    # The first run of a new level tells `weight` of it (the old level is not exactly known), the old level `prior`.
+    weight = 1.0 / (1.0 + memory**2 / (1.0 + _KNOWN * keep**2))
+    prior = (error / step) ** 2
+    ages = np.maximum(np.arange(n - 1, -n, -1), 0)
+    known = (weight + prior)[:, None] + (keep**2)[:, None] * ages
+    # As [row, n - 1 - end, start]: what is known at that end of a level since that start.
+    inverse = np.lib.stride_tricks.sliding_window_view(1.0 / known, n, axis=1)
+    norm = np.lib.stride_tricks.sliding_window_view(0.5 * np.log(known), n, axis=1)
+    moves = math.log(hazard / (1.0 - hazard)) + 0.5 * np.log(prior * weight)
+    fixed = moves[:, None] + 0.5 * (1.0 - weight)[:, None] * y * y
+    slope, bend = (weight * memory)[:, None] * y, 0.5 * (weight * memory**2 + prior)
+    pull, lift = weight[:, None] * y - told, weight * memory + prior
+    base, offset = np.empty((rows, n)), np.empty((rows, n))
+    base[:, 0] = 0.5 * np.log(weight + prior) - 0.5 * (1.0 - memory**2) * u[:, 0] ** 2
+    offset[:, 0] = (1.0 - memory**2) * u[:, 0]
+    base[:, 1:shortest], offset[:, 1:shortest] = -np.inf, 0.0
+    steady = base[:, 0] + 0.5 * (offset[:, 0] + told[:, -1]) ** 2 * inverse[:, 0, 0] - norm[:, 0, 0]
+    young = np.where(np.add.outer(np.arange(shortest), -np.arange(shortest)) < 0, -np.inf, 0.0)
+    blocks, total = [], steady
+    # As levels last `shortest` runs, so many ends hang on no start among them: they are weighed at once.
+    for at in range(shortest - 1, n, shortest):
+        size = min(shortest, n - at)
+        ends = slice(n - 1 - at, n - 1 - at - size if at + size < n else None, -1)
+        moved = offset[:, None, : at + 1] + told[:, at : at + size, None]
+        logs = moved * moved
+        moved *= inverse[:, ends, : at + 1]
+        logs *= inverse[:, ends, : at + 1]
+        logs *= 0.5
+        logs += base[:, None, : at + 1]
+        logs -= norm[:, ends, : at + 1]
+        logs[:, :, at + 1 - shortest :] += young[:size]
+        top = logs.max(axis=2)
+        logs -= top[:, :, None]
+        np.exp(logs, out=logs)
+        sums = logs.sum(axis=2)
+        blocks.append((logs, sums))
+        totals = top + np.log(sums)
+        new = slice(at + 1, min(at + 1 + size, n))
+        level = (np.einsum("ijk,ijk->ij", logs, moved) / sums)[:, : new.stop - new.start]
+        base[:, new] = totals[:, : new.stop - new.start] + fixed[:, new] - level * (slope[:, new] + bend[:, None] * level)
+        offset[:, new] = pull[:, new] + lift[:, None] * level
+        total = totals[:, -1]
+    rest = n * math.log(1.0 - hazard)
+    squares = -0.5 * np.einsum("ij,ij->i", y, y) - n * np.log(error) + 0.5 * np.log(1.0 - memory**2)
+    return Belief(_look_back(blocks, n, shortest), total + squares + rest, steady + squares)
+
+
+def _look_back(blocks: list[tuple[Array, Array]], n: int, shortest: int) -> Array:
+    """From the end: how likely each start is, given that a level ended there."""
+    import numpy as np
+
+    ends = np.zeros((len(blocks[0][1]), n))
+    ends[:, -1] = 1.0
+    for at, (logs, sums) in zip(range(len(blocks) * shortest - 1, 0, -shortest), reversed(blocks), strict=True):
+        shares = ends[:, at : at + sums.shape[1]] / sums
+        ends[:, :at] += np.matmul(shares[:, None, :], logs)[:, 0, 1:]
+    chances = np.zeros_like(ends)
+    chances[:, 1:] = ends[:, :-1]
+    return chances
