@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchhouse.evidence.manifest import Manifest, describe
-from benchhouse.evidence.writing import now, write_text
+from benchhouse.evidence.manifest import Manifest, describe_file, walk
+from benchhouse.evidence.writing import now, write_fresh, write_text
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile
 from benchhouse.schema.trial import Meta, Outcome, TrialSpec
@@ -27,7 +27,7 @@ def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measur
             [spec.trial_id, spec.run_id, row.metric, row.stat, repr(row.value), row.unit, row.direction or "",
              row.n, row.scope, row.window]
         )  # fmt: skip
-    write_text(path, text.getvalue(), sync=False)
+    write_fresh(path, text.getvalue())
 
 
 def tidy(folder: Path) -> list[str]:
@@ -37,50 +37,60 @@ def tidy(folder: Path) -> list[str]:
     UTF-8 can't stand in a manifest. What its owner may not read is made readable.
     """
     changed: list[str] = []
-    waiting = [folder]
+    waiting = [os.fspath(folder)]
     while waiting:
         for entry in list(os.scandir(waiting.pop())):
-            path = Path(entry.path)
             is_folder, is_file = entry.is_dir(follow_symlinks=False), entry.is_file(follow_symlinks=False)
-            shown = path.relative_to(folder).as_posix().encode("utf-8", "backslashreplace").decode()
             if not is_folder and not is_file:
-                path.unlink()
-                changed.append(f"{shown} (not a plain file, removed)")
+                os.unlink(entry.path)  # noqa: PTH108 - see `walk`
+                changed.append(f"{_shown(entry, folder)} (not a plain file, removed)")
                 continue
-            name = entry.name.encode("utf-8", "backslashreplace").decode()
-            if name != entry.name:
-                path = path.rename(path.with_name(name))
-                changed.append(f"{shown} (renamed: its name was no UTF-8)")
+            path = entry.path
+            if not entry.name.isascii() and (name := _as_utf8(entry.name)) != entry.name:
+                path = os.fspath(Path(path).rename(Path(path).with_name(name)))
+                changed.append(f"{_shown(entry, folder)} (renamed: its name was no UTF-8)")
             wanted = 0o700 if is_folder else 0o400
-            mode = path.stat().st_mode & 0o777
+            mode = os.stat(path).st_mode & 0o777  # noqa: PTH116
             if mode & wanted != wanted:
-                path.chmod(mode | wanted)
+                os.chmod(path, mode | wanted)  # noqa: PTH101
             if is_folder:
                 waiting.append(path)
     return changed
 
 
+def _as_utf8(name: str) -> str:
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _shown(entry: "os.DirEntry[str]", folder: Path) -> str:
+    return _as_utf8(Path(entry.path).relative_to(folder).as_posix())
+
+
 def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
     """Write the manifest and move the folder to its final place; returns that place.
 
-    Every file is on disk before the manifest is, and the manifest before the rename.
+    Every file is on disk before the manifest is, and the manifest before the rename: a power cut, too, leaves a whole
+    folder or an unsealed one.
     """
-    for name in sorted(path for path in folder.path.rglob("*") if not path.is_symlink()):
-        _sync(name)
+    root = os.fspath(folder.path)
+    files, folders = walk(root)
+    names = sorted(name for name in files if name != folder.manifest.name)
+    entries = {name: describe_file(f"{root}/{name}", sync=True) for name in names}
+    for name in folders:
+        _sync(f"{root}/{name}")
     manifest = Manifest(
         trial_id=spec.trial_id,
         run_id=spec.run_id,
         scenario=spec.scenario,
         outcome=outcome,
         sealed=now(),
-        files=describe(folder.path),
+        files=entries,
     ).signed_off()
     write_text(folder.manifest, manifest.text())
-    _sync(folder.path)
-    final = Path(spec.final)
-    folder.path.rename(final)
-    _sync(final.parent)
-    return final
+    _sync(root)
+    os.rename(root, spec.final)  # noqa: PTH104 - see `walk`
+    _sync(os.path.dirname(spec.final))  # noqa: PTH120
+    return Path(spec.final)
 
 
 def read_spec(folder: TrialFolder) -> TrialSpec:
@@ -107,7 +117,7 @@ def sealed_outcome(folder: TrialFolder) -> Outcome | None:
         return None
 
 
-def _sync(path: Path) -> None:
+def _sync(path: str) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,11 +1,13 @@
 """Experiment: a versioned callable with declared inputs, metrics, data and resources."""
 
 import inspect
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
@@ -151,6 +153,7 @@ class ExperimentFailed(Exception):  # noqa: N818 - an outcome, not a bug
 
 
 _RESERVED = ("target", "workload", "ctx")
+_PLAIN = frozenset({bool, int, float, str})
 
 
 @dataclass(frozen=True)
@@ -178,18 +181,22 @@ class Experiment:
         """The model of `target`, or None where the experiment takes none or leaves it untyped."""
         return _as_model(_hints(self.function).get("target"))
 
+    @cached_property
+    def _parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.function).parameters
+
     @property
     def takes_target(self) -> bool:
-        return "target" in inspect.signature(self.function).parameters
+        return "target" in self._parameters
 
     @property
     def takes_context(self) -> bool:
-        return "ctx" in inspect.signature(self.function).parameters
+        return "ctx" in self._parameters
 
     @cached_property
     def workload_model(self) -> type[BaseModel]:
         """The model of the workload: `workload`'s annotation, or one made of the function's own parameters."""
-        parameters = inspect.signature(self.function).parameters
+        parameters = self._parameters
         hints = _hints(self.function)
         if "workload" in parameters:
             model = _as_model(hints.get("workload"))
@@ -219,14 +226,38 @@ class Experiment:
         arguments: dict[str, Any] = {}
         if self.takes_target:
             arguments["target"] = self.target_model.model_validate(target) if self.target_model else _bare(target)
-        workload = self.workload_model.model_validate(parameters)
-        if "workload" in inspect.signature(self.function).parameters:
-            arguments["workload"] = workload
+        if (fitting := self._as_they_are(parameters)) is not None:
+            arguments |= fitting
         else:
-            arguments |= {name: getattr(workload, name) for name in type(workload).model_fields}
+            workload = self.workload_model.model_validate(parameters)
+            if "workload" in self._parameters:
+                arguments["workload"] = workload
+            else:
+                arguments |= {name: getattr(workload, name) for name in type(workload).model_fields}
         if self.takes_context:
             arguments["ctx"] = ctx
         return self.function(**arguments)
+
+    def _as_they_are(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The arguments of a plain function where there is nothing to convert or to refuse: the model that would say
+        so takes longer to make than a short trial does. None where it must be asked."""
+        function = self.function
+        if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__") or "workload" in self._parameters:
+            return None
+        arguments: dict[str, Any] = {}
+        for name, parameter in self._parameters.items():
+            if name in _RESERVED or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                continue
+            if name in given:
+                value, hint = given[name], function.__annotations__.get(name, Any)
+                if hint is not Any and (type(value) is not hint or hint not in _PLAIN):
+                    return None
+                if isinstance(value, float) and not math.isfinite(value):
+                    return None
+            elif type(value := parameter.default) not in _PLAIN and value is not None:
+                return None  # there is none, or one that must be copied
+            arguments[name] = value
+        return arguments if given.keys() <= arguments.keys() else None
 
 
 def experiment(

@@ -6,6 +6,7 @@ could not seal, or that is no longer a single thread ends, and another is forked
 """
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from benchhouse.worker.owned import sweep_scratch
 from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
 
 _SEALED = b"sealed"
+_GARBAGE_TRIALS = 64
 _MOST_BYTES = 1 << 16  # of an order: an id and two paths
 
 
@@ -146,8 +148,13 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
         os.dup2(null, 0)
         os.close(null)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        gc.disable()  # to look for garbage is to touch pages that are shared with the host and with every experiment
+        trials = 0
         while (code := _work(order)) == 0 and _may_go_on():
             line.send(_SEALED)
+            trials += 1
+            if trials % _GARBAGE_TRIALS == 0:
+                gc.collect()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             text = line.recv(_MOST_BYTES)
             if not text:

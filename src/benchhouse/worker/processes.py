@@ -5,7 +5,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -14,11 +14,21 @@ _PR_SET_CHILD_SUBREAPER = 36
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def _prctl(option: int, value: int) -> None:
-    import ctypes  # costs 3 ms; only the processes that call prctl pay for it
+@cache
+def _prctl_of_libc() -> Callable[..., int]:
+    """Found once for all that a process forks: only the processes that call prctl pay the 3 ms for ctypes."""
+    import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+    call = ctypes.CDLL(None, use_errno=True).prctl
+    call.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+    call.restype = ctypes.c_int
+    return call
+
+
+def _prctl(option: int, value: int) -> None:
+    if _prctl_of_libc()(option, value, 0, 0, 0) != 0:
+        import ctypes
+
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
 

@@ -1,6 +1,7 @@
 """One trial, from trial.json to a sealed folder: fork the experiment, hold it to its limits, clean up, write."""
 
 import contextlib
+import gc
 import json
 import math
 import os
@@ -17,7 +18,7 @@ from typing import Any
 
 from benchhouse.evidence.blanking import blank_secrets
 from benchhouse.evidence.folder import read_spec, seal, tidy, write_metrics_csv
-from benchhouse.evidence.writing import now, write_model
+from benchhouse.evidence.writing import now, write_fresh
 from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.owner import LEFTOVERS as LEFTOVERS
@@ -125,7 +126,7 @@ def _run(
 ) -> int:
     workdir, result = scratch / "work", scratch / "result.json"
     workdir.mkdir()
-    config = folder.effective_config.read_bytes() if folder.effective_config.exists() else None
+    asked = {file: file.read_text(encoding="utf-8") for file in (folder.spec, folder.effective_config) if file.exists()}
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
     started, clock = now(), time.monotonic()
     watch = Watch(spec.monitors or None, started, clock)
@@ -160,12 +161,12 @@ def _run(
         handover.quantile_definitions = {}
     meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover)
     numbers = metrics_file(spec, meta, handover.measurements, handover.quantile_definitions, telemetry)
-    write_model(folder.meta, meta, sync=False)
-    write_model(folder.metrics, numbers, sync=False)
+    for file, model in ((folder.meta, meta), (folder.metrics, numbers)):
+        write_fresh(file, model.model_dump_json(indent=2, by_alias=True) + "\n")
     write_metrics_csv(folder.metrics_csv, spec, handover.measurements)
-    write_model(folder.spec, spec, sync=False)  # as it was asked, whatever the experiment did to the file
-    if config is not None:
-        folder.effective_config.write_bytes(config)
+    for file, text in asked.items():
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            write_fresh(file, text)  # as it was asked, whatever the experiment did to the file
     if folder.artifacts.is_dir() and not any(folder.artifacts.iterdir()):
         folder.artifacts.rmdir()
     folder.services.unlink(missing_ok=True)
@@ -247,6 +248,8 @@ def _become_experiment(
 ) -> None:
     code = 1
     try:
+        gc.freeze()  # it looks for garbage in what is its own, and copies no page of ours for that
+        gc.enable()
         os.setsid()
         processes.die_with_parent(signal.SIGKILL, worker)
         for number in (*_STOPS, signal.SIGUSR2):

@@ -11,15 +11,15 @@ from benchhouse.schema.experiment import Metric
 from benchhouse.schema.measurement import Extras, Measurement, MetricsFile, Throughput
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.telemetry import OwnCost, Phase, ScopeSummary, SeriesSummary, Stats, TelemetrySummary
-from benchhouse.schema.trial import Attempt, ExperimentRef, Meta, TrialSpec
+from benchhouse.schema.trial import Attempt, ExperimentRef, Failure, Meta, TrialSpec, Warning
 from benchhouse.worker import node
 from benchhouse.worker.monitors.procfs import find_devices
 from benchhouse.worker.results import Handover
 from benchhouse.worker.topology import node_topology
 
 _MODELS = (
-    Attempt, Extras, FileEntry, Handover, Limits, Manifest, Measurement, Meta, Metric, MetricsFile, OwnCost, Phase,
-    Resources, ScopeSummary, SeriesSummary, Stats, TelemetrySummary, Throughput, TrialSpec,
+    Attempt, Extras, Failure, FileEntry, Handover, Limits, Manifest, Measurement, Meta, Metric, MetricsFile, OwnCost,
+    Phase, Resources, ScopeSummary, SeriesSummary, Stats, TelemetrySummary, Throughput, TrialSpec, Warning,
 )  # fmt: skip
 
 
