@@ -212,6 +212,13 @@ def fake_package(path, words, vectors):
     return path
 
 
+def test_a_mapping_that_speaks_of_a_file_is_one(tmp_path):
+    write(tmp_path / "mine.npy", made())
+    assert isinstance(VectorWorkload(data={"path": str(tmp_path / "mine.npy")}).source, VectorFile)
+    with pytest.raises(ValidationError, match=r"data\.file\.path\n  Field required"):
+        VectorWorkload(data={"file": str(tmp_path / "mine.npy")})
+
+
 def test_the_words_of_glove_are_read_in_pieces(tmp_path, monkeypatch):
     vectors = made(30, glove.DIMENSIONS)
     words = [f"w{number}" for number in range(28)] + ['":[1,2]', "ü\\"]

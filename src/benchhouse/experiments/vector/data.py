@@ -156,13 +156,17 @@ def _check_count(vectors: int | None, there: int, what: str) -> None:
 
 
 class _Shorthand:
-    """Lets a kind be one word (`data: glove`), and a mapping without a kind be of synthetic data."""
+    """Lets a kind be one word (`data: glove`); a mapping without a kind is a file's or synthetic, by what it says."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def spell_out(given: Any) -> Any:
             if isinstance(given, str):
                 return {"kind": given}
-            return {"kind": "synthetic"} | given if isinstance(given, dict) else given
+            if not isinstance(given, dict):
+                return given
+            # `file` is no key, but whoever writes it wants to hear what a file needs.
+            of_a_file = {"path", "array", "queries", "truth", "sha256", "file"} & given.keys()
+            return {"kind": "file" if of_a_file else "synthetic"} | given
 
         return core_schema.no_info_before_validator_function(spell_out, handler(source))
 
