@@ -202,6 +202,25 @@ def test_asking_needs_no_pyarrow(filled):
     subprocess.run([sys.executable, "-c", code, filled.root], check=True)
 
 
+def test_a_question_opens_only_the_tables_that_it_is_about(warehouse):
+    assert warehouse.query("SELECT 1 + 1").spec.inputs == []
+    named = warehouse.query("SELECT count(*) FROM trial_fact")
+    assert {one.table for one in named.spec.inputs} == {"trial_fact"}
+    for asked in ("SELECT table_name FROM information_schema.tables", "SHOW TABLES"):
+        assert {row[0] for row in warehouse.query(asked).rows} >= set(TABLES)  # asks what there is: all of them
+
+
+def test_one_question_needs_neither_plans_nor_runs_nor_reports(filled):
+    code = (
+        "import sys; from pathlib import Path; from benchhouse.schema.layout import Workspace;"
+        "from benchhouse.api.querying import query;"
+        "assert query(Workspace(Path(sys.argv[1])), 'SELECT count(*) FROM trial_fact').rows == [(39,)];"
+        "found = {name.split('.')[1] for name in sys.modules if name.startswith('benchhouse.')};"
+        "assert not found & {'plan', 'runs', 'report', 'analysis', 'worker', 'catalog'}, found"
+    )
+    subprocess.run([sys.executable, "-c", code, filled.root], check=True)
+
+
 def test_every_column_is_described():
     for table in TABLES.values():
         assert table.description

@@ -1,12 +1,14 @@
 """Why a run got slower: compare it with its base, ask the playbooks, and name the evidence."""
 
 import contextlib
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchhouse.api import following, looking
 from benchhouse.evidence.writing import write_text
 from benchhouse.runs.ledger import Ledger, list_runs
+from benchhouse.runs.waits import read_waits
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse import queries
@@ -125,15 +127,17 @@ def _found(workspace: Workspace, run: str) -> str:
 
 
 def _pending(workspace: Workspace, run_id: str) -> tuple[dict[str, int], list[str]]:
-    """Why trials wait now, as the batch system says; a system that can't be asked is a note."""
+    """Why trials wait or waited, as the batch system said then and says now; one that can't be asked is a note."""
     from benchhouse.api import batch
 
     if run_id not in list_runs(workspace):
         return {}, []
+    reasons, notes = Counter(read_waits(workspace.run(run_id))), list[str]()
     try:
-        return dict(batch.queue(workspace, run_id).reasons), []
+        reasons |= Counter(batch.queue(workspace, run_id).reasons)  # the larger of both
     except BenchError as error:
-        return {}, [f"The batch system can't be asked why trials wait: {error.message}"]
+        notes.append(f"The batch system can't be asked why trials wait: {error.message}")
+    return dict(reasons), notes
 
 
 def _record(workspace: Workspace, run_id: str) -> tuple[str, str]:

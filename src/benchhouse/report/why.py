@@ -85,7 +85,9 @@ class Why(Model):
     better: list[str] = Field(default_factory=list, description="Numbers that got better, in words.")
     differences: list[str] = Field(default_factory=list, description="What else is not the same in both runs.")
     failures: list[FailedTrial] = Field(default_factory=list)
-    pending: dict[str, int] = Field(default_factory=dict, description="Why trials wait now, as the batch system says.")
+    pending: dict[str, int] = Field(
+        default_factory=dict, description="Why trials wait or waited, by the batch system's words: of how many at most."
+    )
     notes: list[str] = Field(default_factory=list)
     scenario_file: str = Field("", description="What to run again.")
 

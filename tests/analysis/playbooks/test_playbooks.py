@@ -140,6 +140,17 @@ def test_long_waits_need_a_sign_from_the_scheduler():
     assert causes([], [pending, idle], wait=WAIT.model_copy(update={"now": 35.0, "change": 0.17})) == []
 
 
+def test_the_schedulers_own_word_is_evidence_where_none_of_its_series_was_sampled():
+    (said,) = diagnose(Case(point="p", numbers=[], wait=WAIT, reasons={"Resources": 4, "Priority": 3, "BeginTime": 9}))
+    assert (said.cause, said.certainty) == ("capacity", "moderate")
+    assert [one.says for one in said.evidence] == [
+        "the batch system said Resources of 4 waiting",
+        "the batch system said Priority of 3 waiting",
+    ]
+    assert causes([], [], wait=WAIT, reasons={"Dependency": 3}) == []
+    assert causes([], [], wait=WAIT.model_copy(update={"p_adjusted": 0.2}), reasons={"Resources": 4}) == []
+
+
 @pytest.mark.parametrize(
     ("reason", "cause"),
     [("QOSMaxCpuPerUserLimit", "quota"), ("AssocGrpGRES", "quota"), ("Resources", "capacity"),

@@ -2,8 +2,8 @@
 
 import re
 
-from benchhouse.analysis.playbooks.causes import Cause, Clue, conclude, how_sure, weigh
-from benchhouse.analysis.playbooks.values import Case, Diagnosis, Number
+from benchhouse.analysis.playbooks.causes import Cause, Clue, Weighed, conclude, how_sure, weigh
+from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Number
 
 NAME = "scheduler_backpressure"
 _LEAST_S = 10.0
@@ -92,6 +92,8 @@ def diagnose(case: Case) -> Diagnosis | None:
     named = cause_of(case.reasons)
     if named:
         weighed.sort(key=lambda one: one.cause.name != named)
+    if not weighed and named:
+        return _by_word_alone(case, named, wait)
     if not weighed:
         return None
     found = conclude(case, NAME, weighed, [wait])
@@ -102,6 +104,23 @@ def diagnose(case: Case) -> Diagnosis | None:
     certainty = "moderate" if how_sure(found.evidence)[0] == "strong" else "weak"
     shared = "trials of one submission share its wait"
     return found.model_copy(update={"certainty": certainty, "why_so_sure": f"{found.why_so_sure}; {shared}"})
+
+
+def _by_word_alone(case: Case, named: str, wait: Number) -> Diagnosis:
+    """No series of the scheduler was sampled; what it said of the waiting trials was kept."""
+    cause = next(one for one in CAUSES if one.name == named)
+    evidence = [
+        Evidence(
+            scope="scheduler", series="pending", unit="trials", phase="queue", stat="peak", base=[], now=[float(count)],
+            trials=[], distance=0.0, against="scheduler", says=f"the batch system said {reason} of {count} waiting",
+        )
+        for reason, count in sorted(case.reasons.items(), key=lambda item: -item[1])
+        if cause_of({reason: count}) == named
+    ]  # fmt: skip
+    weighed = Weighed(cause, evidence, 0.0)
+    found = conclude(case, NAME, [weighed], [wait])
+    told = "the batch system's own word; none of its series was sampled, and trials of one submission share its wait"
+    return found.model_copy(update={"certainty": "moderate", "why_so_sure": told})
 
 
 def cause_of(reasons: dict[str, int]) -> str | None:

@@ -48,7 +48,7 @@ def _show(found: "Why") -> None:
     click.echo(f"RUN   {found.run_id}")
     click.echo(f"BASE  {found.base or '-'}  ({found.base_chosen})")
     for reason, count in found.pending.items():
-        click.echo(f"waiting now: {show.count(count, 'trial')}: {reason}")
+        click.echo(f"QUEUE {reason}, said of {show.count(count, 'trial')}")
     for one in found.failures:
         click.echo(f"\n{one.outcome}: {one.point}  {one.code}: {one.message}")
         click.echo(f"  evidence  {one.folder}\n  logs      {one.logs}\n  again     {one.rerun}")
