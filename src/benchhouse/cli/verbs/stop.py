@@ -23,4 +23,4 @@ def command(ctx: click.Context, run: str, as_json: bool) -> None:
         click.echo(f"run {stopped['run_id']} stopped (process {stopped['stopped_pid']})")
     else:
         click.echo(f"run {stopped['run_id']} was not running; {stopped['swept_processes']} left processes ended")
-    show.note(f"carry on:  bench run --resume {stopped['run_id']}")
+    show.note(f"next:  {following.status(workspace, stopped['run_id'])['next']}")
