@@ -19,6 +19,8 @@ def command(ctx: click.Context, run: str, as_json: bool) -> None:
         return
     if stopped["cancelled_trials"]:
         click.echo(f"run {stopped['run_id']} stopped, {show.count(stopped['cancelled_trials'], 'trial')} cancelled")
+    elif stopped["stopped_job"]:
+        click.echo(f"run {stopped['run_id']} stopped (job {stopped['stopped_job']})")
     elif stopped["stopped_pid"]:
         click.echo(f"run {stopped['run_id']} stopped (process {stopped['stopped_pid']})")
     else:
