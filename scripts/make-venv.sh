@@ -41,6 +41,7 @@ else
     fi
     uv=.venv/bin/uv
 fi
+echo "making .venv as uv.lock says: about 200 packages, compiled once; a minute or, on a busy machine, some" >&2
 # --inexact leaves alone what was added by hand, uv itself among it.
 if [ -x .venv/bin/python ]; then
     "$uv" sync --frozen --inexact --compile-bytecode --extra faiss

@@ -56,3 +56,16 @@ def test_the_script_of_each_shell_is_printed(shell, bench):
     done = bench("completion", shell)
     assert done.code == 0
     assert f"_BENCH_COMPLETE={shell}_complete" in done.out
+
+
+def test_executors_and_runtimes_complete(complete):
+    assert complete("bench run --executor s") == ["slurm", "spark"]
+    assert "apptainer" in complete("bench plan --runtime ")
+
+
+def test_what_a_verb_does_is_not_cut_off_beside_its_name(bench, monkeypatch):
+    monkeypatch.setenv("_BENCH_COMPLETE", "zsh_complete")
+    monkeypatch.setenv("COMP_WORDS", "bench ")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    told = bench().out
+    assert "Compare runs, or points of runs" in told.splitlines() and "..." not in told

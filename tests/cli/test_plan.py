@@ -73,6 +73,18 @@ def test_a_plan_shows_points_trials_limits_and_the_next_command(bench, scenario)
     assert done.err.endswith("next:  bench run s.yaml\n")
 
 
+def test_the_next_command_runs_where_the_plan_was_for(bench, scenario):
+    done = bench("plan", "s.yaml", "--executor", "local", "--runtime", "process")
+    assert done.err.endswith("next:  bench run s.yaml --executor local --runtime process\n")
+
+
+def test_a_dry_run_names_the_point_of_each_job_also_where_its_axis_is_a_key_within_a_key(bench, tmp_path):
+    axes = "axes: [{grid: {values.n: [1000, 4000]}}]\nexecutor: slurm\n"
+    (tmp_path / "s.yaml").write_text(f"scenario: s\nexperiment: command\ntarget: {{shell: 'head -c {{n}} f'}}\n{axes}")
+    told = bench("plan", "s.yaml", "--dry-run").out
+    assert "# values.n=1000, repetition 0" in told and "# values.n=4000, repetition 0" in told
+
+
 def test_minus_c_names_the_file_too(bench, scenario):
     assert bench("plan", "-c", "s.yaml", "--json").out == bench("plan", "s.yaml", "--json").out
 

@@ -73,3 +73,10 @@ def test_a_long_fact_goes_on_below_itself_and_loses_no_word(capsys, monkeypatch)
     assert lines[0] == "storage  about 1.2 MiB in 216 files;" and lines[-1] == "trials   12"
     assert all(line.startswith(" " * 9) for line in lines[1:-1])
     assert "15,885,808" in " ".join(lines).split()
+
+
+def test_a_column_goes_before_a_value_of_another_is_broken_in_two(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "34")
+    rows = [("values.n=4000000", "43.2 ± 28", "12.9 ± 1.1")]
+    dropped = show.table(("point", "wall", "cpu"), rows, right=("wall", "cpu"), whole=("wall", "cpu"), spare=("cpu",))
+    assert dropped == ["cpu"] and "values.n=4000000 " in capsys.readouterr().out

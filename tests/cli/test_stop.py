@@ -19,4 +19,4 @@ def test_a_run_that_does_not_run_is_only_swept(lab):
     lab.run("once")
     done = lab.bench("stop", "@last")
     assert "was not running" in done.stdout
-    assert "bench run --resume" in done.stderr
+    assert done.stderr == f"next:  bench report {lab.run_id()}\n"

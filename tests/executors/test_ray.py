@@ -95,9 +95,10 @@ def test_a_run_is_handed_over_as_one_job_and_stopped_through_the_cluster(ray: La
     assert "bench submit hands the run over" in refused.stderr
     said = json.loads(ray.bench("submit", ray.scenario("command", **sleep, repetitions=200), "--new", "--json").stdout)
     assert said["job"] == f"bench-{said['run_id']}-1"
+    assert status(ray)["state"] in ("waiting", "running")  # its job may not have begun: nothing to be resumed
     wait_until(lambda: len(ray.folders()) >= 2, "two sealed trials", 240)
     assert status(ray)["state"] == "running"
-    ray.bench("stop", "@last", timeout_s=240)
+    assert f"stopped (job {said['job']})" in ray.bench("stop", "@last", timeout_s=240).stdout
     assert status(ray)["state"] == "interrupted"
     assert {trial.meta["placed"]["executor"] for trial in ray.trials()} == {"ray"}
 

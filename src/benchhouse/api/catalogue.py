@@ -5,6 +5,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from benchhouse.api import places
+from benchhouse.catalog.entries import entries
 from benchhouse.catalog.listing import Listed, list_experiments, resolve
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
@@ -191,3 +192,8 @@ def json_schema(noun: str) -> dict[str, Any]:
     }
     schema = models[noun].model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def plugs(group: str) -> list[str]:
+    """Names of the executors or runtimes that are installed."""
+    return sorted({entry.name for entry in entries(group)})

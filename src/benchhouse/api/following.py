@@ -98,6 +98,8 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         outcomes[event.outcome or "?"] = outcomes.get(event.outcome or "?", 0) + 1
     finished = any(event.event == "finished" for event in events[-2:])
     waiting = batch.queue(workspace, run_id) if owner is None else batch.Queue()
+    if owner is None and (job := _handed_over(workspace, ledger, events)):
+        waiting = batch.Queue(jobs=[job], pending=record.trials - len(final))
     for outcome in waiting.sealed.values():
         outcomes[outcome] = outcomes.get(outcome, 0) + 1
     goes_on = bool(waiting.pending or waiting.running)
@@ -134,6 +136,19 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "services": run_services.services(workspace, ledger, running),
         "next": _next_command(record, owner, finished, stopped_by, unsuccessful, waiting, lost_cluster=gone),
     }
+
+
+def _handed_over(workspace: Workspace, ledger: Ledger, events: Sequence[Event]) -> str:
+    """The job that a cluster has taken and not begun; nothing where it has, or can't be asked."""
+    from benchhouse.api import carrying
+
+    if not events or events[-1].event != "submitted":
+        return ""
+    try:
+        found = carrying.under_way(workspace, ledger)
+    except BenchError:
+        return ""
+    return found[1] if found else ""
 
 
 def _broke_off(events: Sequence[Event]) -> bool:
@@ -191,9 +206,11 @@ def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, A
 
     ledger = Ledger(workspace.run(run_id))
     record = ledger.record
+    job = ""
     if carried := carrying.under_way(workspace, ledger):  # on another machine its process has another's number here
         by, job = carried
         by.stop(job)
+        ledger.tell("stopped", reason=f"job {job} was ended")
     deadline = time.monotonic() + wait_s
     stopped: int | None = None
     while (owner := ledger.owner()) is not None:
@@ -214,6 +231,7 @@ def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> dict[str, A
     return {
         "run_id": record.run_id,
         "stopped_pid": stopped,
+        "stopped_job": job,
         "swept_processes": swept,
         "cancelled_trials": cancelled,
     }

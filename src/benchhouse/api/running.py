@@ -311,8 +311,10 @@ def _entering(workspace: Workspace, prepared: Prepared) -> str:
 
 def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
     """The values of the axes at one trial, as far as they are plain."""
-    values = {f"target.{key}": value for key, value in planned.target.items()} | planned.parameters
-    return {key: values[key] for key in plan.axes if not isinstance(values.get(key), dict | list | None)}
+    from benchhouse.warehouse.labels import axis_value
+
+    values = {key: axis_value(planned.target, planned.parameters, key) for key in plan.axes}
+    return {key: value for key, value in values.items() if not isinstance(value, dict | list | None)}
 
 
 def start_in_background(workspace: Workspace, ledger: Ledger) -> int:

@@ -66,12 +66,12 @@ class Verbs(click.Group):
 
 
 def _explain(verb: str, command: click.Command) -> None:
-    """Examples into its help; and of a group's commands the first clause, where click would cut a sentence off."""
+    """Examples into its help; and the first clause wherever click would cut a sentence off."""
     from benchhouse.cli.overview import in_short, with_examples
 
     if command.help and "\b\nExamples:" not in command.help:
         command.help = with_examples(verb, command.help)
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
+    for below in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
         sentence = (below.help or "").strip().partition("\n")[0].partition(". ")[0]
         below.short_help = below.short_help or in_short(sentence).rstrip(".")
 

@@ -38,6 +38,17 @@ def complete_experiment(ctx: click.Context, param: click.Parameter, incomplete: 
     return [CompletionItem(item.name, help=item.description) for item in listed if item.name.startswith(incomplete)]
 
 
+def complete_plug(group: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Names of executors or runtimes."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from benchhouse.api import catalogue
+
+        return [CompletionItem(name) for name in catalogue.plugs(group) if name.startswith(incomplete)]
+
+    return complete
+
+
 def run_argument(default: str | None = "@last", **extra: Any) -> Decorator:
     return click.argument("run", default=default, shell_complete=complete_run, **extra)
 
@@ -50,9 +61,11 @@ def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Where it runs; without them as the scenario says, else the site."""
     for option in (
         click.option("--site", metavar="SITE", help="Site profile, by name or file; see: bench site list."),
-        click.option("--runtime", metavar="NAME", help="What jobs run inside, whatever the scenario says."),
-        click.option("--executor", "--engine", metavar="NAME", help="Where jobs go, whatever the scenario says."),
-    ):
+        click.option("--runtime", metavar="NAME", help="What jobs run inside, whatever the scenario says.",
+                     shell_complete=complete_plug("runtimes")),
+        click.option("--executor", "--engine", metavar="NAME", help="Where jobs go, whatever the scenario says.",
+                     shell_complete=complete_plug("executors")),
+    ):  # fmt: skip
         function = option(function)
     return function
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _WRAPPED = 14
 """The least width of a column that wraps beside others that don't."""
+_WORD = 32
+"""The longest word that is kept in one piece there."""
 _GAP = 3
 _NO_END = 10_000
 _UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
@@ -140,16 +142,22 @@ def _drawn(columns: Sequence[str], rows: list[list[str]], right: Sequence[str], 
     for at, column in enumerate(columns):
         # rich would cut even what it may not wrap, rather than be wider than the screen; least widths prevent that.
         widest = max(cell_len(text) for text in [column, *(row[at] for row in rows)])
+        words = [word for row in rows for word in row[at].split()]
         drawn.add_column(
             column,
             justify="right" if column in right else "left",
             overflow="fold",
             no_wrap=column in whole,
-            min_width=widest if column in whole else min(widest, _WRAPPED) if whole else None,
+            min_width=widest if column in whole else min(widest, _narrowest(words)) if whole else None,
         )
     for row in rows:
         drawn.add_row(*(Text(item.replace(_THIN, _HELD)) for item in row))
     return drawn
+
+
+def _narrowest(words: Iterable[str]) -> int:
+    """Of a column that wraps: its longest word, as `n=4000000` in two pieces is another number."""
+    return max(_WRAPPED, min(max(map(len, words), default=0), _WORD))
 
 
 def count(number: int, noun: str) -> str:

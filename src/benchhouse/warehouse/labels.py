@@ -11,20 +11,20 @@ _LABEL_LENGTH = 80
 
 
 def axes_of(spec: TrialSpec) -> dict[str, Any]:
-    return {name: _axis_value(spec, name) for name in spec.axes}
+    return {name: axis_value(spec.target, spec.parameters, name) for name in spec.axes}
 
 
-def _axis_value(spec: TrialSpec, name: str) -> Any:
+def axis_value(target: dict[str, Any], parameters: dict[str, Any], name: str) -> Any:
     """The value of one axis: `target.x`, `workload.x`, or a bare name that is looked for in both."""
     head, _, rest = name.partition(".")
     if head == "target" and rest:
-        return _look_up(spec.target, rest)
+        return _look_up(target, rest)
     if head == "workload" and rest:
-        return _look_up(spec.parameters, rest)
-    found = _look_up(spec.parameters, name)
+        return _look_up(parameters, rest)
+    found = _look_up(parameters, name)
     if found is None:
-        found = _look_up(spec.target, name)
-    return spec.target if found is None and name == "target" else found
+        found = _look_up(target, name)
+    return target if found is None and name == "target" else found
 
 
 def _look_up(values: Any, path: str) -> Any:

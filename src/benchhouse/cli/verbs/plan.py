@@ -48,7 +48,8 @@ def command(
         _print(one, room.room_text(workspace, prepared))
         click.echo() if len(described) > 1 else None
     installed = all(one["distribution"] for one in described)
-    show.note(f"next:  bench run {path}" if installed else "next:  bench list experiments")
+    said = "".join(f" --{option} {value}" for option, value in where.items() if value)
+    show.note(f"next:  bench run {path}{said}" if installed else "next:  bench list experiments")
 
 
 def _print(plan: dict[str, Any], storage: str) -> None:

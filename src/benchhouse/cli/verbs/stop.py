@@ -19,8 +19,10 @@ def command(ctx: click.Context, run: str, as_json: bool) -> None:
         return
     if stopped["cancelled_trials"]:
         click.echo(f"run {stopped['run_id']} stopped, {show.count(stopped['cancelled_trials'], 'trial')} cancelled")
+    elif stopped["stopped_job"]:
+        click.echo(f"run {stopped['run_id']} stopped (job {stopped['stopped_job']})")
     elif stopped["stopped_pid"]:
         click.echo(f"run {stopped['run_id']} stopped (process {stopped['stopped_pid']})")
     else:
         click.echo(f"run {stopped['run_id']} was not running; {stopped['swept_processes']} left processes ended")
-    show.note(f"carry on:  bench run --resume {stopped['run_id']}")
+    show.note(f"next:  {following.status(workspace, stopped['run_id'])['next']}")
