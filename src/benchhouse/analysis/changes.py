@@ -33,7 +33,7 @@ _FIRST_CLIP, _CLIP = 3.0, 2.5  # standard deviations beyond which a value counts
 _ROUNDS = 2
 _ROUGH, _EXACT = 14.0, 9.0  # penalties a cut, in variances of the noise
 _MOST_MEMORY = 0.9
-_DOUBTFUL = 0.6
+_DOUBTFUL = 0.7
 _Z95 = 1.959964
 
 

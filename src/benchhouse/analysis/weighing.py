@@ -67,7 +67,7 @@ def _tame(calm: Vector, levels: Vector, cuts: list[int], memory: float) -> Vecto
     for cut in cuts:  # a rough place may be off by a few runs, and a step is no shock
         surplus[max(0, cut - 1 - NEAR) : cut + NEAR] = 0.0
     tamed = calm.copy()
-    for at in np.flatnonzero(surplus) + 1:
+    for at in (np.flatnonzero(surplus) + 1).tolist():
         fading = surplus[at - 1] * memory ** np.arange(min(_FADED, len(calm) - at))
         tamed[at : at + len(fading)] -= fading
     return tamed

@@ -7,7 +7,7 @@ from pydantic import Field
 
 import benchhouse
 from benchhouse.report.claims.basis import Basis
-from benchhouse.report.claims.making import comparison_fields, value_fields
+from benchhouse.report.claims.making import made_at, value_or_comparison
 from benchhouse.report.claims.shelf import claim_path, parse
 from benchhouse.report.claims.signing import Signature
 from benchhouse.report.lineage import Step, Trace, check_cells
@@ -108,9 +108,7 @@ def _restate(warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[st
     runs = sorted({str(row["run_id"]) for row in rows})
     asked = claim.spec.model_copy(update={"sql": TRIALS, "parameters": {"runs": runs}, "name": "trials"})
     basis = Basis.of(rows, warehouse.query_again(asked).dicts())
-    fields = (
-        value_fields(rows[0], claim.policy) if len(rows) == 1 else comparison_fields(rows[0], rows[1], claim.policy)
-    )
+    fields = value_or_comparison(rows, claim.policy, made_at(claim))
     shared = {name: rows[-1][name] for name in ("scenario", "metric", "stat", "direction")}
     times = dict(zip(("measured_from", "measured_to"), basis.times(), strict=True))
     again = fields | shared | times | {"trials": basis.trials(), "changed": basis.changed()}
