@@ -1,4 +1,4 @@
-"""How likely is it, at each run, that a new level begins there, in noise that remembers? All places are weighed at once.
+"""How likely does a new level begin at each run, in noise that remembers? All places are weighed at once.
 
 Levels follow each other by steps of some size (normal, `step` deviations of the noise), at `hazard` a run; noise is
 AR(1). A filter goes through the runs once and keeps, for each place where the present level may have begun, how well
@@ -81,11 +81,12 @@ def believe(x: Array, start: Array, memory: Array, error: Array, step: Array, ha
         sums = logs.sum(axis=2)
         blocks.append((logs, sums))
         totals = top + np.log(sums)
-        new = slice(at + 1, min(at + 1 + size, n))
-        level = (np.einsum("ijk,ijk->ij", logs, moved) / sums)[:, : new.stop - new.start]
-        base[:, new] = totals[:, : new.stop - new.start] + fixed[:, new] - level * (slope[:, new] + bend[:, None] * level)
-        offset[:, new] = pull[:, new] + lift[:, None] * level
         total = totals[:, -1]
+        if at + size < n:  # then the block is a whole one, and levels may begin after each of its runs
+            new = slice(at + 1, at + 1 + size)
+            level = np.einsum("ijk,ijk->ij", logs, moved) / sums
+            base[:, new] = totals + fixed[:, new] - level * (slope[:, new] + bend[:, None] * level)
+            offset[:, new] = pull[:, new] + lift[:, None] * level
     rest = n * math.log(1.0 - hazard)
     squares = -0.5 * np.einsum("ij,ij->i", y, y) - n * np.log(error) + 0.5 * np.log(1.0 - memory**2)
     return Belief(_look_back(blocks, n, shortest), total + squares + rest, steady + squares)

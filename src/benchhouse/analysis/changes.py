@@ -31,10 +31,9 @@ _MAD = 1.4826  # standard deviations of a normal distribution in its median abso
 _ROLLING = 11
 _FIRST_CLIP, _CLIP = 3.0, 2.5  # standard deviations beyond which a value counts no more than one there
 _ROUNDS = 2
-_ROUGH, _EXACT, _REMEMBERING = 14.0, 9.0, 6.0  # penalties a cut, in variances of the noise
+_ROUGH, _EXACT = 14.0, 9.0  # penalties a cut, in variances of the noise
 _MOST_MEMORY = 0.9
-_EXACT_MEMORY, _MUCH = 5.0, 0.15  # what a first search misses in such noise, no later step finds
-_DOUBTFUL, _SAME = 0.3, 0.02
+_DOUBTFUL = 0.7
 _Z95 = 1.959964
 
 
@@ -114,7 +113,7 @@ def _find(x: Vector, least: float, floor: float) -> _Answer:
 
     off = x - _rolling_median(x)
     first = x - off + _clip(off, _FIRST_CLIP)
-    calm, memory, rough = _iterate(x, first, _significant(_variogram_memory(x), len(x)), least)
+    calm, memory, rough = _settle(x, first, least)
     if memory and len(x) >= 2 * weighing.SHORTEST:
         cuts, memory = weighing.weigh(calm, rough, memory, least, floor)
         if memory:
@@ -124,6 +123,26 @@ def _find(x: Vector, least: float, floor: float) -> _Answer:
     cuts = segment(calm, _EXACT * sd * sd, SHORTEST)
     sd = _deviation(calm, cuts, least)
     return _Answer(calm, 0.0, prune(x, cuts, sd, 0.0, floor, SHORTEST), sd)
+
+
+def _settle(x: Vector, first: Vector, least: float) -> tuple[Vector, float, list[int]]:
+    """The series with its outliers pulled in, the memory of its noise, and rough cuts.
+
+    Large changes look like much memory and hide behind it: then a search that starts from none may explain more.
+    """
+    import numpy as np
+
+    found = _iterate(x, first, _significant(_variogram_memory(x), len(x)), least)
+    if found[1] <= _DOUBTFUL:
+        return found
+    answers = [found, _iterate(x, first, 0.0, least)]
+    errors = [_innovations(x, cuts, memory) for _, memory, cuts in answers]
+    limit = 4.0 * _MAD * max(min(float(np.median(np.abs(error))) for error in errors), least)
+    costs = [
+        len(x) * math.log(float(np.mean(np.clip(error, -limit, limit) ** 2)) + least * least) + _ROUGH * len(cuts)
+        for error, (_, _, cuts) in zip(errors, answers, strict=True)
+    ]
+    return answers[costs.index(min(costs))]
 
 
 def _deviation(white: Vector, cuts: list[int], least: float) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from benchhouse.analysis.changes import find_changes
@@ -19,9 +20,12 @@ NEEDED = 10
 WINDOW = 50
 """An alarm's beginning is looked for in so many last runs."""
 LIMIT = 3.55
-"""Standard errors from the baseline that raise an alarm."""
+"""Standard errors from the baseline that raise an alarm, of a metric without a direction."""
+WORSE, BETTER = 3.4, 3.9
+"""The same where there is one: what got worse is told sooner, and what got better later, at as many false alarms."""
 
-_CLIP = 2.7
+_CLIP, _MOST_CLIP = 2.7, 3.2  # below every limit: one far run alone raises no alarm
+_LONG, _LONGER = 8, 0.2  # runs since a beginning that need no more evidence, and what each doubling of them needs
 _SMALLEST_LEVEL = 1e-300
 
 
@@ -88,35 +92,46 @@ def watch(
     standard errors? Noise that remembers is whitened first, with the memory that was learned.
     """
     off = [_off(baseline, value) for value in finite(values)]
-    error = baseline.spread * math.sqrt(1.0 - baseline.memory**2)
-    steps = [
-        (own - baseline.memory * before) / error for before, own in zip([0.0, *off], off, strict=False)
-    ]  # the noise of each run that the run before does not explain
-    steps = [min(max(step, -_CLIP), _CLIP) for step in steps]
+    steps = _shocks(baseline, off)
+    limits = {None: (LIMIT, LIMIT), "lower": (WORSE, BETTER), "higher": (BETTER, WORSE)}[direction]
     keep = 1.0 - baseline.memory
     # The level itself is known only so well: what it may be off by counts in every later run.
-    doubt = (1.0 + baseline.memory) / (1.0 - baseline.memory) / baseline.n * (baseline.spread / error) ** 2
+    doubt = (1.0 + baseline.memory) / keep / baseline.n / (1.0 - baseline.memory**2)
     for at in range(len(steps)):
-        since, z = _farthest(steps[max(0, at - WINDOW + 1) : at + 1], keep, doubt)
-        if abs(z) >= LIMIT:
-            return _alarm(baseline, off, max(0, at - WINDOW + 1) + since, at, z, direction)
+        first = max(0, at - WINDOW + 1)
+        since, z, beyond = _farthest(steps[first : at + 1], keep, doubt, *limits)
+        if beyond >= 0.0:
+            return _alarm(baseline, off, first + since, at, z, direction)
     return None
 
 
-def _farthest(steps: Sequence[float], keep: float, doubt: float) -> tuple[int, float]:
-    """The beginning from which the last runs are farthest from the baseline, and how far in standard errors.
+def _shocks(baseline: Baseline, off: Sequence[float]) -> list[float]:
+    """The noise of each run that the run before does not explain, in its deviations; far ones count as nearer ones.
+
+    Where noise remembers, the first run of a new level tells most, and is cut off later.
+    """
+    memory, clip = baseline.memory, min(_CLIP + baseline.memory, _MOST_CLIP)
+    error = baseline.spread * math.sqrt(1.0 - memory**2)
+    raw = [off[0] / baseline.spread] if off else []  # the run before the first is not known
+    raw += [(own - memory * before) / error for before, own in pairwise(off)]
+    return [min(max(shock, -clip), clip) for shock in raw]
+
+
+def _farthest(steps: Sequence[float], keep: float, doubt: float, up: float, down: float) -> tuple[int, float, float]:
+    """The beginning since which the last runs are farthest beyond a limit; how far from the baseline, and beyond it.
 
     A step of one moves the first whitened run by 1 and each later one by `keep`.
     """
-    best, farthest = 0, 0.0
+    best, farthest, beyond = 0, 0.0, -math.inf
     later, weight = 0.0, 0.0
     for since in range(len(steps) - 1, -1, -1):
         moved, known = steps[since] + later, 1.0 + weight
         z = moved / known / math.sqrt(1.0 / known + doubt)
-        if abs(z) > abs(farthest):
-            best, farthest = since, z
+        over = abs(z) - (up if z > 0.0 else down) - _LONGER * math.log2(max(1.0, (len(steps) - since) / _LONG))
+        if over > beyond:
+            best, farthest, beyond = since, z, over
         later, weight = later + keep * steps[since], weight + keep * keep
-    return best, farthest
+    return best, farthest, beyond
 
 
 def _alarm(baseline: Baseline, off: Sequence[float], since: int, at: int, z: float, direction: str | None) -> Alarm:

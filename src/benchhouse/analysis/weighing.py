@@ -31,6 +31,7 @@ _STEP = 1.0  # typical size of steps, in deviations of the noise
 _WINDOW, _MARGIN = 200, 40
 _GRID = (0.1, 0.0, -0.1, -0.2, -0.3)  # memories that are weighed, from what a rough search leaves
 _MOST = 0.9
+_CLIP, _FADED = 4.0, 50  # median shocks (2.7 deviations of normal ones); runs that remember a shock
 _LEARNING = 20
 _OFF_CENTRE = 0.01  # each run by which a place is off: of windows that hold as much, the one about the middle
 _CHANGING = 0.5
@@ -42,6 +43,7 @@ def weigh(calm: Vector, cuts: list[int], memory: float, least: float, floor: flo
 
     n = len(calm)
     levels = np.repeat(means(calm, cuts), np.diff([0, *cuts, n]))
+    calm = _tame(calm, levels, cuts, memory)
     memories = np.unique(np.clip([memory + by for by in _GRID], 0.0, _MOST))
     errors = _errors(calm - levels, memories, len(cuts), least)
     belief, windows = _ask(calm, levels, cuts, memories, errors)
@@ -52,6 +54,23 @@ def weigh(calm: Vector, cuts: list[int], memory: float, least: float, floor: flo
     told = np.einsum("m,wm,wmt->wt", weights, shares, belief.chances.reshape(len(windows), len(memories), -1))
     found, memory = _peaks(_join(told, windows, n)), float(memories[likeliest])
     return _drop_small(calm, found, memory, float(errors[likeliest]), floor), memory
+
+
+def _tame(calm: Vector, levels: Vector, cuts: list[int], memory: float) -> Vector:
+    """Far shocks pulled in, with what the noise remembers of them: else one would look like a level that fades."""
+    import numpy as np
+
+    off = calm - levels
+    shocks = off[1:] - memory * off[:-1]
+    limit = _CLIP * float(np.median(np.abs(shocks)))
+    surplus = shocks - np.clip(shocks, -limit, limit)
+    for cut in cuts:  # a rough place may be off by a few runs, and a step is no shock
+        surplus[max(0, cut - 1 - NEAR) : cut + NEAR] = 0.0
+    tamed = calm.copy()
+    for at in (np.flatnonzero(surplus) + 1).tolist():
+        fading = surplus[at - 1] * memory ** np.arange(min(_FADED, len(calm) - at))
+        tamed[at : at + len(fading)] -= fading
+    return tamed
 
 
 def _errors(off: Vector, memories: Vector, cuts: int, least: float) -> Vector:

@@ -5,6 +5,7 @@ import pytest
 from claim_maker import NUMBER, STEADY, make, make_run_of, recollect
 from trial_maker import flip_byte, make_trial
 
+from benchhouse.api import claims
 from benchhouse.report.claims import shelf
 from benchhouse.report.claims.making import NotSafe
 from benchhouse.report.data import gather, write_report
@@ -142,3 +143,15 @@ def test_tables_under_a_claim_are_kept_and_found_again_by_a_rebuild(workspace):
     rebuild(workspace)
     assert all((workspace.warehouse / file).is_file() for file in files)
     assert shelf.pinned_folders(workspace) == {trial.folder for trial in claim.trials}
+
+
+def test_an_interval_of_a_run_that_a_rule_ended_is_wider_and_is_checked_as_such(workspace):
+    plain = make(workspace)
+    scenario = workspace.run("run-s").scenario
+    scenario.parent.mkdir(parents=True, exist_ok=True)
+    scenario.write_text("repetitions: {until: {ci: 2%, max: 30}}\n")
+    wider = make(workspace)
+    assert wider.interval[0] < plain.interval[0] and wider.interval[1] > plain.interval[1]
+    assert "a rule ended repetitions" in wider.method and "a rule" not in plain.method
+    scenario.unlink()  # as on another machine
+    assert all(step.ok for step in claims.trace(workspace, wider.id).steps)

@@ -8,7 +8,7 @@ from pydantic import Field
 import benchhouse
 from benchhouse.analysis.compare import DEFINITION
 from benchhouse.report.claims.basis import Basis
-from benchhouse.report.claims.making import comparison_fields, value_fields
+from benchhouse.report.claims.making import made_at, value_or_comparison
 from benchhouse.report.claims.shelf import claim_path, parse
 from benchhouse.report.claims.signing import Signature
 from benchhouse.report.lineage import Step, Trace, check_cells
@@ -132,21 +132,15 @@ def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str,
     tried = [claim.definition] if claim.definition else range(DEFINITION, 0, -1)
     found: dict[int, list[str]] = {}
     for one in tried:
-        found[one] = _differing(claim, _fields(claim, rows, one) | again)
+        found[one] = _differing(claim, value_or_comparison(rows, claim.policy, made_at(claim), one) | again)
         if not found[one]:
             break
     used = next((one for one, wrong in found.items() if not wrong), max(found))
     if found[used] or used == DEFINITION or len(rows) == 1:
         return found[used], []
-    ends = _fields(claim, rows, DEFINITION)["interval"]
+    ends = value_or_comparison(rows, claim.policy, made_at(claim))["interval"]
     says = f"made with definition {used} of intervals, by which it is the same; definition {DEFINITION} gives"
     return [], [f"{says} {ends[0]:.4g} to {ends[1]:.4g} {claim.unit}" if ends else f"{says} none"]
-
-
-def _fields(claim: Claim, rows: Sequence[Mapping[str, Any]], definition: int) -> dict[str, Any]:
-    if len(rows) == 1:
-        return value_fields(rows[0], claim.policy)
-    return comparison_fields(rows[0], rows[1], claim.policy, definition)
 
 
 def _differing(claim: Claim, again: dict[str, Any]) -> list[str]:

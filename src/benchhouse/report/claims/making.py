@@ -13,6 +13,7 @@ from benchhouse.report.comparison import SEED, compare_selected
 from benchhouse.report.lineage import check_cells, make_cells, pick_cells
 from benchhouse.report.numbers import name_of, quantity
 from benchhouse.report.proof import same_bits
+from benchhouse.report.stopped import confidence_for
 from benchhouse.schema.claim import Claim, Policy, Reason
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder
@@ -23,6 +24,7 @@ from benchhouse.warehouse.query import Result, Warehouse
 Row = Mapping[str, Any]
 Key = tuple[str, str, str, str]
 _T_METHOD = "Student's t over trials"
+_MADE_AT = "; a rule ended repetitions, so intervals are made at "
 
 
 class NotSafe(BenchError):  # noqa: N818 - the house's words
@@ -68,15 +70,34 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
         "scenario": rows[-1]["scenario"], "metric": rows[-1]["metric"], "stat": rows[-1]["stat"],
         "direction": rows[-1]["direction"],
     }  # fmt: skip
-    fields |= value_fields(rows[0], policy) if len(rows) == 1 else comparison_fields(rows[0], rows[1], policy)
-    return Claim(**fields)
+    made = confidence_for(warehouse.workspace, {key[0] for key in keys}, policy.confidence)
+    return Claim(**fields, **value_or_comparison(rows, policy, made))
 
 
-def value_fields(row: Row, policy: Policy) -> dict[str, Any]:
+def value_or_comparison(
+    rows: Sequence[Row], policy: Policy, made: float, definition: int = DEFINITION
+) -> dict[str, Any]:
+    """What a claim says of its one or two numbers; intervals made at `made`, which is more where a rule ended runs."""
+    fields = value_fields(rows[0], made) if len(rows) == 1 else comparison_fields(rows[0], rows[1], made, definition)
+    if made != policy.confidence:
+        fields["method"] += f"{_MADE_AT}{made:.6g}"
+    return fields
+
+
+def made_at(claim: Claim) -> float:
+    """At which confidence the intervals of a claim were made, as its method says; never less than the policy's."""
+    _, found, number = claim.method.partition(_MADE_AT)
+    try:
+        return min(max(float(number), claim.policy.confidence), 1.0 - 1e-9) if found else claim.policy.confidence
+    except ValueError:
+        return claim.policy.confidence
+
+
+def value_fields(row: Row, confidence: float) -> dict[str, Any]:
     """What a claim says of one number; computed again by whoever checks it."""
-    ends = interval_of(row["values"], policy.confidence)
+    ends = interval_of(row["values"], confidence)
     shown = quantity(row["mean"], row["unit"], row["stdev"])
-    about = f"{policy.confidence * 100:g}% interval {_ends(ends, row['unit'])}, n={row['n']}"
+    about = f"{confidence * 100:g}% interval {_ends(ends, row['unit'])}, n={row['n']}"
     where = row["point"] or row["target_name"]
     return {
         "kind": "value", "value": row["mean"], "unit": row["unit"], "interval": ends, "n": row["n"],
@@ -85,9 +106,9 @@ def value_fields(row: Row, policy: Policy) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def comparison_fields(a: Row, b: Row, policy: Policy, definition: int = DEFINITION) -> dict[str, Any]:
+def comparison_fields(a: Row, b: Row, confidence: float, definition: int) -> dict[str, Any]:
     """What a claim says of two numbers: the change in percent where that has an interval, else the difference."""
-    found = compare_values(a["values"], b["values"], b["direction"], policy.confidence, definition)
+    found = compare_values(a["values"], b["values"], b["direction"], confidence, definition)
     relative = found.change is not None and found.change_interval is not None
     value = found.change * 100.0 if relative and found.change is not None else found.difference
     ends = found.change_interval if relative else found.difference_interval
