@@ -223,8 +223,13 @@ class _Loop:
 
     def start(self, *, at_once: bool = False) -> None:
         self._bell = os.eventfd(0, os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._run, args=(at_once,), name="benchhouse-monitor", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(at_once,), name="benchhouse-monitor", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread is left
+            os.close(self._bell)
+            raise
+        self._thread = thread
 
     @property
     def cpu_s(self) -> float:
