@@ -76,3 +76,48 @@ def test_a_metric_declared_twice_is_refused():
 def test_a_metric_with_an_odd_name_is_refused(name):
     with pytest.raises(ValidationError):
         Metric(name=name)
+
+
+def _plain(n: int, share: float = 0.5, name: str = "x", flag: bool = False, anything=None):
+    return {"seen": [n, share, name, flag, anything]}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"n": 1},
+        {"n": 1, "share": 0.25, "name": "y", "flag": True, "anything": [1]},
+        {"n": "1"},
+        {"n": 1, "share": 1},
+        {"n": 1, "name": None},
+        {"n": True},
+        {"n": 1, "share": float("nan")},
+        {"share": 0.5},
+        {"n": 1, "unknown": 1},
+    ],
+    ids=str,
+)
+def test_arguments_that_need_no_model_are_what_the_model_would_make_of_them(given):
+    made = from_function(_plain, "plain", "1.0")
+
+    def asked():
+        workload = made.workload_model.model_validate(given)
+        return _plain(**{name: getattr(workload, name) for name in type(workload).model_fields})
+
+    def outcome(call):
+        try:
+            found = call()["seen"]
+        except ValueError as error:
+            return type(error), str(error)
+        return found, [type(item) for item in found]
+
+    assert outcome(lambda: made.call({}, given, None)) == outcome(asked)
+
+
+def test_a_default_that_can_change_is_not_shared_between_calls():
+    def grow(items: list = []):  # noqa: B006 - as strangers write it
+        items.append(1)
+        return {"n": len(items)}
+
+    made = from_function(grow, "grow", "1.0")
+    assert [made.call({}, {}, None)["n"] for _ in range(2)] == [1, 1]

@@ -347,10 +347,10 @@ def refuse_while_occupied(monkeypatch, home):
     write = limits._write
 
     def rule(path, text):
-        if path == home / "cgroup.subtree_control" and (home / "cgroup.procs").read_text():
+        if path == f"{home}/cgroup.subtree_control" and (home / "cgroup.procs").read_text():
             raise OSError(errno.EBUSY, "Device or resource busy")
         write(path, text)
-        if path == home / "benchhouse-worker" / "cgroup.procs":
+        if path == f"{home}/benchhouse-worker/cgroup.procs":
             (home / "cgroup.procs").write_text("")
 
     monkeypatch.setattr(limits, "_write", rule)

@@ -72,8 +72,12 @@ class Context(Protocol):
     trial_id: str
     repetition: int
     workdir: Path  # empty, temporary, removed afterwards; also the current folder
-    artifacts: Path  # what is written here becomes part of the evidence
     nodes: list[str]  # of the trial, that of the experiment first; on one machine it is that
+
+    @property
+    def artifacts(self) -> Path:
+        """A folder: what is written there becomes part of the evidence."""
+        ...
 
     @property
     def cache(self) -> Cache: ...

@@ -41,7 +41,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             repetition=spec.repetition,
             seed=spec.seed,
             workdir=workdir,
-            artifacts=folder.artifacts,
+            artifacts_folder=folder.artifacts,
             cache=DataCache(Path(spec.cache), experiment.name, experiment.data),
             make_services=lambda: _services(spec, folder, workdir, result, logs),
             cpus=spec.resources.cpus,

@@ -40,7 +40,7 @@ class TrialContext:
     repetition: int
     seed: int
     workdir: Path
-    artifacts: Path
+    artifacts_folder: Path
     cache: DataCache
     series: dict[tuple[str, str], Series] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -51,6 +51,12 @@ class TrialContext:
     cpus: int = 1
     nodes: list[str] = field(default_factory=nodes.names)
     _services: "TrialServices | None" = None
+
+    @property
+    def artifacts(self) -> Path:
+        """Made when it is first asked for: most trials keep nothing there."""
+        self.artifacts_folder.mkdir(exist_ok=True)
+        return self.artifacts_folder
 
     def emit(
         self,

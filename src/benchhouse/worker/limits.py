@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from benchhouse.worker.owned import is_left_behind, owned_name
 from benchhouse.worker.processes import alive, send, tree_cpu_s
 
 _PERIOD_US = 100_000
+_PIECE_BYTES = 16 << 10
 _WORKER_LEAF = "benchhouse-worker"
 
 
@@ -32,14 +33,24 @@ class Limits:
     pids: int | None = None
 
 
-def _read(path: Path) -> str:
+def _read(path: str) -> str:
+    """Empty where it can't be read. Paths are text here: as objects they are a tenth of a short trial."""
     try:
-        return path.read_text()
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
+    try:
+        found = b""
+        while piece := os.read(handle, _PIECE_BYTES):
+            found += piece
+        return found.decode("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+    finally:
+        os.close(handle)
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: str, text: str) -> None:
     """One write to a control file that must exist already; the kernel makes those."""
     fd = os.open(path, os.O_WRONLY)
     try:
@@ -48,12 +59,12 @@ def _write(path: Path, text: str) -> None:
         os.close(fd)
 
 
-def _counters(path: Path) -> dict[str, int]:
+def _counters(path: str) -> dict[str, int]:
     pairs = (line.split() for line in _read(path).splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
-def _number(path: Path) -> int | None:
+def _number(path: str) -> int | None:
     text = _read(path).strip()
     return int(text) if text.isdigit() else None
 
@@ -83,7 +94,7 @@ class CgroupFS:
     @classmethod
     def detect(cls, proc: Path = Path("/proc")) -> "CgroupFS":
         mounts: list[_Mount] = []
-        for line in _read(proc / "self" / "mountinfo").splitlines():
+        for line in _read(f"{proc}/self/mountinfo").splitlines():
             left, _, right = line.partition(" - ")
             kind, _, options = right.split(maxsplit=2)
             if kind in ("cgroup", "cgroup2"):
@@ -91,7 +102,7 @@ class CgroupFS:
                 mounts.append(_Mount(kind == "cgroup2", root, Path(point), frozenset(options.split(","))))
         v1: dict[str, Path] = {}
         v2: Path | None = None
-        for line in _read(proc / "self" / "cgroup").splitlines():
+        for line in _read(f"{proc}/self/cgroup").splitlines():
             _, names, path = line.split(":", 2)
             controllers = set(names.split(",")) if names else set()
             for mount in mounts:
@@ -111,7 +122,7 @@ class CgroupFS:
         """The folders below which cages of this process are made."""
         return [*dict.fromkeys([*self.v1.values(), *([self.v2_home] if self.v2_home else [])])]
 
-    @property
+    @cached_property
     def v2_home(self) -> Path | None:
         """The own v2 cgroup, or its parent where the own one is only the leaf that keeps processes out of the way."""
         if self.v2 is None or (self.v2.name != _WORKER_LEAF and not _delegated(self.v2.parent)):
@@ -160,7 +171,7 @@ class Cage:
         """Never raises for want of rights: what can't be made shows in `enforced`."""
         cage = cls(limits)
         cage._cpu_before_s = tree_cpu_s()
-        fs = fs or _here(_read(Path("/proc/self/cgroup")))
+        fs = fs or _here(_read("/proc/self/cgroup"))
         cage._around = ((fs.v1.get("memory"), "memory.oom_control"), (fs.v2, "memory.events"))
         cage._oom_kills_before = cage._oom_kills_around()
         cage._make_folders(owned_name(name), fs)
@@ -204,7 +215,7 @@ class Cage:
         if not os.access(home / "cgroup.procs", os.W_OK):
             self._reasons |= dict.fromkeys(wanted, "the v2 cgroup is not delegated to this user")
             return
-        for controller in sorted(wanted & set(_read(home / "cgroup.controllers").split())):
+        for controller in sorted(wanted & set(_read(f"{home}/cgroup.controllers").split())):
             try:
                 _enable(home, controller)
                 self._v2_controllers.add(controller)
@@ -227,7 +238,7 @@ class Cage:
             return None
         file, value = v2 if in_v2 else v1
         try:
-            _write(folder / file, value)
+            _write(f"{folder}/{file}", value)
         except OSError as error:
             self._reasons[controller] = f"{file}: {error.strerror}"
             return None
@@ -253,7 +264,7 @@ class Cage:
             return
         swap = ("v2", "memory.swap.max", "0") if "v2" in how else ("memory", "memory.memsw.limit_in_bytes", str(size))
         try:
-            _write(self.folders[swap[0]] / swap[1], swap[2])
+            _write(f"{self.folders[swap[0]]}/{swap[1]}", swap[2])
             self.enforced["memory"] = f"{how} (swap included)"
         except OSError:
             self.enforced["memory"] = f"{how} (swap not limited)"
@@ -281,7 +292,7 @@ class Cage:
     def enter(self) -> None:
         """In the forked child, before the experiment: an OSError means that the limits don't hold, so don't go on."""
         for folder in dict.fromkeys(self.folders.values()):
-            _write(folder / "cgroup.procs", str(os.getpid()))
+            _write(f"{folder}/cgroup.procs", str(os.getpid()))
         if self._cores:
             os.sched_setaffinity(0, self._cores)
         for kind, (soft, hard) in self._rlimits.items():
@@ -294,9 +305,9 @@ class Cage:
 
     def _cgroup_cpu_s(self) -> float | None:
         if "v2" in self.folders:
-            used_us = _counters(self.folders["v2"] / "cpu.stat").get("usage_usec")
+            used_us = _counters(f"{self.folders['v2']}/cpu.stat").get("usage_usec")
             return None if used_us is None else used_us / 1e6
-        used_ns = _number(self.folders["cpuacct"] / "cpuacct.usage") if "cpuacct" in self.folders else None
+        used_ns = _number(f"{self.folders['cpuacct']}/cpuacct.usage") if "cpuacct" in self.folders else None
         return None if used_ns is None else used_ns / 1e9
 
     def over_cpu(self, limit_s: float) -> bool:
@@ -308,7 +319,7 @@ class Cage:
         """What the cgroups counted, None where none did. Memory includes page cache; ask before `remove`."""
         used: dict[str, float | int | None] = {
             "peak_memory_bytes": None,
-            "oom_kills": None,
+            "oom_kills": self._oom_kills_inside(),
             "cpu_s": self._cgroup_cpu_s(),
             "cpu_user_s": None,
             "cpu_system_s": None,
@@ -316,39 +327,43 @@ class Cage:
             "forks_refused": None,
         }
         if (v2 := self.folders.get("v2")) is not None:
-            stat = _counters(v2 / "cpu.stat")
+            stat = _counters(f"{v2}/cpu.stat")
             for key, counter in (
                 ("cpu_user_s", "user_usec"),
                 ("cpu_system_s", "system_usec"),
                 ("throttled_s", "throttled_usec"),
             ):
                 used[key] = stat[counter] / 1e6 if counter in stat else None
-            used["peak_memory_bytes"] = _number(v2 / "memory.peak")
-            used["oom_kills"] = _counters(v2 / "memory.events").get("oom_kill")
-            used["forks_refused"] = _counters(v2 / "pids.events").get("max")
+            used["peak_memory_bytes"] = _number(f"{v2}/memory.peak")
+            used["forks_refused"] = _counters(f"{v2}/pids.events").get("max")
         if (cpuacct := self.folders.get("cpuacct")) is not None:
-            stat = _counters(cpuacct / "cpuacct.stat")
+            stat = _counters(f"{cpuacct}/cpuacct.stat")
             ticks = os.sysconf("SC_CLK_TCK")
             used["cpu_user_s"], used["cpu_system_s"] = (
                 stat[key] / ticks if key in stat else None for key in ("user", "system")
             )
         if (memory := self.folders.get("memory")) is not None:
-            used["peak_memory_bytes"] = _number(memory / "memory.max_usage_in_bytes")
-            used["oom_kills"] = _counters(memory / "memory.oom_control").get("oom_kill")
+            used["peak_memory_bytes"] = _number(f"{memory}/memory.max_usage_in_bytes")
         if (cpu := self.folders.get("cpu")) is not None:
-            throttled_ns = _counters(cpu / "cpu.stat").get("throttled_time")
+            throttled_ns = _counters(f"{cpu}/cpu.stat").get("throttled_time")
             used["throttled_s"] = None if throttled_ns is None else throttled_ns / 1e9
         if (pids := self.folders.get("pids")) is not None:
-            used["forks_refused"] = _counters(pids / "pids.events").get("max")
+            used["forks_refused"] = _counters(f"{pids}/pids.events").get("max")
         return used
 
     def oom_kills(self) -> int:
         """Of the cage, or of what is around it: a batch system holds its jobs to their memory by itself."""
-        counted = self.usage()["oom_kills"]
-        return int(counted) if counted is not None else self._oom_kills_around() - self._oom_kills_before
+        counted = self._oom_kills_inside()
+        return counted if counted is not None else self._oom_kills_around() - self._oom_kills_before
+
+    def _oom_kills_inside(self) -> int | None:
+        if (memory := self.folders.get("memory")) is not None:
+            return _counters(f"{memory}/memory.oom_control").get("oom_kill")
+        v2 = self.folders.get("v2")
+        return _counters(f"{v2}/memory.events").get("oom_kill") if v2 is not None else None
 
     def _oom_kills_around(self) -> int:
-        files = [folder / name for folder, name in self._around if folder]
+        files = [f"{folder}/{name}" for folder, name in self._around if folder]
         return sum(_counters(file).get("oom_kill", 0) for file in files)
 
     def pids(self) -> set[int]:
@@ -366,17 +381,25 @@ class Cage:
 
 
 def _enable(home: Path, controller: str) -> None:
-    if controller in _read(home / "cgroup.subtree_control").split():
+    if controller in _read(f"{home}/cgroup.subtree_control").split():
         return
     try:
-        _write(home / "cgroup.subtree_control", f"+{controller}")
+        _write(f"{home}/cgroup.subtree_control", f"+{controller}")
     except OSError as error:
         # A v2 cgroup has either processes or controllers for its children. Alone in it, the worker moves to a leaf.
         if error.errno != errno.EBUSY or _members(home, deep=False) != {os.getpid()}:
             raise
         (home / _WORKER_LEAF).mkdir(exist_ok=True)
-        _write(home / _WORKER_LEAF / "cgroup.procs", str(os.getpid()))
-        _write(home / "cgroup.subtree_control", f"+{controller}")
+        _write(f"{home}/{_WORKER_LEAF}/cgroup.procs", str(os.getpid()))
+        _write(f"{home}/cgroup.subtree_control", f"+{controller}")
+
+
+def _has_folders(folder: Path) -> bool:
+    """By its count of links, which is two and one for each folder in it; asking for its entries would cost far more."""
+    try:
+        return os.stat(folder).st_nlink != 2  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def _inner(folder: Path) -> Iterator[Path]:
@@ -386,8 +409,8 @@ def _inner(folder: Path) -> Iterator[Path]:
 
 
 def _members(folder: Path, *, deep: bool = True) -> set[int]:
-    places = _inner(folder) if deep else [folder]
-    return {int(pid) for place in places for pid in _read(place / "cgroup.procs").split() if pid.isdigit()} - {0}
+    places = _inner(folder) if deep and _has_folders(folder) else [folder]
+    return {int(pid) for place in places for pid in _read(f"{place}/cgroup.procs").split() if pid.isdigit()} - {0}
 
 
 def _kill_members(folders: list[Path], give_up_s: float) -> bool:
@@ -400,7 +423,7 @@ def _kill_members(folders: list[Path], give_up_s: float) -> bool:
             return False
         for folder in folders:
             with contextlib.suppress(OSError):
-                _write(folder / "cgroup.kill", "1")  # v2 since Linux 5.14
+                _write(f"{folder}/cgroup.kill", "1")  # v2 since Linux 5.14
         _freeze(folders, frozen=True)  # no one forks while the list is read and struck
         for pid in {pid for folder in folders for pid in _members(folder)}:
             send(pid, None, signal.SIGKILL)
@@ -411,16 +434,19 @@ def _kill_members(folders: list[Path], give_up_s: float) -> bool:
 def _freeze(folders: list[Path], *, frozen: bool) -> None:
     for folder in folders:
         with contextlib.suppress(OSError):
-            _write(folder / "cgroup.freeze", str(int(frozen)))
+            _write(f"{folder}/cgroup.freeze", str(int(frozen)))
         with contextlib.suppress(OSError):
-            _write(folder / "freezer.state", "FROZEN" if frozen else "THAWED")
+            _write(f"{folder}/freezer.state", "FROZEN" if frozen else "THAWED")
             for _ in range(50 if frozen else 0):
-                if _read(folder / "freezer.state").strip() == "FROZEN":
+                if _read(f"{folder}/freezer.state").strip() == "FROZEN":
                     break
                 time.sleep(0.001)
 
 
 def _remove_folder(folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)  # noqa: PTH106 - nearly always this is all
+        return True
     for attempt in range(20):
         with contextlib.suppress(OSError):
             for inner in _inner(folder):

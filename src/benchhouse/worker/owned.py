@@ -5,7 +5,9 @@ import itertools
 import os
 import re
 import shutil
+import stat
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 from benchhouse.schema.owner import OWNER, identity, is_gone
@@ -17,7 +19,13 @@ _serial = itertools.count(1)
 
 def owned_name(name: str) -> str:
     clean = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:100]
-    return f"{clean or 'cage'}-{identity()}-c{next(_serial)}"
+    return f"{clean or 'cage'}-{_identity(os.getpid())}-c{next(_serial)}"
+
+
+@lru_cache(maxsize=1)
+def _identity(pid: int) -> str:
+    """Of the process that asks; one that was forked asks anew."""
+    return identity()
 
 
 def is_left_behind(entry: str, prefix: str) -> bool:
@@ -31,6 +39,40 @@ def make_scratch(name: str) -> Path:
     folder = Path(tempfile.gettempdir()) / owned_name(name)
     folder.mkdir(mode=0o700)
     return folder
+
+
+class Scratch:
+    """The private folder of a trial: an empty `work`, and `result`, which is empty too.
+
+    A worker that goes on to the next trial hands it on where the last one left nothing there: to make and remove three
+    entries is a good part of what a short trial costs.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.folder = make_scratch(name)
+        self.work, self.result = self.folder / "work", self.folder / "result.json"
+        self.work.mkdir()
+        self._mode = self.work.stat().st_mode
+
+    def renew(self) -> bool:
+        """Empty the result; False where there is anything else that the next trial must not find."""
+        try:
+            if set(os.listdir(self.folder)) - {"work", "result.json"} or os.listdir(self.work):  # noqa: PTH208 - names
+                return False
+            if os.lstat(self.work).st_mode != self._mode:
+                return False
+            found = os.lstat(self.result)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                os.truncate(self.result, 0)
+                return True
+        except FileNotFoundError:
+            return self.work.is_dir()  # there was no result
+        except OSError:
+            pass
+        return False
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def sweep_scratch(prefix: str) -> None:

@@ -20,10 +20,10 @@ from typing import Any, NoReturn
 
 from benchhouse.worker import processes
 from benchhouse.worker.limits import sweep_cages
-from benchhouse.worker.owned import sweep_scratch
+from benchhouse.worker.owned import Scratch, sweep_scratch
 from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
 
-_SEALED = b"sealed"
+_MEASURED, _SEALED = b"measured", b"sealed"
 _GARBAGE_TRIALS = 64
 _MOST_BYTES = 1 << 16  # of an order: an id and two paths
 
@@ -34,6 +34,7 @@ class Worker:
     line: socket.socket  # packets: orders go out, what was sealed comes back, and its end is the worker's end
     job: str | None
     stopped: bool = False
+    measured: bool = False  # of its trial nothing runs any more: what is left is to write and to seal
 
 
 class Pool:
@@ -47,6 +48,11 @@ class Pool:
     def busy(self) -> list[Worker]:
         return [worker for worker in self.workers.values() if worker.job is not None]
 
+    @property
+    def measuring(self) -> int:
+        """Trials whose experiments may still run."""
+        return sum(not worker.measured for worker in self.busy)
+
     def lines(self) -> list[int]:
         """What is to be waited for."""
         return [worker.line.fileno() for worker in self.workers.values()]
@@ -57,7 +63,7 @@ class Pool:
             if worker.job is None and not worker.stopped:
                 with contextlib.suppress(OSError):  # it has just ended
                     worker.line.send(json.dumps(order).encode())
-                    worker.job = order["id"]
+                    worker.job, worker.measured = order["id"], False
                     return worker.pid
         before_fork()
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -100,9 +106,13 @@ class Pool:
                     yield job
 
     def close(self) -> None:
-        """Idle workers end when their lines do."""
+        """Idle workers end when their lines do; they are waited for, as they tidy up behind them."""
         for worker in self.workers.values():
             worker.line.close()
+        for pid in self.workers:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        self.workers.clear()
 
     def _hear(self, worker: Worker) -> tuple[str, int] | None:
         try:
@@ -111,6 +121,9 @@ class Pool:
             said = b""
         if not said:  # its end was closed, so it is about to be gone
             return self._gone(worker, os.waitpid(worker.pid, 0)[1])
+        if said == _MEASURED:
+            worker.measured = True
+            return None
         job, worker.job = worker.job, None
         if worker.stopped:
             worker.line.shutdown(socket.SHUT_WR)
@@ -120,8 +133,8 @@ class Pool:
         """What a killed worker left behind was re-parented to this process and is ended too."""
         del self.workers[worker.pid]
         with contextlib.suppress(OSError):
-            if worker.line.recv(_MOST_BYTES) == _SEALED:
-                status = 0
+            while said := worker.line.recv(_MOST_BYTES):
+                status = 0 if said == _SEALED else status
         worker.line.close()
         if os.WIFSIGNALED(status):
             self._end_orphans()
@@ -138,19 +151,27 @@ class Pool:
 def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask: set[int]) -> NoReturn:
     """The rest of a process that was forked to run trials."""
     code = 1
+    scratch: Scratch | None = None
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         processes.die_with_parent(signal.SIGKILL, parent)
         os.register_at_fork(after_in_child=line.close)  # an experiment has no say here
+        words = os.memfd_create("words")  # of the worker, which has hardly ever any: a file for each would be a waste
         null = os.open(os.devnull, os.O_RDWR)
-        os.dup2(null, 0)
+        for handle, stream in ((null, 0), (words, 1), (words, 2)):
+            os.dup2(handle, stream)
         os.close(null)
+        os.close(words)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         gc.disable()  # to look for garbage is to touch pages that are shared with the host and with every experiment
         trials = 0
-        while (code := _work(order)) == 0 and _may_go_on():
+        scratch = Scratch(LEFTOVERS)
+        while (code := _work(order, scratch, lambda: _tell(line, _MEASURED))) == 0 and _may_go_on():
+            if not scratch.renew():
+                scratch.remove()
+                scratch = Scratch(LEFTOVERS)
             line.send(_SEALED)
             trials += 1
             if trials % _GARBAGE_TRIALS == 0:
@@ -162,8 +183,16 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
             order = json.loads(text)
     except BaseException:  # noqa: BLE001 - it is printed to the job's log, and the process ends
         traceback.print_exc()
+        _keep_words(order["log"])
     finally:
+        if scratch:
+            scratch.remove()
         os._exit(code)
+
+
+def _tell(line: socket.socket, what: bytes) -> None:
+    with contextlib.suppress(OSError):  # whoever listened is gone, and this process is about to be
+        line.send(what)
 
 
 def _may_go_on() -> bool:
@@ -171,20 +200,25 @@ def _may_go_on() -> bool:
     return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - names, not paths
 
 
-def _work(order: dict[str, Any]) -> int:
+def _work(order: dict[str, Any], scratch: Scratch, measured: Callable[[], None]) -> int:
     """One trial; its exit code."""
     code = 1
     try:
-        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
         os.environ[TAG] = order["id"]
-        code = run_trial(Path(order["folder"]))
+        code = run_trial(Path(order["folder"]), scratch, measured)
     except BaseException:  # noqa: BLE001 - it is printed to the job's log, and the process ends
         traceback.print_exc()
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.flush()
-        if os.fstat(1).st_size == 0:
-            Path(order["log"]).unlink()  # it had nothing to say
+    _keep_words(order["log"])
     return code
+
+
+def _keep_words(log: str) -> None:
+    """What the worker has printed goes to the job's log, if there is anything."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if size := os.fstat(1).st_size:
+            with open(log, "ab") as file:  # noqa: PTH123
+                file.write(os.pread(1, size, 0))
+            os.truncate(1, 0)
+            os.lseek(1, 0, os.SEEK_SET)

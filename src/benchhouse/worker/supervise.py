@@ -10,8 +10,9 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,13 +26,15 @@ from benchhouse.schema.owner import LEFTOVERS as LEFTOVERS
 from benchhouse.schema.owner import TAG as TAG
 from benchhouse.schema.secrets import make_up, redactor, secret_values
 from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, ended, read_state
+from benchhouse.schema.topology import Topology
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import batch, limits, node, processes
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.limits import Cage
+from benchhouse.worker.monitors.procfs import leave_node
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
-from benchhouse.worker.owned import make_scratch
+from benchhouse.worker.owned import Scratch
 from benchhouse.worker.results import Handover, metrics_file
 from benchhouse.worker.stream import Redact
 from benchhouse.worker.topology import topology
@@ -80,8 +83,12 @@ class Ended:
         return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
 
 
-def run_trial(path: Path) -> int:
-    """Run the trial of a folder; 0 when it was sealed, whatever its outcome."""
+def run_trial(path: Path, scratch: Scratch | None = None, measured: Callable[[], None] = lambda: None) -> int:
+    """Run the trial of a folder; 0 when it was sealed, whatever its outcome.
+
+    `measured` is called when nothing of the experiment runs any more and what is left is to write and to seal. A
+    `scratch` that is given is left to the caller to renew or to remove.
+    """
     folder = TrialFolder(path)
     spec = read_spec(folder)
     _wait_for_attached(spec)
@@ -91,18 +98,17 @@ def run_trial(path: Path) -> int:
     processes.become_subreaper()
     processes.forget_usage()
     os.environ[TAG] = spec.trial_id
-    folder.artifacts.mkdir(exist_ok=True)
     parameters = [spec.target, spec.parameters, dict(spec.environment), *_of_services(spec)]
     os.environ[SECRET] = make_up()
     known = os.environ | _attached_secrets(spec)
     parameters += [f"${name}" for name in known if name.startswith(SECRET)]
     redact, secrets = redactor(parameters, known), secret_values(parameters, known)
     capture = Capture.begin(path, spec.trial_id, spec.logs.cap, redact=redact)
-    scratch = make_scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")
+    place = scratch or Scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")
     cage = Cage.build(f"{LEFTOVERS}-{spec.trial_id[:8]}", _limits(spec))
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
-        return _run(spec, folder, capture, scratch, cage, redact, secrets)
+        return _run(spec, folder, capture, place, cage, redact, secrets, measured)
     except Cancelled:
         return CANCELLED
     finally:
@@ -112,20 +118,21 @@ def run_trial(path: Path) -> int:
         cage.kill()
         processes.kill_descendants(grace_s=0.0)
         cage.remove()
-        shutil.rmtree(scratch, ignore_errors=True)
+        if scratch is None:
+            place.remove()
 
 
 def _run(
     spec: TrialSpec,
     folder: TrialFolder,
     capture: Capture,
-    scratch: Path,
+    scratch: Scratch,
     cage: Cage,
     redact: Redact,
     secrets: Sequence[str],
+    measured: Callable[[], None],
 ) -> int:
-    workdir, result = scratch / "work", scratch / "result.json"
-    workdir.mkdir()
+    workdir, result = scratch.work, scratch.result
     asked = {file: file.read_text(encoding="utf-8") for file in (folder.spec, folder.effective_config) if file.exists()}
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
     started, clock = now(), time.monotonic()
@@ -135,6 +142,7 @@ def _run(
     usage = _usage(cage)
     _end_elsewhere(folder)
     left = processes.kill_descendants(grace_s=0.5)
+    measured()
     capture.drain(limit_s=1.0)
     handover = _handover(result, redact)
     outcome, failure = _judge(ended, handover, spec)
@@ -205,7 +213,8 @@ def _experiment(
                 cage.kill()
                 status = int(signal.SIGKILL)
                 break
-            _wait([end, bell.handle, *capture.filenos()], min(tick_s, left) if end >= 0 else min(_TICK_S, left))
+            most_s = min(tick_s if end >= 0 else _TICK_S, left, watch.due_s)
+            _wait([end, bell.handle, *capture.filenos()], most_s)
             capture.pump(0.0)
             watch.look(folder.services)
         else:
@@ -254,6 +263,7 @@ def _become_experiment(
         processes.die_with_parent(signal.SIGKILL, worker)
         for number in (*_STOPS, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
+        leave_node()
         logs = capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdin = os.fdopen(0, closefd=False)
@@ -370,12 +380,18 @@ def _meta(
         packages=node.packages(),
         python=sys.version.split()[0],
         hardware=node.hardware(),
-        topology=topology(str(Path(spec.final).parent)),
+        topology=_topology(os.path.dirname(spec.final)),  # noqa: PTH120
         drivers=node.drivers(),
         limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": cage.enforced},
         usage=usage,
         custom=handover.custom,
     )
+
+
+@lru_cache(maxsize=8)
+def _topology(results: str) -> Topology:
+    """The same for every trial of a worker whose evidence goes there."""
+    return topology(results)
 
 
 def _usage(cage: Cage) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Task:
         unsealed = 0
         todo = iter(self.trials)
         while True:
-            while len(self.folders) < self.together and not self.stopping and (differs := next(todo, None)):
+            while self._has_room() and not self.stopping and (differs := next(todo, None)):
                 self._begin(differs)
             if not self.folders:
                 break
@@ -76,6 +76,12 @@ class Task:
         if self.stopping == signal.SIGUSR2:
             return 0
         return 128 + self.stopping if self.stopping else _LOST if unsealed else 0
+
+    def _has_room(self) -> bool:
+        """A slot is free when nothing of its experiment runs any more; of those that run together, as many more may be
+        sealing meanwhile. One that runs alone is not disturbed by the sealing of the one before."""
+        sealing = self.together if self.together > 1 else 0
+        return self.pool.measuring < self.together and len(self.folders) < self.together + sealing
 
     def _begin(self, differs: dict[str, Any]) -> None:
         if (self.results / differs["trial_id"]).exists():
@@ -92,7 +98,7 @@ class Task:
             self._told(self.stopping, None)
 
     def _wait(self) -> int:
-        """Until one of them has ended; how many did not seal their folders."""
+        """Until one of them has ended or is measured; how many did not seal their folders."""
         select.select(self.pool.lines(), [], [])
         unsealed = 0
         for job, code in self.pool.ended():

@@ -106,7 +106,7 @@ def compared_by(workspace, definition):
     with Warehouse.open(workspace) as warehouse:
         rows = queries.points(warehouse, ["run-a", "run-b"]).dicts()
     a, b = (next(row for row in rows if (row["run_id"], row["metric"]) == (run, "qps")) for run in ("run-a", "run-b"))
-    return claim, comparison_fields(a, b, claim.policy, definition)
+    return claim, comparison_fields(a, b, claim.policy.confidence, definition)
 
 
 def test_a_claim_is_computed_again_by_the_definition_that_it_was_made_with(workspace):

@@ -1,5 +1,6 @@
 """What goes wrong with monitors is told, and ends nothing."""
 
+import math
 import os
 import threading
 import time
@@ -28,6 +29,8 @@ def test_a_source_that_fails_is_named_once_and_the_rest_is_written(tmp_path):
     watching = watch(interval=0.1)
     watching.begin({})
     watching.add(Broken())
+    time.sleep(watching.due_s)
+    watching.look(tmp_path / "services.json")
     time.sleep(0.5)
     watching.end()
     summary = watching.write(tmp_path / "telemetry", [])
@@ -37,16 +40,32 @@ def test_a_source_that_fails_is_named_once_and_the_rest_is_written(tmp_path):
     assert summary.energy_j is None
 
 
-def test_without_a_thread_nothing_is_sampled_and_that_is_told(tmp_path, monkeypatch):
+def test_without_a_thread_there_are_two_samples_and_that_is_told(tmp_path, monkeypatch):
     def refuse(self):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    watching = watch()
+    watching = watch(interval=0.1)
     watching.begin({})
+    time.sleep(watching.due_s)
+    watching.look(tmp_path / "services.json")
+    assert watching.due_s == math.inf  # it is not tried again
     watching.end()
-    assert watching.write(tmp_path / "telemetry", []) is None
-    assert watching.trouble == "nothing was sampled: can't start new thread"
+    assert watching.write(tmp_path / "telemetry", []).scopes["node"].samples == 2
+    assert watching.trouble == "only the first and the last sample were taken: can't start new thread"
+
+
+def test_a_trial_shorter_than_an_interval_pays_for_no_thread(tmp_path, monkeypatch):
+    def refuse(self):
+        raise AssertionError
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    watching = watch(interval=600)
+    watching.begin({})
+    watching.look(tmp_path / "services.json")
+    watching.end()
+    assert {scope.samples for scope in watching.write(tmp_path / "telemetry", []).scopes.values()} == {2}
+    assert watching.trouble == ""
 
 
 def test_services_are_watched_where_they_are_asked_for(tmp_path):

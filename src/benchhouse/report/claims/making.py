@@ -70,7 +70,7 @@ def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: P
         "scenario": rows[-1]["scenario"], "metric": rows[-1]["metric"], "stat": rows[-1]["stat"],
         "direction": rows[-1]["direction"],
     }  # fmt: skip
-    made = confidence_for(warehouse.workspace, {key[0] for key in keys}, policy.confidence)
+    made = round(confidence_for(warehouse.workspace, {key[0] for key in keys}, policy.confidence), 6)  # as it is told
     return Claim(**fields, **value_or_comparison(rows, policy, made))
 
 

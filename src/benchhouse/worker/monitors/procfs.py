@@ -110,6 +110,32 @@ def find_devices() -> None:
     node().close()
 
 
+_node: "_NodeOfTrials | None" = None
+
+
+class _NodeOfTrials(Joined):
+    """Stays open from trial to trial: the files of a node are the same for all of them."""
+
+    def close(self) -> None:
+        self.refresh()
+
+
+def node_of_trials() -> Joined:
+    """That of this process: an experiment, which is forked from it, calls `leave_node`."""
+    global _node
+    if _node is None:
+        _node = _NodeOfTrials("node", node()._parts)
+    return _node
+
+
+def leave_node() -> None:
+    """Close what stayed open."""
+    global _node
+    if _node is not None:
+        Joined.close(_node)
+        _node = None
+
+
 def node() -> Joined:
     """The whole machine: CPU at every tick; memory, disks, network, load and pressure once a second at the most."""
     return Joined("node", [Processors(), Paced(Joined("node", besides_processors()))])

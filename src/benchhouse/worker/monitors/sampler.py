@@ -69,8 +69,17 @@ class Sampler:
 
     def start(self) -> None:
         """Take the first sample and go on in a thread. Fork before, not after."""
+        self.begin()
+        self.go_on()
+
+    def begin(self) -> None:
+        """Take the first sample. Without `go_on` there is only one more, the last."""
         for source in self._first:
             self.add(source)
+
+    def go_on(self) -> None:
+        """From here on a thread takes samples; call it before the first interval is over, or they are counted as
+        missed. A trial that is shorter pays for no thread."""
         self._loops[0].start()
 
     def find(self, make: Callable[[], Iterable[Source]]) -> None:
@@ -214,8 +223,13 @@ class _Loop:
 
     def start(self, *, at_once: bool = False) -> None:
         self._bell = os.eventfd(0, os.EFD_CLOEXEC)
-        self._thread = threading.Thread(target=self._run, args=(at_once,), name="benchhouse-monitor", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(at_once,), name="benchhouse-monitor", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no thread is left
+            os.close(self._bell)
+            raise
+        self._thread = thread
 
     @property
     def cpu_s(self) -> float:

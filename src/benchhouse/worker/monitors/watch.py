@@ -1,6 +1,7 @@
 """The monitors of one trial, as its supervisor sees them: begin after the fork, end before the experiment is reaped."""
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -12,12 +13,15 @@ from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.monitors import store
 from benchhouse.worker.monitors.cgroup import Cgroup
 from benchhouse.worker.monitors.outward import Outward
-from benchhouse.worker.monitors.procfs import Joined, node
+from benchhouse.worker.monitors.procfs import Joined, node_of_trials
 from benchhouse.worker.monitors.sampler import Recording, Sampler
 from benchhouse.worker.monitors.tree import ProcessTree
 
 TRIAL = "trial"
 SERVICE = "service:"
+_SHARE_ALONE = (
+    0.8  # of the first interval, in which there is no thread yet: it is to be there when the first tick is due
+)
 
 
 class Watch:
@@ -32,6 +36,7 @@ class Watch:
         self._duration_s = 0.0
         self._services: set[str] = set()  # that are watched
         self._looked = 0
+        self._thread_at_s = math.inf
 
     def begin(self, cgroups: Mapping[str, Path], spec: TrialSpec | None = None) -> None:
         """Take the first sample; `cgroups` is where the trial's cage is. Without a trial nothing looks outward."""
@@ -45,11 +50,12 @@ class Watch:
     def _begin(self, asked: Monitors, cgroups: Mapping[str, Path], spec: TrialSpec | None) -> None:
         sources: list[Source] = []
         if "node" in asked.sources:
-            sources.append(node())
+            sources.append(node_of_trials())
         if "trial" in asked.sources:
             sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), Cgroup(cgroups)]))
         self._sampler = Sampler(sources, asked.interval, self._zero_s)
-        self._sampler.start()
+        self._sampler.begin()
+        self._thread_at_s = self._zero_s + asked.interval * _SHARE_ALONE
         if spec is not None:
             if "services" in asked.sources:
                 self._add_attached(spec)
@@ -61,8 +67,20 @@ class Watch:
         if self._sampler:
             self._sampler.add(source)
 
+    @property
+    def due_s(self) -> float:
+        """How long until `look` should be called for its own sake."""
+        return max(0.0, self._thread_at_s - time.monotonic())
+
     def look(self, started: Path) -> None:
-        """See whether the trial has started a service since the last look; `started` is its services.json."""
+        """Go on to sample in a thread when it is time, and see whether the trial has started a service since the last
+        look; `started` is its services.json."""
+        if self._sampler and time.monotonic() >= self._thread_at_s:
+            self._thread_at_s = math.inf
+            try:
+                self._sampler.go_on()
+            except (OSError, RuntimeError) as error:  # no descriptor, no thread left
+                self._sampler.problems.append(f"only the first and the last sample were taken: {error}")
         if self._asked is None or "services" not in self._asked.sources:
             return
         with contextlib.suppress(OSError, ValueError):
