@@ -14,22 +14,23 @@ from benchhouse.schema.postgres import Work
 
 _AT_ONCE = 8192  # bytes that are read: most answers are shorter, and a larger buffer costs more than they do
 _MORE = 1 << 18
+_UNASKED_S = 5.0  # for the rest of a message that has begun
 
 
 class PostgresPlain(PostgresPq):
-    """An abreast driver; what it is asked and what it answers is the same as of `PostgresPq`."""
+    """A wire driver; what it is asked and what it answers is the same as of `PostgresPq`."""
 
-    _plain = False  # whether the socket is ours
+    plain = False  # whether the socket is ours
     _fd = -1
     _step: Ready  # that was sent
     _reader: Answer  # of this connection
 
     def open(self) -> None:
         super().open()
-        self._fd, self._reader, self._plain = self._connection.socket, Answer(), _is_plain(self._connection)
+        self._fd, self._reader, self.plain = self._connection.socket, Answer(), _is_plain(self._connection)
 
     def send(self, item: Work) -> None:
-        if not self._plain:
+        if not self.plain:
             super().send(item)
             return
         self.calls += 1
@@ -39,7 +40,7 @@ class PostgresPlain(PostgresPq):
         self._write(step.message)
 
     def take(self) -> int | None:
-        if not self._plain:
+        if not self.plain:
             return super().take()
         step = self._step
         try:
@@ -63,6 +64,13 @@ class PostgresPlain(PostgresPq):
         self.calls += 1
         return self._rows
 
+    def received(self, item: Work, data: bytes) -> int | None:
+        self._step = item.ready[0]
+        self.calls += 1
+        rows = self._take_apart(data)
+        self.calls += 1
+        return rows
+
     def _write(self, data: bytes) -> None:
         """All of it. What the socket has no room for waits for the server, which may have something to say first."""
         try:
@@ -84,18 +92,30 @@ class PostgresPlain(PostgresPq):
             if not data:
                 raise ConnectionResetError
             rows = reader.take(data if len(data) < _AT_ONCE else data + self._more())
-            if reader.wants_copy:
-                reader.wants_copy = False
-                self._write(refuse_copy(extended=self._step.extended))
+            if rows is not None:
+                self._hear_out()
             if rows is not None and rows != expected and expected is not None:
                 raise CallFailed("wrong_rows", f"{rows} rows instead of {expected}")
-            return rows
         except OSError as error:
             raise self._gone(error) from None
         except CallFailed:
             self._clean_up()
             self.calls += 1
             raise
+        if reader.wants_copy:
+            reader.wants_copy = False
+            self._write(refuse_copy(extended=self._step.extended))
+        return rows
+
+    def _hear_out(self) -> None:
+        """What the server says unasked behind an answer, to its end: the next bytes are those of the next answer."""
+        data = b""
+        while self._reader.rest:
+            self._reader.skim(data)
+            if self._reader.rest:
+                data = os.read(self._fd, _AT_ONCE) if wait(self._fd, select.POLLIN, _UNASKED_S) else b""
+                if not data:
+                    raise ConnectionResetError
 
     def _more(self) -> bytes:
         try:
@@ -105,19 +125,23 @@ class PostgresPlain(PostgresPq):
 
     def _gone(self, error: Exception) -> CallFailed:
         """The server's last words, where it had any."""
+        words = self._reader.failed if self.plain else None
         gone = super()._gone(error)
-        return (self._plain and self._reader.failed) or gone
+        return words or gone
 
     def _clean_up(self) -> None:
-        if not self._plain:
+        if not self.plain:
             super()._clean_up()
         elif self._reader.broken:
             self.close()
-        elif self._reader.in_transaction:
+        else:
             self._roll_back()
 
     def _roll_back(self) -> None:
         try:
+            self._hear_out()
+            if not self._reader.in_transaction:
+                return
             self._write(query(b"ROLLBACK"))
             done = None
             while done is None:
@@ -128,6 +152,10 @@ class PostgresPlain(PostgresPq):
                 done = self._reader.take(data)
         except (OSError, CallFailed):
             self.close()
+
+    def close(self) -> None:
+        super().close()
+        self.plain, self._fd = False, -1
 
 
 def _is_plain(connection: Any) -> bool:

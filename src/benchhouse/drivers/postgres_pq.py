@@ -64,11 +64,15 @@ class PostgresPq:
         statement = step.statement
         name = statement.name.encode() if self._prepared and not statement.control else b""
         text, values = statement.numbered.encode(), [_text(value) for value in step.values]
-        if name:
-            message = execute(name, values)
-        else:
-            message = parse_and_execute(text, values) if values else query(text)
+        plain = parse_and_execute(text, values) if values else query(text)
+        message = execute(name, values) if name else plain
         return Ready(name, text, values, step.copied, step.rows, message, ends_well(text, step.rows))
+
+    @staticmethod
+    def wired(item: Work) -> tuple[bytes, tuple[bytes, ...], int] | None:
+        """As `schema.load.WireDriver` says."""
+        first, *more = item.ready
+        return None if more or not first.ends else (first.message, first.ends, first.rows)
 
     def alongside(self) -> "PostgresPq":
         """The same for a thread that keeps many connections busy (`schema.load.AbreastDriver`)."""

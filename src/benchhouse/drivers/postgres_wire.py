@@ -80,6 +80,12 @@ class Answer:
         self.rest = got[at:]
         return None
 
+    def skim(self, data: bytes) -> None:
+        """What the server says between two answers."""
+        if self.take(data) is not None:
+            self.broken = True
+            raise CallFailed("malformed", "an answer to nothing")
+
     def _read(self, kind: int, got: bytes, at: int, end: int) -> None:
         if kind == _DONE:
             self._rows = _count(got[at : end - 1].rpartition(b" ")[2])

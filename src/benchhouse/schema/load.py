@@ -131,3 +131,23 @@ class AbreastDriver(CallDriver, Protocol):
     def take(self) -> Any:
         """The answer to it, as of `ask`; None where it is not complete. Raises CallFailed, and the call is over."""
         ...
+
+
+class WireDriver(AbreastDriver, Protocol):
+    """An abreast driver whose calls may each be one message out and one back; the engine then moves their bytes."""
+
+    plain: bool  # whether the connection's descriptor may be written and read by another: nothing is encrypted
+
+    def wired(self, item: Any) -> tuple[bytes, tuple[bytes, ...], Any] | None:
+        """The message, how an answer ends that is good and whole (and no other), and that answer, as of `ask`.
+
+        None where the call is not of that kind. Needs no connection.
+        """
+        ...
+
+    def received(self, item: Any, data: bytes) -> Any:
+        """Bytes that did not end so, and those after them: the answer once it is whole, else None. Raises CallFailed.
+
+        Empty bytes are the end of the connection.
+        """
+        ...

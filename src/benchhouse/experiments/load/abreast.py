@@ -17,7 +17,7 @@ from benchhouse.experiments.load.threads import BACK_OFF_S, LONGEST_NS, Made, Th
 from benchhouse.schema.load import AbreastDriver, Reply
 
 _OPENERS = 8  # connections that are made at a time
-_LOOK_S = 0.05  # at the latest, for connections that were made again
+LOOK_S = 0.05  # at the latest, for connections that were made again
 
 
 def goes_abreast(driver: Any, shape: Shape, source: Source) -> bool:
@@ -35,7 +35,8 @@ class Lane:
     __slots__ = ("driver", "fd", "index", "item", "measured", "send", "sent_ns", "take")
 
     def __init__(self, driver: AbreastDriver) -> None:
-        self.driver, self.fd = driver, driver.fileno()
+        self.driver: Any = driver
+        self.fd = driver.fileno()
         self.send, self.take = driver.send, driver.take
         self.index, self.measured, self.item, self.sent_ns = 0, True, None, 0
 
@@ -50,7 +51,7 @@ class AbreastLoad(ThreadLoad):
         self._away: dict[Future[None], Lane] = {}  # that pause after a failure, and connect again where they must
         self._poll = select.epoll()
         self._openers = ThreadPoolExecutor(_OPENERS)
-        self._reader = make()  # tells what an answer means; never connects
+        self._reader: Any = make()  # tells what an answer means; never connects
 
     def prepare(self, connections: int) -> str:
         drivers = [_alongside(self._make()) for _ in range(connections)]
@@ -91,7 +92,7 @@ class AbreastLoad(ThreadLoad):
         busy = sum([self._send(lane) for lane in list(lanes.values())])
         first_ns = now = monotonic_ns()
         while busy or self._away:
-            for fd, _ in poll(_LOOK_S):
+            for fd, _ in poll(LOOK_S):
                 lane = lanes[fd]
                 try:
                     answer = lane.take()

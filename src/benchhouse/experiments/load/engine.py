@@ -19,6 +19,7 @@ from benchhouse.experiments.load.shards import EDGE_NS, NotReached, Pulse, Share
 from benchhouse.experiments.load.sockets import SocketLoad
 from benchhouse.experiments.load.source import Source
 from benchhouse.experiments.load.threads import ThreadLoad
+from benchhouse.experiments.load.wires import WireLoad, goes_by_wire
 from benchhouse.schema.errors import BenchError
 
 __all__ = ["NotReached", "run_load"]
@@ -107,7 +108,8 @@ class Load:
             turned = shard % len(endpoints)  # each load process begins at another
             load = SocketLoad(self.first, self.source, shape, book, endpoints[turned:] + endpoints[:turned])
         elif goes_abreast(self.first, shape, self.source):
-            load = AbreastLoad(self.driver, self.source, shape, book)
+            way = WireLoad if goes_by_wire(self.first, shape, self.source) else AbreastLoad
+            load = way(self.driver, self.source, shape, book)
         else:
             load = ThreadLoad(self.driver, self.source, shape, book)
         if problem := load.prepare(max(mine, 1)):
