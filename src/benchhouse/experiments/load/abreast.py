@@ -21,9 +21,8 @@ LOOK_S = 0.05  # at the latest, for connections that were made again
 
 
 def goes_abreast(driver: Any, shape: Shape, source: Source) -> bool:
-    """Whether one thread can keep up such a load: no client of it ever waits but for the server."""
-    pauses = shape.open_loop or shape.think_time > 0 or source.needs_replies
-    if pauses or not getattr(driver, "abreast", False):
+    """Whether one thread can keep up such a load: no client of it ever pauses, and none needs another's answer."""
+    if shape.think_time > 0 or source.needs_replies or not getattr(driver, "abreast", False):
         return False
     whole = getattr(driver, "goes_out_whole", None)
     return whole is None or (isinstance(source, Pool) and all(map(whole, source.items)))
@@ -48,13 +47,13 @@ class AbreastLoad(ThreadLoad):
         super().__init__(make, source, shape, book)
         self._lanes: dict[int, Lane] = {}  # by the descriptor of their connection
         self._made: list[Made] = []  # calls that have ended and are not written down yet
-        self._away: dict[Future[None], Lane] = {}  # that pause after a failure, and connect again where they must
+        self._away: dict[Future[Any], Lane] = {}  # that pause after a failure, and connect again where they must
         self._poll = select.epoll()
         self._openers = ThreadPoolExecutor(_OPENERS)
         self._reader: Any = make()  # tells what an answer means; never connects
 
     def prepare(self, connections: int) -> str:
-        drivers = [_alongside(self._make()) for _ in range(connections)]
+        drivers = [alongside(self._make()) for _ in range(connections)]
         opened = [self._openers.submit(driver.open) for driver in drivers]
         self._problems += [str(problem) for each in opened if (problem := each.exception())]
         if self._problems:
@@ -69,8 +68,6 @@ class AbreastLoad(ThreadLoad):
     def _keep_going(self) -> None:
         self._go.wait()
         self._book.start_late_ns = monotonic_ns() - self._clock.begin_ns
-        with self._lock:
-            self._in_flight = self._book.most_in_flight = len(self._lanes)
         try:
             self._keep_busy()
             self._write_down()
@@ -89,7 +86,7 @@ class AbreastLoad(ThreadLoad):
         """Between an answer and the next call lies as little as can be: whatever runs there finds cold caches."""
         clock, lanes, made, most, poll = self._clock, self._lanes, self._made, self._at_a_time, self._poll.poll
         calls, measures, problems = self._upcoming, None if clock.by_time else clock.measures, self._problems
-        busy = sum([self._send(lane) for lane in list(lanes.values())])
+        busy = self._send_all()
         first_ns = now = monotonic_ns()
         while busy or self._away:
             for fd, _ in poll(LOOK_S):
@@ -123,6 +120,12 @@ class AbreastLoad(ThreadLoad):
             if len(made) >= most or (made and now - first_ns > LONGEST_NS):
                 self._write_down()
                 first_ns = now
+
+    def _send_all(self) -> int:
+        """The first call of each; how many of them are busy."""
+        with self._lock:
+            self._in_flight = self._book.most_in_flight = len(self._lanes)
+        return sum([self._send(lane) for lane in list(self._lanes.values())])
 
     def _begin_call(self, lane: Lane) -> None:
         lane.index, lane.item = next(self._upcoming)
@@ -187,7 +190,7 @@ class AbreastLoad(ThreadLoad):
         made.clear()
 
 
-def _alongside(driver: Any) -> AbreastDriver:
+def alongside(driver: Any) -> AbreastDriver:
     """The driver itself, or what it has for this way of calling."""
     made: AbreastDriver = driver.alongside() if hasattr(driver, "alongside") else driver
     return made

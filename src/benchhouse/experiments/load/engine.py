@@ -13,6 +13,7 @@ from benchhouse.experiments.load.abreast import AbreastLoad, goes_abreast
 from benchhouse.experiments.load.book import Book, Clock, Tally
 from benchhouse.experiments.load.endpoint import Endpoint
 from benchhouse.experiments.load.nodes import Spread, on_nodes
+from benchhouse.experiments.load.paced import PacedLoad
 from benchhouse.experiments.load.records import Spool, write_parquet
 from benchhouse.experiments.load.shape import MAX_IN_FLIGHT, Shape
 from benchhouse.experiments.load.shards import EDGE_NS, NotReached, Pulse, Share, in_processes
@@ -108,8 +109,7 @@ class Load:
             turned = shard % len(endpoints)  # each load process begins at another
             load = SocketLoad(self.first, self.source, shape, book, endpoints[turned:] + endpoints[:turned])
         elif goes_abreast(self.first, shape, self.source):
-            way = WireLoad if goes_by_wire(self.first, shape, self.source) else AbreastLoad
-            load = way(self.driver, self.source, shape, book)
+            load = self._abreast(book)
         else:
             load = ThreadLoad(self.driver, self.source, shape, book)
         if problem := load.prepare(max(mine, 1)):
@@ -129,6 +129,13 @@ class Load:
             book.spool.close()
         book.spool = book.pulse = None
         return book
+
+    def _abreast(self, book: Book) -> AbreastLoad:
+        """One thread for all connections, in the way that fits the load."""
+        if self.shape.open_loop:
+            return PacedLoad(self.driver, self.source, self.shape, book)
+        by_wire = goes_by_wire(self.first, self.shape, self.source)
+        return (WireLoad if by_wire else AbreastLoad)(self.driver, self.source, self.shape, book)
 
 
 @dataclass(frozen=True)

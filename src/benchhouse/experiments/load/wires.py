@@ -58,8 +58,7 @@ class WireLoad(AbreastLoad):
         clock, flying, done, most, poll = self._clock, self._flying, self._done, self._at_a_time, self._poll.poll
         keep = done.append
         calls: Iterator[Any] = self._upcoming
-        for lane in list(self._lanes.values()):
-            self._send(lane)
+        self._send_all()
         first_ns = now = monotonic_ns()
         fd = -1
         while flying or self._away:
