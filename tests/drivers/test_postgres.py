@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 from services.postgres import ask, postgres_server  # noqa: F401 - fixtures
 
+from benchhouse.drivers import postgres_plain
 from benchhouse.drivers.postgres import Postgres
 from benchhouse.drivers.postgres_pq import PostgresPq
 from benchhouse.experiments.load.calls import CallTally
@@ -143,6 +144,92 @@ def test_a_long_request_through_psycopg2_has_a_thread_of_its_own(postgres_server
     long.ready = driver.request(long)
     assert driver.abreast
     assert not driver.goes_out_whole(long)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_what_libpq_answers_and_what_is_read_by_ourselves_is_the_same(postgres_server, monkeypatch, plain):  # noqa: F811
+    endpoint = postgres_server.endpoint
+    monkeypatch.setattr(postgres_plain, "_is_plain", lambda _: plain)  # as if it were encrypted, else
+    ask(
+        endpoint,
+        "DROP TABLE IF EXISTS same",
+        "CREATE TABLE same (n integer PRIMARY KEY)",
+        "INSERT INTO same VALUES (1)",
+    )
+    statements = {
+        "range": (Step(Statement("r", "SELECT n, repeat('x', 99) FROM generate_series(1, :n) n"), (500,), 500), 500),
+        "unknown": (Step(Statement("u", "WITH a AS (SELECT 1 UNION SELECT 2) SELECT * FROM a"), ()), 2),
+        "update": (Step(Statement("p", "UPDATE same SET n = :n WHERE n = 1"), (1,), 1), 1),
+        "nobody": (Step(Statement("o", "UPDATE same SET n = 2 WHERE n = :n"), (7,), 1), {"wrong_rows"}),
+        "twice": (Step(Statement("t", "INSERT INTO same VALUES (:n)"), (1,), 1), {"sqlstate_23505"}),
+        "late": (Step(Statement("l", "SELECT 1 / (5000 - g) FROM generate_series(1, :n) g"), (9000,), 9000),
+                 {"sqlstate_22012"}),
+        "notices": (Step(Statement("s", "SELECT set_config('search_path', :p, false)"), ("public",), 1), 1),
+    }  # fmt: skip
+    for name, (step, found) in statements.items():
+        book = run(PostgresPq, endpoint, [step], concurrency=2, requests=None, duration=0.15)
+        if isinstance(found, set):
+            assert (set(book.errors), book.succeeded) == (found, 0), name
+        else:
+            assert (book.failed, book.tally.operations) == (0, found * book.succeeded), (name, book.details)
+            assert book.succeeded > 0, name
+    ask(endpoint, "DROP TABLE same")
+
+
+def test_a_short_statement_is_moved_without_a_step_of_the_driver(postgres_server, monkeypatch):  # noqa: F811
+    steps = []
+    for name in ("send", "take", "received"):
+        monkeypatch.setattr(postgres_plain.PostgresPlain, name, lambda *_, name=name: steps.append(name))
+    lookup = Step(Statement("s", "SELECT :n::integer"), (1,), 1)
+    book = run(
+        PostgresPq, postgres_server.endpoint, [lookup], concurrency=4, requests=None, duration=0.2, cooldown=0.05
+    )
+    assert (book.failed, steps) == (0, [])
+    assert book.succeeded == book.tally.operations > 4
+
+
+@pytest.mark.parametrize(
+    "shape", [{"duration": 0.6, "requests": None}, {"rps": 50, "concurrency": None, "requests": 30}]
+)
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_session_that_is_ended_fails_its_call_alone_and_another_is_made(postgres_server, driver, shape):  # noqa: F811
+    endpoint = postgres_server.endpoint
+    end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'to_end'"
+
+    def end_all() -> None:
+        deadline = time.monotonic() + 120
+        while not ask(endpoint, f"{end} AND wait_event = 'PgSleep'") and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    ender = threading.Thread(target=end_all)
+    ender.start()
+    nap = Step(Statement("n", "SELECT pg_sleep(:s)"), (0.02,), 1)
+    book = run(driver, endpoint, [nap], name="to_end", **{"concurrency": 2} | shape)
+    ender.join()
+    assert set(book.errors) == {"reset"}
+    assert book.succeeded > 0
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_an_open_loop_needs_one_thread_and_adds_connections_when_calls_take_long(postgres_server, driver, monkeypatch):  # noqa: F811
+    asked = []
+    monkeypatch.setattr(driver, "ask", lambda *_: asked.append(1))  # what a thread for each would call
+    nap = Step(Statement("n", "SELECT pg_sleep(:s)"), (0.4,), 1)
+    shape = {"concurrency": None, "rps": 60, "arrivals": "constant", "requests": 36}
+    book = run(driver, postgres_server.endpoint, [nap], **shape)
+    assert (book.sent, book.succeeded, book.failed, asked) == (36, 36, 0, [])
+    assert book.connections > 16 and book.connections_late == book.connections - 16
+    assert book.tally.latency_sent.histogram.min >= 400e6
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_an_open_loop_keeps_to_the_most_in_flight_and_counts_from_the_due_time(postgres_server, driver):  # noqa: F811
+    nap = Step(Statement("n", "SELECT pg_sleep(:s)"), (0.1,), 1)
+    shape = {"concurrency": None, "rps": 100, "arrivals": "constant", "requests": 12, "max_in_flight": 2}
+    book = run(driver, postgres_server.endpoint, [nap], **shape)
+    assert (book.succeeded, book.most_in_flight, book.connections) == (12, 2, 2)
+    assert book.tally.latency_sent.histogram.min >= 100e6
+    assert book.tally.latency.histogram.max >= 400e6  # the last ones waited for five others
 
 
 @pytest.mark.serial

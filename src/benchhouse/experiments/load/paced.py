@@ -51,7 +51,7 @@ class PacedLoad(AbreastLoad):
             while upcoming and upcoming.due_ns <= monotonic_ns():
                 self._give_out(upcoming)
                 upcoming = next(schedule, None)
-            if upcoming and upcoming.due_ns >= clock.stop_ns:  # it was moved to now
+            if self._book.stopped:
                 upcoming = None
             if upcoming and upcoming.due_ns != armed:
                 armed = upcoming.due_ns
