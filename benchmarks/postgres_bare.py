@@ -1,12 +1,13 @@
-"""The tightest loops of the PostgreSQL clients in plain Python: what no load of ours can beat on this CPU.
+"""The tightest loops of the PostgreSQL clients in plain Python: what no load through them can beat on this CPU.
 
 Nothing is counted, checked or looked after but one stamp before and one after each call, in a list. Statements, values,
 number of processes and connections are those of our load in `postgres_pgbench.py`, which runs these in turn with it:
 
-- `postgres_pq`, `postgres`: all connections of a process in one thread, as our closed loops have them;
+- `postgres_pq`, `postgres`: all connections of a process in one thread, as our closed loops of psycopg2 have them;
 - `postgres_threads`: psycopg2 with a thread for each connection.
 
-At a rate each connection has a thread of its own, and its own Poisson arrivals, as our open loops have them.
+At a rate each connection has a thread of its own, and its own Poisson arrivals. `postgres_pq` is libpq by its own calls:
+our load can be ahead of it, for it sends messages of its own.
 """
 
 import gc

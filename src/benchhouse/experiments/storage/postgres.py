@@ -99,7 +99,7 @@ class PostgresTarget(Model):
     )
     password: str | None = Field(None, repr=False, description="A secret, by the name of its variable: $NAME.")
     driver: str = Field(
-        "postgres", description="postgres (psycopg2, a thread a connection) or postgres_pq (libpq's own calls, leaner)."
+        "postgres", description="postgres (psycopg2) or postgres_pq (libpq, and messages of our own; leaner)."
     )
     settings: dict[str, bool | int | float | str] = Field(
         {}, description="Settings of each session of the load, such as {synchronous_commit: off}."
