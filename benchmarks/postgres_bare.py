@@ -6,7 +6,7 @@ number of processes and connections are those of our load in `postgres_pgbench.p
 - `postgres_pq`, `postgres`: all connections of a process in one thread, as our closed loops of psycopg2 have them;
 - `postgres_threads`: psycopg2 with a thread for each connection.
 
-At a rate each connection has a thread of its own, and its own Poisson arrivals. `postgres_pq` is libpq by its own calls:
+At a rate each connection has a thread of its own, and its own Poisson arrivals. `postgres_pq` is libpq by its calls:
 our load can be ahead of it, for it sends messages of its own.
 """
 
