@@ -110,7 +110,8 @@ def table(
     dropped: list[str] = []
     while True:
         kept = [at for at, column in enumerate(columns) if column not in dropped]
-        drawn = _drawn([columns[at] for at in kept], [[row[at] for at in kept] for row in texts], right, whole)
+        cells = [[row[at] for at in kept] for row in texts]
+        drawn = _drawn([columns[at] for at in kept], cells, right, whole, spare)
         needs = screen.measure(drawn, options=room)
         least = _least(drawn) if whole else needs.minimum
         if least <= screen.width or len(dropped) == len(spare):
@@ -132,7 +133,9 @@ def _least(drawn: "Table") -> int:
     return sum((column.min_width or 0) + _GAP for column in drawn.columns) - _GAP
 
 
-def _drawn(columns: Sequence[str], rows: list[list[str]], right: Sequence[str], whole: Sequence[str]) -> "Table":
+def _drawn(
+    columns: Sequence[str], rows: list[list[str]], right: Sequence[str], whole: Sequence[str], spare: Sequence[str]
+) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.cells import cell_len
     from rich.table import Table
@@ -148,7 +151,7 @@ def _drawn(columns: Sequence[str], rows: list[list[str]], right: Sequence[str], 
             justify="right" if column in right else "left",
             overflow="fold",
             no_wrap=column in whole,
-            min_width=widest if column in whole else min(widest, _narrowest(words)) if whole else None,
+            min_width=widest if column in whole else min(widest, _narrowest(words if spare else ())) if whole else None,
         )
     for row in rows:
         drawn.add_row(*(Text(item.replace(_THIN, _HELD)) for item in row))
@@ -156,7 +159,7 @@ def _drawn(columns: Sequence[str], rows: list[list[str]], right: Sequence[str], 
 
 
 def _narrowest(words: Iterable[str]) -> int:
-    """Of a column that wraps: its longest word, as `n=4000000` in two pieces is another number."""
+    """Of a column that wraps where others can go: its longest word, as `n=4000000` in two pieces is another number."""
     return max(_WRAPPED, min(max(map(len, words), default=0), _WORD))
 
 
