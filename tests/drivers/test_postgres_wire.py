@@ -71,6 +71,14 @@ def test_a_message_that_nobody_knows_breaks_the_connection_off():
     assert answer.broken
 
 
+@pytest.mark.parametrize("length", [-1, 0, 3])
+def test_a_message_shorter_than_its_own_length_breaks_the_connection_off(length):
+    answer = Answer()
+    with pytest.raises(CallFailed, match="malformed"):
+        answer.take(b"D" + length.to_bytes(4, signed=True) + b"rest")
+    assert answer.broken
+
+
 @pytest.mark.parametrize(
     ("text", "rows", "tag"),
     [

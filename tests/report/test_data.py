@@ -59,7 +59,7 @@ def test_intervals_of_runs_that_a_rule_ended_are_wider_and_the_report_says_so(tm
     scenario.write_text("repetitions: {until: {ci: 2%, max: 30}}\n")
     widened, told = width()
     assert 1.02 < widened / plain < 1.2
-    assert told == "Repetitions ended by a rule: intervals are made at 0.96, so that they cover 0.95."
+    assert told == "Repetitions ended by a rule: intervals are made at 0.956, so that they cover 0.95."
 
 
 def test_metrics_come_in_the_order_in_which_the_experiment_gave_them(collected):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Vector = NDArray[np.float64]
 
 _MULTISCALE, _LONG = 2.0, 50  # a short stretch has more places to be found in by chance
-_LEAST_Z, _USUAL = 3.5, 200
+_LEAST_Z, _USUAL = 3.9, 200
 _Z_A_DECADE, _Z_A_DECADE_MEMORY = 0.4, 0.3
 _SMALL, _SMALL_EXTRA, _LARGE_ONES = 0.6, 1.2, 4
 _RELAX, _EXPECTED, _EXPECTED_EVERY, _LOWEST_Z = 5.0, 1.8, 1500, 2.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHORTEST = 10
 """Runs in the shortest level: ten that remember tell no more of it than three that do not."""
 
-_TOLD = 0.14  # probability of a change within NEAR runs from which on it is told
+_TOLD = 0.15  # probability of a change within NEAR runs from which on it is told
 _HAZARD = 0.01  # changes a run, in a stretch that has some
 _STEP = 1.0  # typical size of steps, in deviations of the noise
 _WINDOW, _MARGIN = 200, 40

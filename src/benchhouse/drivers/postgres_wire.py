@@ -69,7 +69,11 @@ class Answer:
         got = self.rest + data if self.rest else data
         at, size = 0, len(got)
         while size - at >= 5:
-            kind, end = got[at], at + 1 + _LENGTH.unpack_from(got, at + 1)[0]
+            kind, length = got[at], _LENGTH.unpack_from(got, at + 1)[0]
+            if length < 4:
+                self.broken = True
+                raise CallFailed("malformed", f"a message of the kind {chr(kind)!r} that is {length} bytes long")
+            end = at + 1 + length
             if end > size:
                 break
             if kind == _READY:

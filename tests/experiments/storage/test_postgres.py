@@ -186,3 +186,10 @@ def test_a_target_that_can_not_be_is_refused(given, words):
 def test_a_workload_that_can_not_be_is_refused(given, words):
     with pytest.raises(ValueError, match=words):
         PostgresWorkload(concurrency=1, **given)
+
+
+def test_a_statement_without_values_needs_no_key():
+    short = PostgresWorkload(concurrency=1, operation="nap", sql={"nap": "SELECT pg_sleep(0.01)"})
+    assert short == PostgresWorkload(concurrency=1, operation="nap", sql={"nap": {"text": "SELECT pg_sleep(0.01)"}})
+    with pytest.raises(ValueError, match="no value for :id"):
+        PostgresWorkload(concurrency=1, operation="nap", sql={"nap": "SELECT :id"})

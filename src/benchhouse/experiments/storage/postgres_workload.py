@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -48,6 +48,12 @@ class CustomSql(Model):
     params: dict[str, Value | tuple[Value, ...] | Between] = Field(
         {}, description="Value of each :name: one, a list to choose from, or {low: 1, high: 1000}."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_alone(cls, given: Any) -> Any:
+        """Without values, the statements need no key of their own."""
+        return {"text": given} if isinstance(given, str | list | tuple) else given
 
     @property
     def texts(self) -> tuple[str, ...]:

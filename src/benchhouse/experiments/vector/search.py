@@ -287,6 +287,6 @@ def _report_recall(
     if len(asked) < min(ENOUGH_QUERIES, len(data.queries)):
         ctx.warn(
             "recall_of_few",
-            f"recall is of {len(asked)} different queries: lengthen the window for a sharper one "
-            f"(standard error {result.standard_error:.3g})",
+            f"recall is of {len(asked)} different queries: lengthen the window for a sharper one"
+            + (f" (standard error {result.standard_error:.3g})" if result.standard_error else ""),
         )
