@@ -77,14 +77,14 @@ def believe(x: Array, start: Array, memory: Array, error: Array, step: Array, ha
         logs[:, :, at + 1 - shortest :] += young[:size]
         top = logs.max(axis=2)
         logs -= top[:, :, None]
-        np.exp(logs, out=logs)
-        sums = logs.sum(axis=2)
-        blocks.append((logs, sums))
+        shares = np.exp(logs.astype(np.float32))  # half the time, and seven digits of a probability are plenty
+        sums = shares.sum(axis=2)
+        blocks.append((shares, sums))
         totals = top + np.log(sums)
         total = totals[:, -1]
         if at + size < n:  # then the block is a whole one, and levels may begin after each of its runs
             new = slice(at + 1, at + 1 + size)
-            level = np.einsum("ijk,ijk->ij", logs, moved) / sums
+            level = np.einsum("ijk,ijk->ij", shares, moved.astype(np.float32)) / sums
             base[:, new] = totals + fixed[:, new] - level * (slope[:, new] + bend[:, None] * level)
             offset[:, new] = pull[:, new] + lift[:, None] * level
     rest = n * math.log(1.0 - hazard)
