@@ -32,7 +32,7 @@ _ROLLING = 11
 _FIRST_CLIP, _CLIP = 3.0, 2.5  # standard deviations beyond which a value counts no more than one there
 _ROUNDS = 2
 _ROUGH, _EXACT = 14.0, 9.0  # penalties a cut, in variances of the noise
-_MOST_MEMORY = 0.9
+_LEAST_MEMORY, _MOST_MEMORY = 0.1, 0.9
 _DOUBTFUL = 0.7
 _Z95 = 1.959964
 
@@ -222,8 +222,8 @@ def _residual_memory(calm: Vector, cuts: list[int]) -> float:
 
 
 def _significant(memory: float, n: int) -> float:
-    """Zero where chance alone could look so: believing in memory that is not there costs sight."""
-    return min(memory, _MOST_MEMORY) if memory > 2.5 / math.sqrt(n) else 0.0
+    """Zero where chance alone could look so, or where it hardly matters: memory that is not there costs sight."""
+    return min(memory, _MOST_MEMORY) if memory > max(2.5 / math.sqrt(n), _LEAST_MEMORY) else 0.0
 
 
 def _whiten(x: Vector, memory: float) -> Vector:
