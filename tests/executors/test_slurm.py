@@ -13,16 +13,9 @@ import pytest
 from laboratory import Lab, wait_until
 from services.slurm_cluster import cluster as cluster
 from services.slurm_cluster import needs_slurm
+from services.slurm_cluster import slurm as slurm
 
 pytestmark = needs_slurm
-
-
-@pytest.fixture
-def slurm(lab: Lab, cluster) -> Lab:
-    """A laboratory whose scenarios go to the cluster, and which asks Slurm often enough for a test."""
-    lab.variables["SLURM_CONF"] = cluster.conf
-    (lab.workspace / "site.yaml").write_text("site: test\nexecutor: slurm\nslurm: {poll: 2s, partition: all}\n")
-    return lab
 
 
 def status(lab: Lab) -> dict:

@@ -3,21 +3,14 @@
 import json
 import time
 
-import pytest
 from laboratory import Lab
 from services.slurm_cluster import cluster as cluster
 from services.slurm_cluster import needs_slurm
+from services.slurm_cluster import slurm as slurm
 
 pytestmark = needs_slurm
 ONLY = "gpu02"  # one node, so that the rest of the cluster is left to other tests
 LONG_ENOUGH_S = 12.0
-
-
-@pytest.fixture
-def slurm(lab: Lab, cluster) -> Lab:
-    lab.variables["SLURM_CONF"] = cluster.conf
-    (lab.workspace / "site.yaml").write_text("site: test\nexecutor: slurm\nslurm: {poll: 2s, partition: all}\n")
-    return lab
 
 
 def collect(lab: Lab) -> dict:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from laboratory import Lab
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "slurm-cluster.sh"
 
@@ -81,3 +82,11 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             return  # another process still uses it
         made.stop()
         Path(f"{folder}.lock").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def slurm(lab: Lab, cluster: Cluster) -> Lab:
+    """A laboratory whose scenarios go to the cluster, and which asks Slurm often enough for a test."""
+    lab.variables["SLURM_CONF"] = cluster.conf
+    (lab.workspace / "site.yaml").write_text("site: test\nexecutor: slurm\nslurm: {poll: 2s, partition: all}\n")
+    return lab
