@@ -132,7 +132,6 @@ def _asked(spec: TrialSpec) -> Row:
         "component": spec.component,
         "service": spec.service,
         "executor": spec.executor,
-        "runtime": spec.runtime.kind,
         "target_name": target_name(spec.target),
         "target": canonical_json(spec.target).decode(),
         "parameters": canonical_json(spec.parameters).decode(),
@@ -153,6 +152,7 @@ def _happened(spec: TrialSpec, meta: Meta) -> Row:
     """What meta.json says."""
     queue_s, why = _queue(spec, meta)
     return {
+        "runtime": meta.ran_in(spec.runtime),
         "failure_code": meta.failure.code if meta.failure else None,
         "failure_message": meta.failure.message if meta.failure else None,
         "warnings": [f"{warning.code}: {warning.message}" for warning in meta.warnings],
