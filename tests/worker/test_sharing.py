@@ -139,8 +139,8 @@ def test_a_trial_that_breaks_its_process_leaves_a_fresh_one_to_the_next(lab, act
     trials = run(lab, ["", act, ""], code=None)
     assert [trial.outcome for trial in trials] == ["succeeded", "error" if act == "die" else "succeeded", "succeeded"]
     assert before(trials) == [0, 1, 0]
-    warned = [warning["code"] for warning in trials[1].meta["warnings"]]
-    assert warned == (["left_processes"] if act == "leave" else [])
+    warned = [(warning["code"], warning["message"]) for warning in trials[1].meta["warnings"]]
+    assert warned == ([("left_processes", "ended by the worker: sleep")] if act == "leave" else [])
     lab.is_tidy()
 
 

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import socket
 import sys
 from dataclasses import dataclass
@@ -30,7 +31,6 @@ from benchhouse.worker.words import Words, receive
 
 _MOST_BYTES = 1 << 16
 _ENDS = 3  # of a capture: stdout, stderr, and where logs are asked for
-_END_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,14 @@ class SharedProcess:
             work, result, folder = Path(order["work"]), Path(order["result"]), TrialFolder(Path(order["folder"]))
             spec = read_spec(folder)
 
-    def let_go(self) -> None:
-        """It gets no more trials: it ends by itself, or is ended with all that is below the worker."""
-        if self.pid:
-            self.line.close()
-            self.deaf = True
+    def close(self, *, alive: bool) -> None:
+        """It gets no more trials. By itself it is ended here, so that what it left behind can be told from it."""
+        self.line.close()
+        self.deaf = True
+        if alive:
+            processes.send(self.pid, None, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                processes.wait(self.pid)
 
 
 class Sharing:
@@ -149,8 +152,7 @@ class Sharing:
     def end(self) -> None:
         if process := self.process:
             self.process = None
-            process.let_go()
-            processes.kill_tree([process.pid], grace_s=_END_S)
+            process.close(alive=True)
             process.cage.kill()
             process.cage.remove()
 

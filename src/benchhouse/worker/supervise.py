@@ -115,7 +115,7 @@ def _run(
     left: list[str] = []
     if not (sharing and shared and ended.done and sharing.keep(shared)):
         if shared:
-            shared.let_go()
+            shared.close(alive=ended.done is not None)
         left = processes.kill_descendants(grace_s=0.5)
     measured()
     capture.drain(limit_s=1.0)
