@@ -196,7 +196,10 @@ class Warehouse:
         from benchhouse.warehouse.ingest import collect
 
         for run_id in runs:
-            collect(self.workspace, run_id, self.catalog.trial_folders(run_id).values())
+            done = collect(self.workspace, run_id, self.catalog.trial_folders(run_id).values())
+            if done.trials:
+                for line in done.skipped:
+                    self._note(f"left out of the tables: {line}")
         kept = self.catalog.older_runs(SCHEMA_VERSION, runs)
         if made := [run for run in runs if run not in kept]:
             self._note(f"{_few(made)}: of an older schema; made again from the evidence, now version {SCHEMA_VERSION}")
