@@ -305,7 +305,7 @@ def _pinned(name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence
 
 @cache
 def _engine() -> str:
-    """DuckDB's version, without importing it: it may not be needed. Its metadata is parsed once, not once a question."""
+    """DuckDB's version, read once and without importing it: it may not be needed."""
     from importlib.metadata import version
 
     return version("duckdb")
