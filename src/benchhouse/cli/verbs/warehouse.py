@@ -44,11 +44,12 @@ def rebuild(ctx: click.Context, as_json: bool) -> int:
     for line in rebuilt.skipped:
         if line not in known:
             show.note(f"skipped: {line}")
-    _name_some("dropped: {} without good evidence left the tables", rebuilt.dropped)
+    _name_some("dropped: {} left the tables, without evidence that could be read", rebuilt.dropped)
     _name_some("NOT READ: {} sealed, and in no table", [one for one in rebuilt.unread if one not in rebuilt.dropped])
-    show.note(
-        f"whether it is whole:  bench verify {_folder(rebuilt.unread[0])}" if code else "next:  bench verify --all"
-    )
+    if code:
+        show.note(f"whether it is whole:  bench verify {_folder(rebuilt.unread[0])}")
+    else:
+        show.note(f"next:  bench {'verify --all' if rebuilt.trials else 'status'}")
     return code
 
 
