@@ -19,6 +19,9 @@ _LEAST_SPREAD = 0.01  # of the base's mean: what never varied at all is not know
 _MAD = 1.4826
 _MOST_ODD = 1 / 3  # of the members: more than that is not one that lags
 
+ODD_P = 0.025
+"""A member that lags in some trials only: that it is the same one in all of these may be chance to that much."""
+
 Way = Literal["up", "down"]
 Stat = Literal["avg", "peak", "range"]
 
@@ -120,8 +123,10 @@ def odd_one_out(
         within = [value - median(rows) for rows in others.values() for value in rows]
         spread = max(robust_spread(within), robust_spread([value - centre for value in centres]))
         distance = distance_of(excess, spread, centre, least)
-        beyond = min(own) > max(centres) if way == "up" else max(own) < min(centres)
-        if distance >= FAR and beyond:
+        farthest = max(sign * value for value in centres)
+        beyond = sum(sign * value - farthest >= max(least, ratio * abs(centre)) for value in own)
+        always = min(sign * value for value in own) > farthest
+        if distance >= FAR and (always or len(level) ** (1 - beyond) <= ODD_P):
             found.append(Odd(name, own, centres, excess, distance))
     if not found or len(found) > max(1, int(len(level) * _MOST_ODD)):
         return None
