@@ -170,8 +170,11 @@ def _product(found: Why, setting: Setting | None, next_lines: NextLines) -> list
     diagnosed = found.diagnosed
     if diagnosed:
         first = diagnosed[0]
-        blocks.append(Words(f"Most likely cause: {first.title}. {_lies(first)}"))
-        blocks.append(Words(f"Proposed change: {first.change}"))
+        weak = first.certainty == "weak"
+        blocks.append(Words(f"{'Possible' if weak else 'Most likely'} cause: {first.title}. {_lies(first)}"))
+        if weak:
+            blocks.append(Words("The evidence is weak: engineering repeats the run before anything is changed."))
+        blocks.append(Words(f"{'If it holds' if weak else 'Proposed change'}: {first.change}"))
     elif found.points:
         blocks.append(Words("The cause is not known yet; engineering repeats the run with more monitors."))
     else:
@@ -260,4 +263,6 @@ def _blame(first: Diagnosis) -> str:
     if first.side not in _SIDES:
         return "Whose the cause is can't be told yet."
     whose = "ours" if first.side in _OURS else "not ours" if first.side == "service" else "of the machine"
+    if first.certainty == "weak":
+        return f"The evidence is weak. If it holds, the cause is {whose}: it lies {_SIDES[first.side]}."
     return f"By the evidence the cause is {whose}: it lies {_SIDES[first.side]}."

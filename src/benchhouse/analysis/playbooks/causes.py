@@ -106,10 +106,20 @@ def conclude(
         point=case.point,
         symptoms=[symptom_words(one) for one in symptoms],
         evidence=[*first, *best.evidence],
-        next=list(best.cause.next),
+        next=[*_more_trials(best.evidence), *best.cause.next],
         change=best.cause.change,
         also=[f"{one.cause.title}: {one.evidence[0].says}" for one in weighed[1:]],
     )
+
+
+def _more_trials(evidence: Sequence[Evidence]) -> list[str]:
+    """What comes and goes is surest told by more trials; twice as many make it moderate."""
+    if not all(one.hits for one in evidence):
+        return []
+    trials = 2 * max(len(one.now) for one in evidence)
+    return [
+        f"Run this and the good one again with `repetitions: {trials}`, for it comes and goes: bench run {{scenario}}"
+    ]
 
 
 def how_sure(evidence: Sequence[Evidence]) -> tuple[Certainty, str]:
@@ -131,7 +141,8 @@ def how_sure(evidence: Sequence[Evidence]) -> tuple[Certainty, str]:
 def _how_sure_by_count(evidence: Sequence[Evidence], series: int) -> tuple[Certainty, str]:
     """Of what comes and goes: never strong, for trials are only counted, and the others of the run are as the base."""
     best = min(evidence, key=lambda one: one.p_value or 0.0)
-    told = f"{series} series came and went, in {best.hits} of {len(best.now)} trials; by chance {best.p_value:.1%}"
+    seen = f"seen in {best.hits} of {len(best.now)} trials"
+    told = f"{series} series came and went, {seen}; chance alone does that in {best.p_value:.1%} of such pairs of runs"
     return ("moderate" if best.p_value is not None and best.p_value <= SURE_P else "weak"), told
 
 

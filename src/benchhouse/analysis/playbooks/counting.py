@@ -96,7 +96,8 @@ def find_hits(signal: Signal, way: Way, least: float, ratio: float, stat: Stat, 
     before = f"{len(found.base)} of {len(base)}" if found.base else f"none of {len(base)}"
     rest = [now[at] for at in order[len(hit) :]] + [value for at, value in enumerate(base) if at not in found.base]
     words = f"{told}{signal.series} of {signal.scope} was about {typical} {unit_words(signal.unit)}in {len(hit)} of "
-    words += f"{len(now)} trials, the slow ones, and in {before} of the base (else about {tell(median(rest))}; "
+    words += f"{len(now)} trials, the slow ones, and in {before} of the base (else about {tell(median(rest))} "
+    words += f"{unit_words(signal.unit)}".rstrip()
     return Evidence(
         scope=signal.scope,
         series=signal.series,
@@ -109,7 +110,7 @@ def find_hits(signal: Signal, way: Way, least: float, ratio: float, stat: Stat, 
         hits=len(hit),
         distance=found.distance,
         p_value=found.p_value,
-        says=f"{words}by chance {found.p_value:.1%})",
+        says=f"{words.rstrip()}; by chance {found.p_value:.1%})",
     )
 
 
