@@ -67,13 +67,19 @@ def view(found: Why, audience: Audience, setting: Setting | None, next_lines: Ma
     blocks = {"engineering": _engineering, "product": _product, "partner": _partner}[audience](
         found, setting, next_lines
     )
-    lead = impact_lead(found) if audience == "product" else found.headline
+    lead = impact_lead(found) if audience == "product" else _lead(found)
     return Page(f"{found.scenario}: for {audience}", lead, [*blocks, *_runs(found)])
 
 
 def why_page(found: Why, setting: Setting | None, next_lines: Mapping[int, Sequence[str]]) -> Page:
     """All of `bench why` on one page."""
-    return Page(f"{found.scenario}: why", found.headline, [*_engineering(found, setting, next_lines), *_runs(found)])
+    return Page(f"{found.scenario}: why", _lead(found), [*_engineering(found, setting, next_lines), *_runs(found)])
+
+
+def _lead(found: Why) -> str:
+    """The headline as a sentence begins, but for one that begins with the name of a node, rank or device."""
+    named = bool(found.diagnosed and found.diagnosed[0].suspect)
+    return found.headline if named else found.headline[:1].upper() + found.headline[1:]
 
 
 def impact_lead(found: Why) -> str:
@@ -141,7 +147,12 @@ def _values(values: Sequence[float]) -> str:
 def _raw(point: PointWhy) -> list[Block]:
     if not point.trials:
         return []
-    paths = [f"{trial.folder}/{file}" for trial in point.trials for file in [*trial.files, trial.requests] if file]
+    paths = [
+        f"{trial.folder}/{file}"
+        for trial in point.trials
+        for file in dict.fromkeys([*trial.files, trial.requests])
+        if file
+    ]
     slow = [f"{trial.trial_id}: {line}" for trial in point.trials for line in trial.slow]
     return [
         Words("Raw evidence, the worst trials first:"),
