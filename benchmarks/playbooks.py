@@ -11,7 +11,8 @@ were made on seed 1, and one of them after the real throttled program was missed
 Real: a program that is throttled by its cgroup's CPU limit, a server that stalls as a whole, one that holds half of
 its clients and one that is stopped by a signal, and a slow shard, each run by `bench run` on this machine beside a good
 run and one that is as good. They count with the others. The rule for stalls was made after the first was missed; the
-second was not known then. The rule that counts trials was made on tests/report/intermittent.py, not on any of these.
+second was not known then. The rule that counts trials was written by someone who knew what the first two had shown, so
+they prove nothing of it; the server that is stopped by a signal was added afterwards.
 """
 
 import argparse
