@@ -307,7 +307,7 @@ def test_what_is_not_installed_here_is_checked_where_it_is(bench, tmp_path):
     done = bench("packages", "validate", "--install")
     if "bench-sorting" not in done.err and ("hatchling" in done.err or "was not found" in done.err):
         pytest.skip("no package index to install from")
-    assert done.code == 2 and "space.yaml:2:40: unknown key 'siz'" in done.err, done.err
+    assert done.code == 2 and "space.yaml:2:18: unknown key 'siz'" in done.err, done.err
     space.write_text(space.read_text().replace("siz", "size"))
     done = bench("packages", "validate", "--install")
     assert (done.code, done.out) == (0, "1 package, 1 benchmark: 0 problems, 0 not checked\n"), done.err
