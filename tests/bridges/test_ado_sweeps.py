@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -112,6 +113,9 @@ def test_a_scenario_runs_as_an_operation_of_ado_and_its_evidence_is_ours(house, 
         env=surroundings(house), capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
+    steps = [line.partition("ado: ")[2] for line in done.stderr.splitlines() if line.startswith("ado: ")]
+    assert re.fullmatch(r"random_walk\S+ measures 2 points \.\.\.", steps[-2]), steps
+    assert steps[0].startswith("starting") and steps[1].endswith("Ray starts ...") and "ends Ray" in steps[-1]
     told = json.loads(done.stdout)
     assert told["outcomes"] == {"succeeded": 1, "error": 1}
     assert told["failures"][0]["code"] == "ArithmeticError"

@@ -60,6 +60,13 @@ def write(root: Path, name: str, text: str) -> Path:
     return path
 
 
+def test_a_benchmark_that_was_refused_is_not_counted_as_run(nexus, tmp_path):
+    wrong = SPACE.replace("[1, 2]", "[one]")
+    write(tmp_path, "packages/zips/models/gz/benchmark_instances/small/space.yaml", wrong)
+    code, _out, err = nexus("run", "benchmarks", "--model", "org/gz")
+    assert code == 2 and "1 benchmark, 0 run, 1 refused. next:" in err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -153,14 +153,15 @@ def test_benchmarks_of_two_packages_in_a_circle_are_named(nexus, bench):
     done = bench("packages", "validate", "--static")
     assert done.code == 2
     for package in ("terra", "other"):
-        assert f"packages/{package}/benchmark_instances/b/benchmark.yaml:2:7: benchmarks in a circle" in done.err
+        place = f"packages/{package}/benchmark_instances/b/benchmark.yaml:2:7"
+        assert done.err.count(f"{place}: benchmarks in a circle: other/b -> terra/b -> other/b\n") == 1
 
 
 def test_a_bare_name_that_two_packages_have_must_be_said_in_full(nexus, bench):
     write(nexus / "packages" / "other" / "benchmark_instances" / "quick" / "space.yaml", SPACE)
     scenario = write(nexus / "s.yaml", "scenario: s\nuses: quick\nworkload: {model: m}\n")
-    done = bench("validate", scenario)
-    assert done.code == 2 and "is registered twice: packages/other/" in done.err and "'terra/quick'" in done.err
+    for told in (bench("validate", scenario), bench("show", "quick")):
+        assert told.code == 2 and "is registered twice: packages/other/" in told.err and "'terra/quick'" in told.err
     scenario.write_text("scenario: s\nuses: other/quick\nworkload: {model: m}\n")
     assert json.loads(bench("plan", scenario, "--json").out)["points"] == 2
 
@@ -194,8 +195,21 @@ def test_an_experiment_whose_import_raises_hangs_or_dies_is_named(nexus, bench, 
     packages.add("bad", "bad_evals", code, "bad = bad_evals")
     text = (nexus / "packages" / "terra" / "nexus.yaml").read_text().replace("[seg, ancient]", "[seg, bad]")
     write(nexus / "packages" / "terra" / "nexus.yaml", text)
+    quick = nexus / "packages" / "terra" / "benchmark_instances" / "quick" / "benchmark.yaml"
+    quick.write_text("benchmark: quick\nexperiment: bad\n")
     done = bench("packages", "validate", "--static")
     assert done.code == 2 and "nexus.yaml:4" in done.err and said in done.err
+    assert "quick/benchmark.yaml:2:13: experiment 'bad' can't be used" in done.err
+    assert ("still importing 'bad' of bad; given up after 1 s ..." in done.err) == ("within 1 s" in said)
+
+
+def test_a_requirement_that_can_not_be_fetched_is_told_at_its_own_line(nexus, bench):
+    path = nexus / "packages" / "terra" / "nexus.yaml"
+    listed = "- {requirement_specifier: 'git+file:///nowhere/evals.git@v1', experiments: []}"
+    path.write_text(f"{path.read_text()}    {listed}\n")
+    done = bench("packages", "validate", "terra")
+    assert done.code == 2
+    assert "terra/nexus.yaml:5:31: git+file:///nowhere/evals.git@v1 can't be had: " in done.err
 
 
 def test_experiments_are_listed_across_installed_and_registered_packages(nexus, bench):
@@ -293,7 +307,7 @@ def test_what_is_not_installed_here_is_checked_where_it_is(bench, tmp_path):
     done = bench("packages", "validate", "--install")
     if "bench-sorting" not in done.err and ("hatchling" in done.err or "was not found" in done.err):
         pytest.skip("no package index to install from")
-    assert done.code == 2 and "space.yaml:2:40: unknown key 'siz'" in done.err, done.err
+    assert done.code == 2 and "space.yaml:2:18: unknown key 'siz'" in done.err, done.err
     space.write_text(space.read_text().replace("siz", "size"))
     done = bench("packages", "validate", "--install")
     assert (done.code, done.out) == (0, "1 package, 1 benchmark: 0 problems, 0 not checked\n"), done.err

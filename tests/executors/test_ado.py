@@ -17,8 +17,13 @@ from benchhouse.schema.resources import Resources
 
 
 @pytest.fixture
-def executor(tmp_path):
-    made = AdoExecutor(Assignment(parallel=2, run=RunFolder(tmp_path / "run")))
+def told():
+    return []
+
+
+@pytest.fixture
+def executor(tmp_path, told):
+    made = AdoExecutor(Assignment(parallel=2, run=RunFolder(tmp_path / "run"), say=told.append))
     yield made
     made.close()
 
@@ -47,6 +52,30 @@ def test_a_trial_is_done_when_its_folder_was_moved(executor, tmp_path, monkeypat
     monkeypatch.setattr(ado, "_command", lambda folder: [sys.executable, "-c", code])
     executor.submit([job(tmp_path)])
     assert until_done(executor, "one").reason == ""
+
+
+def test_every_step_of_an_operation_is_told_once_while_it_starts(executor, tmp_path, monkeypatch, told):
+    """With ado's own words, in pieces and with much in between; `tests/bridges` has them from the real one."""
+    one, goes_on = job(tmp_path), tmp_path / "goes-on"
+    code = (
+        "import os, time\n"
+        "print('Success! Created space with identifier: space-1-default\\nINFO: x\\nSuccess! Created sp', end='')\n"
+        f"while not os.path.exists({str(goes_on)!r}): time.sleep(0.05)\n"
+        "print('ace\\nINFO worker.py:2029 -- Started a local Ray instance.\\n==== Starting Operation walk-7 ====')\n"
+        f"os.rename({str(one.folder)!r}, {str(one.folder)!r} + '.sealed')\n"
+    )
+    monkeypatch.setattr(ado, "_command", lambda folder: [sys.executable, "-c", code])
+    executor.submit([one])
+    assert told == ["ado: starting an operation, which takes a while ..."]
+    deadline = time.monotonic() + 120
+    while len(told) == 1 and time.monotonic() < deadline:
+        executor.poll(["one"], 0.1)
+    assert told[1:] == ["ado: space-1-default is made; Ray starts ..."]
+    goes_on.touch()
+    until_done(executor, "one")
+    executor.close()
+    executor.poll(["one"], 0.0)
+    assert "ado: walk-7 measures 1 point ..." in told and len(told) == len(set(told))
 
 
 def test_a_cancelled_operation_ends_with_all_that_it_started(executor, tmp_path, monkeypatch):

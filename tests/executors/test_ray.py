@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -139,6 +141,35 @@ def test_an_address_that_does_not_answer_is_an_error_soon(lab: Lab):
     done = lab.bench("submit", lab.scenario("once", executor="ray", ray={"address": "http://127.0.0.1:9"}), code=2)
     assert "no Ray cluster answers at http://127.0.0.1:9" in done.stderr
     assert not lab.folders()
+
+
+HANGING = """
+import threading, time
+from benchhouse.executors import ray_engine
+
+class FakeHangingRay(ray_engine.RayEngine):
+    def open(self, settings):
+        self.address = "127.0.0.1:9"
+        threading.Thread(target=self._watch, daemon=True).start()
+    def nodes(self):
+        return []
+    def gone(self):
+        time.sleep(600)
+
+ray_engine._LOOK_S, ray_engine._GONE_S = 0.1, 0.2
+ray_engine.serve(FakeHangingRay())
+"""
+
+
+def test_a_head_that_is_gone_is_told_though_a_call_of_rays_does_not_return():
+    """As where this node died with it: Ray itself would wait for a minute."""
+    command = [sys.executable, "-c", HANGING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        print('{"open": {}}', file=process.stdin, flush=True)
+        assert [json.loads(line) for line in process.stdout] == [
+            {"nodes": []}, {"lost": "127.0.0.1:9 has not answered for 0.2 s: Connection refused"}
+        ]  # fmt: skip
+        assert process.wait(timeout=120) == 1
 
 
 def test_a_misspelt_address_is_shown_in_its_file(lab: Lab):

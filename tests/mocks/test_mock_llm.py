@@ -294,6 +294,16 @@ def test_service_times_are_exponential_and_repeat_with_the_seed(server):
     assert max(np.max(sample - steps), np.max(steps + 1 / 2000 - sample)) < 1.63 / 2000**0.5
 
 
+def undisturbed(dues: list[int], planned: list[int], truth: list[Truth], most_ns: int) -> list[int]:
+    """Requests before which, since the server was last idle in the plan and in fact, none came later than that."""
+    found, clean = list[int](), True
+    for number, (due_ns, start_ns, record) in enumerate(zip(dues, planned, truth, strict=True)):
+        clean = (clean or (start_ns == due_ns and record.wait_ns == 0)) and record.arrival_ns - due_ns < most_ns
+        if clean:
+            found.append(number)
+    return found
+
+
 @pytest.mark.serial
 def test_the_mean_wait_of_mm1_is_the_analytic_one(server):
     # The mean of 3,000 waits scatters by 9% from seed to seed; with seed 7 exact arithmetic gives 1.0005 of the
@@ -306,18 +316,19 @@ def test_the_mean_wait_of_mm1_is_the_analytic_one(server):
         server.reset()
         dues = offer(server, rate, 3000, seed)
         truth = server.truth()
-        arrivals = [record.arrival_ns for record in truth]
-        assert [record.start_ns for record in truth] == replay(arrivals, truth, 1)
-        punctual = replay(dues, truth, 1)
-        assert statistics.mean(b - a for a, b in zip(dues, punctual, strict=True)) == pytest.approx(
+        assert [record.start_ns for record in truth] == replay([record.arrival_ns for record in truth], truth, 1)
+        planned = replay(dues, truth, 1)
+        assert statistics.mean(b - a for a, b in zip(dues, planned, strict=True)) == pytest.approx(
             analytic_ns, rel=0.01
         )
-        # Only a client that was punctual itself has offered Poisson arrivals.
-        late = statistics.mean(b - a for a, b in zip(dues, arrivals, strict=True))
-        if late < 0.25 * MS:
-            assert statistics.mean(record.wait_ns for record in truth) == pytest.approx(analytic_ns, rel=0.1)
+        # A client that was held up offers a burst, and its queue is longer. So each real wait is compared with that of
+        # the same request in the plan, where nothing was held up since the queue was last empty: the luck of the draw
+        # is the same on both sides, and what differs is 2% on a machine with six times more to do than processors.
+        if len(chosen := undisturbed(dues, planned, truth, MS // 2)) > len(dues) / 2:
+            real = statistics.mean(truth[number].wait_ns for number in chosen)
+            assert real == pytest.approx(statistics.mean(planned[number] - dues[number] for number in chosen), rel=0.1)
             return
-    pytest.skip(f"the machine is too busy to offer Poisson arrivals: {late / MS:.2f} ms late on average")
+    pytest.skip(f"the machine is too busy to offer Poisson arrivals: {len(chosen)} of {len(dues)} in time")
 
 
 def test_a_client_that_leaves_frees_its_server_and_its_place_in_the_queue(server):

@@ -195,7 +195,7 @@ def test_what_does_not_fit_the_experiment_is_told_at_its_place_in_the_space(pack
     path.write_text(SPACE.replace("[1, 2, 4]", "[1, two, 4]").replace("identifier: kind", "identifier: kins"))
     told = bench("validate", path)
     assert told.code == 2
-    assert f"{path}:3:34: " in told.err
+    assert f"{path}:3:34: " in told.err and f"{path}:4:17: unknown key 'kins'" in told.err
     assert "did you mean 'kind'?" in told.err
 
 

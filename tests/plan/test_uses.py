@@ -72,6 +72,10 @@ def test_benchmarks_in_a_circle_are_refused_and_each_of_them_named(tmp_path):
         shelf(tmp_path).find("a")
     places = [(problem.path, problem.line) for problem in raised.value.problems]
     assert places == [(str(tmp_path / f"{name}.yaml"), 2) for name in "abc"]
+    (tmp_path / "d.yaml").write_text("benchmark: d\nuses: c\n")
+    with pytest.raises(ProblemsError) as again:
+        shelf(tmp_path).find("d")
+    assert again.value.problems == raised.value.problems, "wherever it is entered"
 
 
 def test_a_benchmark_fills_what_another_leaves_open_and_changes_nothing_of_it(tmp_path, bench):

@@ -29,6 +29,7 @@ def test_runs_on_three_executors_are_one_table_with_the_executor_as_a_column(tmp
     workspace = collected(tmp_path, **three)
     data = gather(workspace, list(three))
     assert [point.executor for point in data.points] == list(three)
+    assert [point.label.rpartition(" ")[2] for point in data.points] == ["(dask)", "(local)", "(ray)"]
     assert len({point.instance_digest for point in data.points}) == 1
     (head,) = (line for line in markdown.render(data).splitlines() if line.startswith("| point | executor |"))
     assert head.endswith("| trace |")

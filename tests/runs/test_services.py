@@ -162,7 +162,9 @@ def test_an_experiment_that_swallows_everything_is_ended_all_the_same(served):
 
 @pytest.mark.parametrize("mode", ["attached", None])
 def test_a_service_that_never_becomes_ready_is_told_with_its_words(served, mode):
-    served.small("never", ready={"kind": "http", "timeout": 1})
+    # A shell has said its words long before the second is over, also where Python takes longer than that to start.
+    words = ["{program}", "-c", "echo starting on {port}; exec sleep 300"]
+    served.small(program=["sh"], command=words, ready={"kind": "http", "timeout": 1})
     done = served.bench("run", served.scenario("ask", **scenario(mode=mode)), code=1)
     assert "was not up within 1 s (http://127.0.0.1:" in done.stderr and "starting on" in done.stderr
     served.is_tidy()
@@ -170,7 +172,7 @@ def test_a_service_that_never_becomes_ready_is_told_with_its_words(served, mode)
 
 @pytest.mark.parametrize("mode", ["attached", None])
 def test_a_service_whose_readiness_flaps_is_not_taken_for_one_that_is_up(served, mode):
-    served.small("answer", "flap", ready={"kind": "http", "timeout": 1, "in_a_row": 3})
+    served.small("answer", "flap", ready={"kind": "http", "timeout": 5, "in_a_row": 3})
     done = served.bench("run", served.scenario("ask", **scenario(mode=mode)), code=1)
     assert re.search(r"it was up \d+ of the \d+ times that it was asked, and never 3 times in a row", done.stderr)
     assert urls(served) == []

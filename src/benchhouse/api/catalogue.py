@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_
 from benchhouse.api import places
 from benchhouse.catalog.entries import entries
 from benchhouse.catalog.listing import Listed, list_experiments, resolve
-from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 
 if TYPE_CHECKING:
@@ -84,12 +83,11 @@ def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]
 
 def _benchmark(workspace: Workspace, name: str) -> "Registered | None":
     from benchhouse.api.planning import shelf
+    from benchhouse.catalog.uses import UnknownBenchmarkError
 
     try:
         return shelf(workspace, workspace.root).find(name)
-    except BenchError:
-        if "/" in name:  # of a nexus: no experiment is called so
-            raise
+    except UnknownBenchmarkError:
         return None
 
 

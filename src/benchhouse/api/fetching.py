@@ -70,6 +70,8 @@ def fetch(name: str) -> list[Fetchable]:
     if not chosen:
         names = sorted({item.name for item in known})
         meant = did_you_mean(name, names)
+        if name.endswith((".yaml", ".yml")):
+            raise BenchError(f"'{name}' is no name of data", f"all that a scenario needs: bench fetch -c {name}")
         raise BenchError(
             f"no installed experiment declares data '{name}'",
             f"did you mean '{meant}'?" if meant else f"there is: {', '.join(names) or 'none'}",

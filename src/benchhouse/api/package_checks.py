@@ -19,7 +19,7 @@ from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Referenc
 from benchhouse.catalog.nexus_requirements import Requirement, index_name, normal_name, requirements
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.problems import Problem, did_you_mean
+from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
 
 State = Literal["good", "broken", "unchecked"]
 MOST_POINTS = 100_000
@@ -52,6 +52,11 @@ class Proof:
     packages: int
     benchmarks: int
     static: bool
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Each once: benchmarks that use a broken one, or each other in a circle, find the same."""
+        return list(dict.fromkeys(problem for item in self.findings for problem in item.problems))
 
     def count(self, state: State) -> int:
         return sum(item.state == state for item in self.findings)
@@ -177,7 +182,11 @@ def _together(package: Package, asked: list[Requirement], timeout_s: float) -> t
 def _not_installable(package: Package, error: BenchError) -> Finding:
     if error.exit_code == Exit.TRIAL_FAILED:  # of this machine, not of the package
         return Finding(package.name, "install", "unchecked", (), f"{error.message}: {error.hint}")
-    problem = package.document.problem(("package", "benchmark_packages"), error.message, error.hint, key=True)
+    if isinstance(error, UnresolvedError) and error.of:
+        message = error.message.removeprefix(f"{error.of.place}: ")
+        problem = error.of.document.problem(error.of.loc, message, error.hint)
+    else:
+        problem = package.document.problem(("package", "benchmark_packages"), error.message, error.hint, key=True)
     return Finding(package.name, "install", "broken", (problem,))
 
 
@@ -288,4 +297,9 @@ def _plan_open(look: _Look, item: BenchmarkInstance) -> None:
     """A benchmark has no target, and may leave inputs open: what it fixes must fit all the same."""
     home = Path(item.document.path).parent
     registered: Registered = planning.shelf(look.workspace, home).find(item.id)
-    planning.check_open(registered, resolve(registered.experiment, registered.version, look.listed))
+    try:
+        found = resolve(registered.experiment, registered.version, look.listed)
+    except BenchError as error:
+        loc = item.experiments[0].loc if item.experiments else ("uses",)
+        raise ProblemsError([item.document.problem(loc, error.message, error.hint)]) from error
+    planning.check_open(registered, found)

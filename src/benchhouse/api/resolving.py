@@ -24,7 +24,9 @@ _WHEEL = "Wheel-Version: 1.0\nGenerator: benchhouse\nRoot-Is-Purelib: true\nTag:
 
 
 class UnresolvedError(BenchError):
-    """The requirements can't be installed together, or nobody could tell in time."""
+    """The requirements can't be installed together, or nobody could tell in time; `of`: the only one at fault."""
+
+    of: Requirement | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,9 @@ def explain(said: str, asked: Sequence[Requirement]) -> UnresolvedError:
         if item.kind == "url" and _address(item) in flat and "No solution found" not in flat:
             reason = re.findall(r"fatal: (.*?)(?:$| fatal:)|(?:error|cause): ([^:]*?)$", flat)
             short = next((part for pair in reason for part in pair if part), "").strip() or "it can't be fetched"
-            return UnresolvedError(f"{item.place}: {item.text} can't be had: {short}\n{own}", "check the address")
+            error = UnresolvedError(f"{item.place}: {item.text} can't be had: {short}\n{own}", "check the address")
+            error.of = item
+            return error
     demands = {Demand(normal_name(by), normal_name(of), spec.rstrip(",.")) for by, of, spec in _DEPENDS.findall(flat)}
     for first, spec, second, other in _REQUIRED.findall(flat):
         demands.add(Demand("", normal_name(first), spec.rstrip(",.")))

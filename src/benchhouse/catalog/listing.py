@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from benchhouse.schema.trial import ExperimentRef
 
 IMPORT_TIMEOUT_S = 30.0
+_TELL_AFTER_S = 3.0
 _OTHERS = 500  # descriptions that are kept for other processes
 
 
@@ -259,7 +260,11 @@ def _fork_and_describe(todo: Sequence[Entry]) -> tuple[list[bytes], str]:
     buffer, reason = b"", "its import ended the process"
     deadline = time.monotonic() + IMPORT_TIMEOUT_S
     while True:
-        ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
+        ready, _, _ = select.select([reader], [], [], min(_TELL_AFTER_S, IMPORT_TIMEOUT_S))
+        if not ready:
+            at = todo[min(buffer.count(b"\n"), len(todo) - 1)]
+            tell(f"still importing '{at.name}' of {at.distribution}; given up after {IMPORT_TIMEOUT_S:g} s ...")
+            ready, _, _ = select.select([reader], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             reason = f"its import did not finish within {IMPORT_TIMEOUT_S:g} s"
             os.kill(pid, signal.SIGKILL)

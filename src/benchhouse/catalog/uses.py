@@ -21,6 +21,10 @@ ReadSpace = Callable[[Document, str], tuple[Benchmark, Document]]
 """A space of ado as a benchmark of that name; the document is a view of the space's file."""
 
 
+class UnknownBenchmarkError(BenchError):
+    """Nothing of that name is registered anywhere."""
+
+
 @dataclass(frozen=True)
 class Shelf:
     """Where benchmarks are looked for."""
@@ -44,11 +48,9 @@ class Shelf:
             raise
         except BenchError as error:
             raise ProblemsError([found.document.problem(("uses",), error.message, error.hint)]) from error
-        if any(item.document.path == base.document.path for item in trail):
-            circle = " -> ".join(item.benchmark.benchmark for item in (*trail, base))
-            raise ProblemsError(
-                [item.document.problem(("uses",), f"benchmarks in a circle: {circle}") for item in trail]
-            )
+        for number, item in enumerate(trail):
+            if item.document.path == base.document.path:
+                raise _circle(trail[number:])
         return replace(found, base=self._with_bases(base, trail))
 
     def _find(self, name: str) -> Registered:
@@ -69,7 +71,7 @@ class Shelf:
         known = [item.benchmark.benchmark for item in registered] + [path.name for path in self._definitions("*")]
         guess = did_you_mean(name, known)
         hint = f"did you mean '{guess}'? " if guess else ""
-        raise BenchError(f"no benchmark named '{name}' is registered", f"{hint}see: bench list benchmarks")
+        raise UnknownBenchmarkError(f"no benchmark named '{name}' is registered", f"{hint}see: bench list benchmarks")
 
     def _by_package(self, name: str) -> Registered:
         parts = name.split("/")
@@ -118,3 +120,12 @@ class Shelf:
         else:
             benchmark, document = self.read_space(load_yaml(path), name)
         return Registered(benchmark, document, package, in_nexus=True)
+
+
+def _circle(members: tuple[Registered, ...]) -> ProblemsError:
+    """The same words wherever it was entered, so that it can be told once."""
+    first = min(range(len(members)), key=lambda number: members[number].document.path)
+    members = members[first:] + members[:first]
+    names = [f"{item.origin}/" * item.in_nexus + item.benchmark.benchmark for item in (*members, members[0])]
+    told = f"benchmarks in a circle: {' -> '.join(names)}"
+    return ProblemsError([item.document.problem(("uses",), told) for item in members])

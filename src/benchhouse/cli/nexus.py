@@ -139,13 +139,14 @@ def validate_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) ->
     if as_json:
         show.as_json([item.as_dict() for item in proof.findings])
         return proof.exit_code
-    _broken([ProblemsError(item.problems) for item in proof.findings if item.problems])
+    _broken([ProblemsError(proof.problems)] if proof.problems else [])
     for item in proof.findings:
         if item.state == "unchecked":
             show.note(f"not checked: {item.what}: {item.why}")
     counted = f"{proof.count('broken')} broken, {proof.count('unchecked')} not checked"
     click.echo(f"{show.count(proof.benchmarks, 'benchmark')}: {counted}")
-    show.note("next:  nexus validate package")
+    again = "mend what is named above, then:  nexus validate benchmarks"
+    show.note(again if proof.problems else "next:  nexus validate package")
     return proof.exit_code
 
 
@@ -185,17 +186,18 @@ def run_benchmarks(
     found = api.load(options.workspace(ctx), nexus)
     chosen = asking.runnable(found, package, model, benchmark)
     code = _broken([item.error for item in found.broken if package in (None, item.origin)])
+    refused = 0
     for item in chosen:
         show.note(f"{item.id}:")
         try:
             ended = ctx.invoke(run_scenario, scenario=Path(item.document.path), dry_run=dry_run)
         except BenchError as error:  # the others are run all the same
             show_error(error)
-            ended = error.exit_code
+            ended, refused = error.exit_code, refused + 1
         if ended == Exit.INTERRUPTED:
             return Exit.INTERRUPTED
         code = max(code, int(ended or 0))
-    ran = "nothing was started" if dry_run else "run"
+    ran = "nothing was started" if dry_run else f"{len(chosen) - refused} run, {refused} refused" if refused else "run"
     show.note(f"{show.count(len(chosen), 'benchmark')}, {ran}. next:  nexus list benchmarks")
     return code
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from benchhouse.cli import show
 
+_NEWS_S, _STILL_S = 10.0, 60.0
+
 
 class RunProgress:
     """Shows how far a run is: `with RunProgress(run_id, plan) as progress: execute(..., progress.update)`."""
@@ -15,6 +17,7 @@ class RunProgress:
         self.run_id, self.plan = run_id, plan
         self.live = sys.stderr.isatty()
         self.started = self.told = time.monotonic()
+        self.said = ""
         self.first: int | None = None
         self.bar: Any = None
         self.task: Any = None
@@ -65,6 +68,12 @@ class RunProgress:
         figures = ", ".join(item for item in (*trouble, left, progress.last) if item)
         if self.bar:
             self.bar.update(self.task, completed=progress.done, figures=figures)
-        elif time.monotonic() - self.told > 10:
-            self.told = time.monotonic()
-            show.note(f"{progress.done}/{progress.total} trials" + (f", {figures}" if figures else ""))
+        else:
+            self._log(f"{progress.done}/{progress.total} trials", figures)
+
+    def _log(self, done: str, figures: str) -> None:
+        """What is new every ten seconds, the same once a minute: that it still goes on."""
+        quiet_s = _NEWS_S if done != self.said else _STILL_S
+        if time.monotonic() - self.told > quiet_s:
+            self.told, self.said = time.monotonic(), done
+            show.note(f"{done}, {figures}" if figures else done)

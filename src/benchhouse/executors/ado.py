@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchhouse.executors.ado_steps import Steps
 from benchhouse.schema.ado import OURS, TRIAL
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
@@ -42,6 +43,8 @@ class AdoExecutor:
         self.operations: dict[Path, subprocess.Popen[bytes]] = {}
         self.where: dict[JobId, Path] = {}
         self.said: dict[JobId, str] = {}
+        self.say = assignment.say
+        self.steps: dict[Path, Steps] = {}
 
     def adopt(self) -> Mapping[JobId, int]:
         return {}
@@ -72,11 +75,13 @@ class AdoExecutor:
             self.jobs[job.id], self.where[job.id] = job, folder
         (folder / "space.yaml").write_text(dump_yaml(_space([self._file(job) for job in jobs])))
         (folder / "operation.yaml").write_text(dump_yaml(_operation(min(self.parallel, len(jobs)))))
+        self.steps[folder] = Steps(folder / "ado.log", len(jobs))
+        self.say("ado: starting an operation, which takes a while ...")
         with (folder / "ado.log").open("wb") as words:
             self.operations[folder] = subprocess.Popen(
                 [sys.executable, "-m", "benchhouse.executors.ado_operation", *_command(folder)],
                 stdin=subprocess.PIPE, stdout=words, stderr=words, cwd=folder, start_new_session=True,
-                env={"RAY_USAGE_STATS_ENABLED": "0"} | os.environ,
+                env={"RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"} | os.environ,
             )  # fmt: skip
         return [job.id for job in jobs]
 
@@ -85,6 +90,7 @@ class AdoExecutor:
         while True:
             # First whether it has ended, then what it left: a trial may be sealed in between.
             over = {folder for folder, process in self.operations.items() if process.poll() is not None}
+            self._tell_steps()
             states = {name: self._state(name, over) for name in ids}
             if time.monotonic() >= deadline or any(state.phase == "done" for state in states.values()):
                 return states
@@ -106,11 +112,18 @@ class AdoExecutor:
             self._end(folder)
         self.said |= dict.fromkeys(ids, "cancelled")
 
+    def _tell_steps(self) -> None:
+        for steps in self.steps.values():
+            if news := steps.news():
+                self.say(f"ado: {news} ...")
+
     def close(self) -> None:
         for folder, process in self.operations.items():
-            if all(not job.folder.exists() for name, job in self.jobs.items() if self.where[name] == folder):
+            measured = all(not job.folder.exists() for name, job in self.jobs.items() if self.where[name] == folder)
+            if measured and process.poll() is None:
+                self.say("ado: all is measured; ado writes that down and ends Ray ...")
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=_LAST_WORDS_S)  # all is measured: ado is let write that down
+                    process.wait(timeout=_LAST_WORDS_S)
             self._end(folder)
 
     def _end(self, folder: Path) -> None:

@@ -19,6 +19,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 
 _LOOK_S = 0.2
+_words = -1  # where `serve` answers its orchestrator
 _OWN = ("RAY_", "DASK_", "SPARK_", "PYSPARK_", "SLURM_", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "BENCHHOUSE_")
 
 
@@ -90,7 +91,8 @@ def serve(engine: Engine) -> int:
     """Obey until the input ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)  # the orchestrator's to handle; not SIG_IGN, which children would keep
-    words = os.dup(1)
+    global _words
+    _words = words = os.dup(1)
     os.dup2(2, 1)  # what libraries print is not for the orchestrator
     environment, buffer, opened = carried(os.environ), b"", False
     try:
@@ -126,6 +128,11 @@ def _obey(engine: Engine, order: dict[str, Any], environment: Mapping[str, str],
         engine.start(Slot.model_validate(order["start"]), environment)
     if "stop" in order:
         engine.stop(order["stop"])
+
+
+def say_lost(why: str) -> None:
+    """From another thread, while a call of the library does not return: the cluster is gone, and this process ends."""
+    _say(_words, {"lost": why})
 
 
 def _say(words: int, message: dict[str, Any]) -> None:

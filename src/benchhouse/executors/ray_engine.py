@@ -8,13 +8,14 @@ import socket
 import struct
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchhouse.executors import far_node
-from benchhouse.executors.far_engine import ClusterGoneError, Node, Slot, serve
+from benchhouse.executors.far_engine import ClusterGoneError, Node, Slot, say_lost, serve
 from benchhouse.executors.ray import OWN, this_machine
 from benchhouse.schema.errors import BenchError
 
@@ -37,7 +38,8 @@ class RayEngine:
         self.is_gone = False
         self.runtime_env: dict[str, Any] = {}
         self.slots: dict[Any, str] = {}  # by the reference to its result
-        self._seen, self._next_look = time.monotonic(), 0.0
+        self._why_gone = ""
+        self._over = threading.Event()
 
     def open(self, settings: Mapping[str, Any]) -> None:
         address: str = settings["address"]
@@ -76,6 +78,7 @@ class RayEngine:
             ) from error
         with contextlib.suppress(Exception):
             self.address = address if "://" in address else self.ray.get_runtime_context().gcs_address
+            threading.Thread(target=self._watch, daemon=True).start()
 
     def nodes(self) -> Sequence[Node]:
         return [described(node) for node in self.ray.nodes() if node["Alive"]]
@@ -97,7 +100,8 @@ class RayEngine:
         self.slots[reference] = slot.name
 
     def gone(self) -> Mapping[str, str]:
-        self._look()
+        if self._why_gone:
+            raise ClusterGoneError(self._why_gone)
         if not self.slots:
             return {}
         references = list(self.slots)
@@ -114,6 +118,7 @@ class RayEngine:
                 self.ray.cancel(reference, force=True)
 
     def close(self) -> None:
+        self._over.set()
         if self.ray and self.is_gone:
             with contextlib.suppress(Exception):  # ends what is left of a cluster of our own
                 node = self.ray._private.worker._global_node
@@ -132,18 +137,21 @@ class RayEngine:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             return f"{type(error).__name__}: {' '.join(lines)}"[:400]
 
-    def _look(self) -> None:
-        """Ray waits a minute for a head that is gone, then ends this process; we tell before."""
-        now = time.monotonic()
-        if now < self._next_look or not self.address:
-            return
-        self._next_look = now + _LOOK_S
-        why = unanswered(*endpoint(self.address), limit_s=3.0)
-        if not why:
-            self._seen = time.monotonic()
-        elif time.monotonic() - self._seen > _GONE_S:
-            self.is_gone = True
-            raise ClusterGoneError(f"{self.address} has not answered for {_GONE_S:g} s: {why}")
+    def _watch(self) -> None:
+        """Ray waits a minute for a head that is gone, then ends this process; we tell before. In a thread, as calls of
+        Ray's do not return for that long where this node has died with the head."""
+        seen = time.monotonic()
+        while not self._over.wait(_LOOK_S):
+            why = unanswered(*endpoint(self.address), limit_s=3.0)
+            if not why:
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _GONE_S:
+                self._why_gone, self.is_gone = f"{self.address} has not answered for {_GONE_S:g} s: {why}", True
+                break
+        if not self._over.wait(_LOOK_S):  # nobody has seen it
+            say_lost(self._why_gone)
+            self.close()
+            os._exit(1)
 
     def _prepare_own(self) -> None:
         """Its own folder, which is short, as names of sockets are; and its own token, before Ray looks for one."""

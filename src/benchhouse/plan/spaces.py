@@ -150,6 +150,7 @@ class _View:
     workload: dict[str, Any]
     grid: dict[str, list[Any]] = field(default_factory=dict)
     places: dict[Loc, Loc] = field(default_factory=dict)
+    named: dict[Loc, Loc] = field(default_factory=dict)  # values of the file that are keys here
     problems: list[Problem] = field(default_factory=list)
     head: dict[str, Any] = field(default_factory=dict)
 
@@ -164,7 +165,8 @@ class _View:
             self.places["version",] = (*here, "experimentVersion")
         for number, given in enumerate(item.parameterization or []):
             at: Loc = (*here, "parameterization", number)
-            self._put(given.property.identifier, [given.value], at, (*at, "value"))
+            name: Loc = (*at, "property", "identifier")
+            self._put(given.property.identifier, [given.value], name, (*at, "value"))
         for number, prop in enumerate(self.file.space.entity_space):
             if prop.identifier not in foreign:
                 self._vary(prop, ("entitySpace", number))
@@ -182,19 +184,22 @@ class _View:
             self.problems.append(self.file.document.problem((*at, "propertyDomain"), message, expected))
             return
         listed = prop.property_domain is not None and prop.property_domain.values is not None
-        self._put(prop.identifier, values, at, (*at, "propertyDomain", *(("values",) if listed else ())), listed=listed)
+        place: Loc = (*at, "propertyDomain", *(("values",) if listed else ()))
+        self._put(prop.identifier, values, (*at, "identifier"), place, listed=listed)
 
-    def _put(self, key: str, values: list[Any], at: Loc, place: Loc, *, listed: bool = False) -> None:
+    def _put(self, key: str, values: list[Any], name: Loc, place: Loc, *, listed: bool = False) -> None:
         if key in self.grid or key in self.workload:
-            self.problems.append(self.file.document.problem((*at, "identifier"), f"'{key}' is given twice"))
+            self.problems.append(self.file.document.problem(name, f"'{key}' is given twice"))
             return
         spots = [(*place, number) if listed else place for number in range(len(values))]
         if len(values) == 1 and not isinstance(values[0], list | dict):  # these could be read as an axis
             self.workload[key] = values[0]
             self.places["workload", key] = spots[0]
+            self.named["workload", key] = name
             return
         self.grid[key] = values
         self.places["axes", 0, "grid", key] = place
+        self.named["axes", 0, "grid", key] = name
         if listed:
             self.places |= {("axes", 0, "grid", key, number): spot for number, spot in enumerate(spots)}
 
@@ -220,7 +225,7 @@ class _View:
         return {"axes": axes, **self.head, **target, "workload": self.workload}
 
     def document(self) -> Document:
-        return self.file.document.assemble((), self.data(), self.places)
+        return self.file.document.assemble((), self.data(), self.places, self.named)
 
     def text(self) -> str:
         """The scenario as a file of its own: what a run keeps, so that it can be carried on without this space."""

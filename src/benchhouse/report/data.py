@@ -19,7 +19,7 @@ from benchhouse.report.loads import gather_loads
 from benchhouse.report.machine import gather_failed, gather_machine
 from benchhouse.report.numbers import headline_stats
 from benchhouse.report.order import declared_order, declared_roles
-from benchhouse.report.points import labeller, make_points, without_number
+from benchhouse.report.points import labeller, make_points, name_runs, without_number
 from benchhouse.report.refusals import invalid_rows
 from benchhouse.report.series import Column, Member, members_of_points
 from benchhouse.report.standings import make_headline, make_rankings, side_by_side
@@ -62,7 +62,8 @@ def gather(
     witnesses = {run_id: _witness(workspace, rows) for run_id, rows in by_run.items()}
     order = declared_order(folder for folder, _ in witnesses.values())
     made = stopped.confidence_for(workspace, by_run)
-    points = make_points(result.dicts(), make_cells(result), order, several_runs=len(by_run) > 1, confidence=made)
+    named = name_runs(trials)
+    points = make_points(result.dicts(), make_cells(result), order, runs=named, confidence=made)
     failures = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(_failed(trials))]
     invalid = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(invalid_rows(trials))]
     columns = ReportData(scenario="", runs=[], points=points, trials=[], headline=[]).columns()
@@ -75,12 +76,12 @@ def gather(
     swept = {curve.along for curve in curves.curves} if curves else set()
     cases = side_by_side(members, leading, made)
     executed = sorted((row for row in trials if not row["warmup"]), key=lambda row: (row["started"], row["trial_id"]))
-    label = labeller(executed, several_runs=len(by_run) > 1)
+    label = labeller(executed, runs=named)
     return ReportData(
         scenario=_title(row["scenario"] for row in trials),
         runs=[_run(run_id, rows) for run_id, rows in by_run.items()],
         points=points,
-        without_number=without_number(trials, points, several_runs=len(by_run) > 1),
+        without_number=without_number(trials, points, runs=named),
         trials=[TrialFacts(**{name: row[name] for name in TrialFacts.model_fields}) for row in executed],
         headline=[
             *make_headline(points, columns, rankings, failures, invalid, curves.sentences[:1] if curves else ()),

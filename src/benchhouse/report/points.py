@@ -12,14 +12,26 @@ Row = Mapping[str, Any]
 _IDENTITY = ("run_id", "instance_digest", "metric", "stat")
 
 
+def name_runs(trials: Iterable[Row]) -> dict[str, str]:
+    """What tells the runs of a report apart: where each was on another executor, that, else the id; of one, nothing."""
+    places: dict[str, set[str]] = {}
+    for row in trials:
+        places.setdefault(row["run_id"], set()).add(row["executor"])
+    names = {run_id: ", ".join(sorted(executors)) for run_id, executors in places.items()}
+    if len(names) < 2:
+        return {}
+    return names if len(set(names.values())) == len(names) else {run_id: run_id for run_id in names}
+
+
 def make_points(
     rows: Sequence[Row],
     cells: Sequence[Cell],
     order: Mapping[str, int],
     *,
-    several_runs: bool,
+    runs: Mapping[str, str],
     confidence: float = 0.95,
 ) -> list[Point]:
+    """`runs` has the name of each run, as `name_runs` makes them."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["run_id"], row["instance_digest"]), []).append(row)
@@ -49,7 +61,7 @@ def make_points(
         axes, label = _axes(first)
         points.append(
             Point(
-                label=_label(first, label, by_target=told_by_target, several_runs=several_runs),
+                label=_label(first, label, by_target=told_by_target, runs=runs),
                 run_id=first["run_id"],
                 target_name=first["target_name"],
                 target=json.loads(first["target"]),
@@ -62,8 +74,8 @@ def make_points(
                 numbers=numbers,
             )
         )
-    runs = list(dict.fromkeys(point.run_id for point in points))
-    return sorted(points, key=lambda point: (runs.index(point.run_id), [_natural(v) for v in point.axes.values()]))
+    met = list(dict.fromkeys(point.run_id for point in points))
+    return sorted(points, key=lambda point: (met.index(point.run_id), [_natural(v) for v in point.axes.values()]))
 
 
 def _told_by_target(rows: Iterable[Row]) -> bool:
@@ -74,23 +86,23 @@ def _told_by_target(rows: Iterable[Row]) -> bool:
     return any(len(targets) > 1 for targets in names.values())
 
 
-def _label(row: Row, axes: str, *, by_target: bool, several_runs: bool) -> str:
+def _label(row: Row, axes: str, *, by_target: bool, runs: Mapping[str, str]) -> str:
     name = " ".join(filter(None, [row["target_name"] if by_target or not axes else "", axes]))
-    return " ".join(filter(None, [name or row["scenario"], f"({row['run_id']})" if several_runs else ""]))
+    return " ".join(filter(None, [name or row["scenario"], f"({runs[row['run_id']]})" if runs else ""]))
 
 
-def without_number(trials: Sequence[Row], points: Sequence[Point], *, several_runs: bool) -> list[str]:
+def without_number(trials: Sequence[Row], points: Sequence[Point], *, runs: Mapping[str, str]) -> list[str]:
     """The labels of points that were tried and have no successful trial."""
     tried = {(row["run_id"], row["instance_digest"]): row for row in trials if not row["warmup"]}
-    label = labeller(tried.values(), several_runs=several_runs)
+    label = labeller(tried.values(), runs=runs)
     known = {(point.run_id, point.instance_digest) for point in points}
     return [label(row) for key, row in tried.items() if key not in known]
 
 
-def labeller(rows: Iterable[Row], *, several_runs: bool) -> Callable[[Row], str]:
+def labeller(rows: Iterable[Row], *, runs: Mapping[str, str]) -> Callable[[Row], str]:
     """Names the point of each of these trials."""
     by_target = _told_by_target(rows)
-    return lambda row: _label(row, _axes(row)[1], by_target=by_target, several_runs=several_runs)
+    return lambda row: _label(row, _axes(row)[1], by_target=by_target, runs=runs)
 
 
 def _natural(value: Any) -> tuple[int, float, str]:

@@ -70,16 +70,20 @@ class Document:
         width = max(1, min(end - start, len(source.rstrip()) - column + 1))
         return Problem(message, self.path, line, column, source, expected, suggestion, width)
 
-    def assemble(self, home: Loc, data: Mapping[str, Any], places: Mapping[Loc, Loc]) -> "Document":
+    def assemble(
+        self, home: Loc, data: Mapping[str, Any], places: Mapping[Loc, Loc], named: Mapping[Loc, Loc] | None = None
+    ) -> "Document":
         """A view of this file whose top level is `data`: gathered from `places`, reported at `home` where absent.
 
-        A place may be of a value deep inside `data`: it stands over what its ancestors bring with them.
+        A place may be of a value deep inside `data`: it stands over what its ancestors bring with them. `named` are
+        values of this file that are keys in `data`.
         """
         here = self._spot(home, False)
         top = Spot(here.start, here.end, {})
         for path in sorted(places, key=len):
             if path[0] in data:
-                top = _overlay(top, path, (self._spot(places[path], True), self._spot(places[path], False)))
+                key = self._spot(named[path], False) if named and path in named else self._spot(places[path], True)
+                top = _overlay(top, path, (key, self._spot(places[path], False)))
         return Document(self.path, self.text, data, top)
 
     @cached_property

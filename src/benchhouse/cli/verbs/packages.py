@@ -115,14 +115,13 @@ def validate(
 
 
 def _tell(proof: "Proof") -> None:
-    for item in proof.findings:
-        for problem in item.problems:
-            click.echo(show.on_stderr(problem.render()), err=True)
+    for problem in proof.problems:
+        click.echo(show.on_stderr(problem.render()), err=True)
     for item in proof.findings:
         if item.state == "unchecked":
             show.note(f"not checked: {item.what}: {item.why}")
     good = f"{show.count(proof.packages, 'package')}, {show.count(proof.benchmarks, 'benchmark')}"
-    wrong = sum(len(item.problems) for item in proof.findings)
+    wrong = len(proof.problems)
     unchecked = proof.count("unchecked")
     click.echo(f"{good}: {show.count(wrong, 'problem')}, {unchecked} not checked")
     if wrong:
