@@ -2,8 +2,13 @@
 
 It knows that the noise is AR(1) with phi 0.5 and its deviation, the size of the steps and the level at the beginning.
 Places: the probability of a change near each run, by forward and backward recursion over the levels; those above a
-threshold are told that gives 0.5 false alarms per 1000 runs of histories without a change. Alarms: the likelihood of a
-step of that size at any earlier run against none, with a threshold of the same kind.
+threshold are told that gives 0.5 false alarms per 1000 runs of histories without a change.
+
+Alarms after a step for the worse, by the false alarms that are allowed: the median delay that no rule can beat, and the
+one that a simple rule has (1 is the first run of the new level). No rule: an alarm within k runs of a step is decided
+by these k runs and what came before, so it is a test of step against none, and of those that err in a share k * r (r
+false alarms a run) none finds more steps than the likelihood ratio does (Neyman and Pearson). The simple rule looks at
+the likelihood ratio of the last k runs alone, k the best for that rate, with a threshold that was simulated.
 
     python benchmarks/change_oracle.py [--histories 300] [--seed 2026] [--json]
 
@@ -16,6 +21,7 @@ import argparse
 import json
 import math
 import sys
+from statistics import NormalDist
 
 import numpy as np
 from change_points import APART, MOST_FALSE, NEAR, SPREAD, Score, history
@@ -24,6 +30,9 @@ from numpy.typing import NDArray
 PHI = 0.5
 SHOCK = SPREAD * math.sqrt(1.0 - PHI * PHI)
 HAZARD, LEVELS = 0.01, 7  # changes a run, levels either way
+RATES = (0.05, 0.1, 0.3, 0.5, 1.0, 2.0, 5.0)  # false alarms per 1000 runs
+BEFORE, WINDOWS, LONGEST = 20, 6, 100
+NORMAL = NormalDist()
 Matrix = NDArray[np.float64]
 
 
@@ -78,46 +87,65 @@ def places(n: int, step: float, histories: int, seed: int) -> Score:
     return score
 
 
-def farthest(values: Matrix, step: float) -> Matrix:
-    """At each run: how much likelier a step, up or down, at the best earlier run makes what came since."""
-    off = np.log(values)
-    steps = off.copy()
-    steps[:, 1:] -= PHI * off[:, :-1]
-    best = np.zeros(values.shape)
-    for size in (math.log1p(step), -math.log1p(step)):
-        first, later = size / SHOCK, size * (1.0 - PHI) / SHOCK
-        running = np.full(len(values), -np.inf)
-        for at in range(values.shape[1]):
-            shock = steps[:, at] / SHOCK
-            goes_on = running + later * shock - later * later / 2.0
-            running = np.maximum(goes_on, first * shock - first * first / 2.0)
-            best[:, at] = np.maximum(best[:, at], running)
-    return best
+def strength(step: float, runs: int) -> float:
+    """Standard deviations by which `runs` runs of a new level differ from the old: the first tells most."""
+    return step / SHOCK * math.sqrt(1.0 + (runs - 1) * (1.0 - PHI) ** 2)
 
 
-def delay(step: float, tries: int, seed: int, later: int = 200) -> float:
-    """The median number of runs after a step until an alarm, at 0.5 false alarms per 1000 runs."""
+def least_delay(step: float, rate: float) -> int:
+    """The median that no rule can beat which has `rate` false alarms per 1000 runs."""
+    return next(runs for runs in range(1, LONGEST) if runs * rate / 1000.0 >= NORMAL.cdf(-strength(step, runs)))
+
+
+def draw(tries: int, seed: int, step: float, later: int = 200) -> Matrix:
+    """Runs of AR(1) noise about a level of zero, a row a try; the step comes at BEFORE."""
     rng = np.random.default_rng([seed, 11])
     noise = np.empty((tries, later))
     noise[:, 0] = rng.standard_normal(tries)
     for at in range(1, later):
         noise[:, at] = PHI * noise[:, at - 1] + rng.standard_normal(tries) * math.sqrt(1.0 - PHI * PHI)
-    quiet = 1.0 + SPREAD * noise
-    highest = np.maximum.accumulate(farthest(quiet, step), axis=1)
+    values = SPREAD * noise
+    values[:, BEFORE:] += step
+    return values
 
-    def rate(limit: float) -> float:
+
+def tell(values: Matrix, runs: int) -> Matrix:
+    """At each run from the `runs`-th on: how far the last `runs` are from no step, in standard deviations."""
+    shocks = (values[:, 1:] - PHI * values[:, :-1]) / SHOCK
+    weights = np.array([1.0, *[1.0 - PHI] * (runs - 1)])
+    weights /= np.sqrt((weights**2).sum())
+    told: Matrix = np.lib.stride_tricks.sliding_window_view(shocks, runs, axis=1) @ weights
+    return told
+
+
+def limit_for(quiet: Matrix, rate: float) -> float:
+    """The limit that the first alarms of quiet rows cross `rate` times per 1000 runs."""
+    highest = np.maximum.accumulate(quiet, axis=1)
+
+    def false(limit: float) -> float:
         over = highest >= limit
-        watched = np.where(over[:, -1], over.argmax(1) + 1, later)
+        watched = np.where(over[:, -1], over.argmax(1) + 1, quiet.shape[1])
         return float(over[:, -1].sum() / watched.sum() * 1000)
 
-    low, high = 0.0, 40.0
-    for _ in range(40):
+    low, high = 0.0, 10.0
+    for _ in range(30):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if rate(middle) > MOST_FALSE else (low, middle)
-    moved = quiet.copy()
-    moved[:, 10:] *= 1.0 + step
-    over = farthest(moved, step)[:, 10:] >= high
-    return float(np.median(np.where(over.any(1), over.argmax(1) + 1, later)))
+        low, high = (middle, high) if false(middle) > rate else (low, middle)
+    return high
+
+
+def alarms(step: float, tries: int, seed: int) -> list[dict[str, float]]:
+    """For each rate of false alarms: the least median delay there is, and that of the best single window."""
+    quiet, moved = draw(tries, seed, 0.0), draw(tries, seed + 1, step)
+    rows = []
+    for rate in RATES:
+        reached = []
+        for runs in range(1, WINDOWS + 1):
+            first = BEFORE - runs  # of the window that ends with the first run of the new level
+            over = tell(moved, runs)[:, first:] >= limit_for(tell(quiet, runs), rate)
+            reached.append(float(np.median(np.where(over.any(1), over.argmax(1) + 1, LONGEST))))
+        rows.append({"false_per_1000": rate, "least": least_delay(step, rate), "reached": min(reached)})
+    return rows
 
 
 def main() -> int:
@@ -131,14 +159,16 @@ def main() -> int:
         for step in (0.02, 0.05):
             found = places(n, step, max(1, options.histories * 200 // n), options.seed)
             rows.append({"runs": n, "step": step, "precision": found.precision, "recall": found.recall})
-    waits = {f"{step:.0%}": delay(step, 10 * options.histories, options.seed) for step in (0.05, 0.10)}
+    waits = {f"{step:.0%}": alarms(step, 10 * options.histories, options.seed) for step in (0.05, 0.10)}
     if options.json:
-        print(json.dumps({"places": rows, "delay_runs": waits}, indent=1))
+        print(json.dumps({"places": rows, "delays": waits}, indent=1))
         return 0
     for row in rows:
         print(f"oracle, ar1 {row['runs']:>5} runs, {row['step']:.0%}: P {row['precision']:.3f} R {row['recall']:.3f}")
-    for name, runs in waits.items():
-        print(f"oracle, ar1, alarm after a {name} step: median {runs:g} runs")
+    for name, table in waits.items():
+        print(f"median delay after a {name} step, ar1: no rule below / one window reaches")
+        for line in table:
+            print(f"  {line['false_per_1000']:>5} false per 1000 runs: {line['least']:g} / {line['reached']:g}")
     return 0
 
 

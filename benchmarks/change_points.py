@@ -185,10 +185,10 @@ def delays(kind: str, step: float, tries: int, seed: int, later: int = 100) -> D
         values = 1.0 + SPREAD * noise(rng, kind, 110 + later)
         baseline = learn(values[:100].tolist())
         assert baseline
-        quiet = watch(baseline, values[100:].tolist(), "lower")
+        quiet = watch(baseline, values[100:].tolist(), "lower", values[99])
         false, watched = false + (quiet is not None), watched + (quiet.at + 1 if quiet else 10 + later)
         values[110:] *= 1.0 + step
-        alarm = watch(baseline, values[100:].tolist(), "lower")
+        alarm = watch(baseline, values[100:].tolist(), "lower", values[99])
         if alarm is None or alarm.at >= 10:
             noticed.append(alarm.at - 9 if alarm else later)
     return Delay(kind, step, statistics.median(noticed), false / watched * 1000, noticed)
@@ -230,7 +230,7 @@ def main() -> int:
         for step in STEPS
     ]
     otava.close()
-    waits = [delays(kind, step, 5 * options.rounds, options.seed) for kind in NOISES for step in (0.05, 0.10)]
+    waits = [delays(kind, step, 25 * options.rounds, options.seed) for kind in NOISES for step in (0.05, 0.10)]
     if options.json:
         rows = [asdict(cell) | {"missed": cell.missed} for cell in cells]
         delayed = [asdict(wait) | {"missed": wait.missed} for wait in waits]

@@ -8,7 +8,7 @@ import pytest
 
 from benchhouse.analysis.beliefs import believe
 from benchhouse.analysis.changes import find_changes
-from benchhouse.analysis.online import learn, watch
+from benchhouse.analysis.online import Baseline, learn, watch
 from benchhouse.analysis.segments import halve, segment
 
 
@@ -80,6 +80,35 @@ def test_one_far_run_raises_no_alarm():
     values = 100.0 * (1.0 + noise("ar1", 130, 11))
     baseline, later = learn(values[:100].tolist()), [float(np.median(values[:100]))] * 9
     assert watch(baseline, [*later, 10_000.0], "lower") is None
+
+
+@pytest.mark.parametrize("kind", ["gauss", "t3", "ar1"])
+def test_a_step_of_five_percent_is_mostly_told_within_three_runs(kind):
+    told = []
+    for seed in range(60):
+        values = 100.0 * (1.0 + noise(kind, 110, seed))
+        baseline = learn(values[:100].tolist())
+        told.append(watch(baseline, (values[100:103] * 1.05).tolist(), "lower", values[99]) is not None)
+    assert sum(told) > 30
+
+
+def test_the_run_before_the_first_new_one_tells_what_it_remembers():
+    baseline = Baseline(level=0.0, spread=0.02, memory=0.8, n=10_000, logs=True)
+    later = [math.exp(0.03)] * 3
+    assert watch(baseline, later, "lower", math.exp(-0.02)) is not None
+    assert watch(baseline, later, "lower", math.exp(0.03)) is None
+
+
+def test_one_run_raises_no_alarm_and_three_do_where_noise_remembers():
+    baseline = Baseline(level=0.0, spread=0.02, memory=0.5, n=100, logs=True)
+    assert watch(baseline, [1.0] * 9 + [2.0], "lower") is None
+    assert watch(baseline, [1.0] * 9 + [2.0] * 3, "lower") is not None
+
+
+def test_one_far_run_of_the_baseline_does_not_blind_it():
+    values = 100.0 * (1.0 + noise("gauss", 110, 11))
+    values[40] = 5000.0
+    assert watch(learn(values[:100].tolist()), (values[100:] * 1.1).tolist(), "lower").worse is True
 
 
 def test_noise_that_remembers_is_seen_as_such():

@@ -47,11 +47,13 @@ def believe(x: Array, start: Array, memory: Array, error: Array, step: Array, ha
     # The first run of a new level tells `weight` of it (the old level is not exactly known), the old level `prior`.
     weight = 1.0 / (1.0 + memory**2 / (1.0 + _KNOWN * keep**2))
     prior = (error / step) ** 2
-    ages = np.maximum(np.arange(n - 1, -n, -1), 0)
-    known = (weight + prior)[:, None] + (keep**2)[:, None] * ages
-    # As [row, n - 1 - end, start]: what is known at that end of a level since that start.
-    inverse = np.lib.stride_tricks.sliding_window_view(1.0 / known, n, axis=1)
-    norm = np.lib.stride_tricks.sliding_window_view(0.5 * np.log(known), n, axis=1)
+    ages = np.arange(n - 1, -n, -1)
+    known = (weight + prior)[:, None] + (keep**2)[:, None] * np.maximum(ages, 0)
+    # As [row, n - 1 - end, start]: what is known at that end of a level since that start; no level ends too soon.
+    half = np.lib.stride_tricks.sliding_window_view(0.5 / known, n, axis=1)
+    norm = np.lib.stride_tricks.sliding_window_view(
+        np.where(ages < shortest - 1, np.inf, 0.5 * np.log(known)), n, axis=1
+    )
     moves = math.log(hazard / (1.0 - hazard)) + 0.5 * np.log(prior * weight)
     fixed = moves[:, None] + 0.5 * (1.0 - weight)[:, None] * y * y
     slope, bend = (weight * memory)[:, None] * y, 0.5 * (weight * memory**2 + prior)
@@ -60,21 +62,17 @@ def believe(x: Array, start: Array, memory: Array, error: Array, step: Array, ha
     base[:, 0] = 0.5 * np.log(weight + prior) - 0.5 * (1.0 - memory**2) * u[:, 0] ** 2
     offset[:, 0] = (1.0 - memory**2) * u[:, 0]
     base[:, 1:shortest], offset[:, 1:shortest] = -np.inf, 0.0
-    steady = base[:, 0] + 0.5 * (offset[:, 0] + told[:, -1]) ** 2 * inverse[:, 0, 0] - norm[:, 0, 0]
-    young = np.where(np.add.outer(np.arange(shortest), -np.arange(shortest)) < 0, -np.inf, 0.0)
+    steady = base[:, 0] + (offset[:, 0] + told[:, -1]) ** 2 * half[:, 0, 0] - norm[:, 0, 0]
     blocks, total = [], steady
     # As levels last `shortest` runs, so many ends hang on no start among them: they are weighed at once.
     for at in range(shortest - 1, n, shortest):
         size = min(shortest, n - at)
         ends = slice(n - 1 - at, n - 1 - at - size if at + size < n else None, -1)
         moved = offset[:, None, : at + 1] + told[:, at : at + size, None]
-        logs = moved * moved
-        moved *= inverse[:, ends, : at + 1]
-        logs *= inverse[:, ends, : at + 1]
-        logs *= 0.5
+        scaled = moved * half[:, ends, : at + 1]
+        logs = np.multiply(moved, scaled, out=moved)
         logs += base[:, None, : at + 1]
         logs -= norm[:, ends, : at + 1]
-        logs[:, :, at + 1 - shortest :] += young[:size]
         top = logs.max(axis=2)
         logs -= top[:, :, None]
         shares = np.exp(logs.astype(np.float32))  # half the time, and seven digits of a probability are plenty
@@ -84,7 +82,7 @@ def believe(x: Array, start: Array, memory: Array, error: Array, step: Array, ha
         total = totals[:, -1]
         if at + size < n:  # then the block is a whole one, and levels may begin after each of its runs
             new = slice(at + 1, at + 1 + size)
-            level = np.einsum("ijk,ijk->ij", shares, moved.astype(np.float32)) / sums
+            level = 2.0 * np.einsum("ijk,ijk->ij", shares, scaled.astype(np.float32)) / sums
             base[:, new] = totals + fixed[:, new] - level * (slope[:, new] + bend[:, None] * level)
             offset[:, new] = pull[:, new] + lift[:, None] * level
     rest = n * math.log(1.0 - hazard)
@@ -99,7 +97,7 @@ def _look_back(blocks: list[tuple[Array, Array]], n: int, shortest: int) -> Arra
     ends = np.zeros((len(blocks[0][1]), n))
     ends[:, -1] = 1.0
     for at, (logs, sums) in zip(range(len(blocks) * shortest - 1, 0, -shortest), reversed(blocks), strict=True):
-        shares = ends[:, at : at + sums.shape[1]] / sums
+        shares = (ends[:, at : at + sums.shape[1]] / sums).astype(np.float32)
         ends[:, :at] += np.matmul(shares[:, None, :], logs)[:, 0, 1:]
     chances = np.zeros_like(ends)
     chances[:, 1:] = ends[:, :-1]

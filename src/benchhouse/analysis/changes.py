@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchhouse.analysis import weighing
 from benchhouse.analysis.pruning import prune
-from benchhouse.analysis.segments import halve, means, medians, segment
+from benchhouse.analysis.segments import halve, means, median, medians, segment
 from benchhouse.analysis.summary import finite
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def find_changes(values: Sequence[float], *, floor: float = FLOOR) -> History:
     if len(raw) < 2 * SHORTEST:
         return History(len(raw), (), None)
     logs = bool((raw > 0.0).all())  # then noise and steps are as large, in percent, at every level
-    unit = 1.0 if logs else float(np.median(np.abs(raw))) or float(np.abs(raw).max()) or 1.0
+    unit = 1.0 if logs else median(np.abs(raw)) or float(np.abs(raw).max()) or 1.0
     x = np.log(raw) if logs else raw / unit
     least = max(floor / SHORTEST, 1e-9)
     least_step = math.log1p(floor) if logs else floor
@@ -122,7 +122,7 @@ def _find(x: Vector, least: float, floor: float) -> _Answer:
     sd = max(math.sqrt(_mean_square(np.diff(calm)) / 2.0), least)
     cuts = segment(calm, _EXACT * sd * sd, SHORTEST)
     sd = _deviation(calm, cuts, least)
-    return _Answer(calm, 0.0, prune(x, cuts, sd, 0.0, floor, SHORTEST), sd)
+    return _Answer(calm, 0.0, prune(x, cuts, sd, floor, SHORTEST), sd)
 
 
 def _settle(x: Vector, first: Vector, least: float) -> tuple[Vector, float, list[int]]:
@@ -137,7 +137,7 @@ def _settle(x: Vector, first: Vector, least: float) -> tuple[Vector, float, list
         return found
     answers = [found, _iterate(x, first, 0.0, least)]
     errors = [_innovations(x, cuts, memory) for _, memory, cuts in answers]
-    limit = 4.0 * _MAD * max(min(float(np.median(np.abs(error))) for error in errors), least)
+    limit = 4.0 * _MAD * max(min(median(np.abs(error)) for error in errors), least)
     costs = [
         len(x) * math.log(float(np.mean(np.clip(error, -limit, limit) ** 2)) + least * least) + _ROUGH * len(cuts)
         for error, (_, _, cuts) in zip(errors, answers, strict=True)
@@ -186,14 +186,15 @@ def _rolling_median(x: Vector) -> Vector:
 
     half = min(_ROLLING // 2, len(x) - 1)
     padded = np.concatenate([x[half:0:-1], x, x[-2 : -half - 2 : -1]])
-    rolled: Vector = np.median(np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1), axis=1)
+    around = np.sort(np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1), axis=1)
+    rolled: Vector = around[:, half]
     return rolled
 
 
 def _clip(off: Vector, deviations: float) -> Vector:
     import numpy as np
 
-    limit = deviations * _MAD * float(np.median(np.abs(off)))
+    limit = deviations * _MAD * median(np.abs(off))
     clipped: Vector = np.clip(off, -limit, limit)
     return clipped
 

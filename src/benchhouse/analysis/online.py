@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from benchhouse.analysis.changes import find_changes
 from benchhouse.analysis.summary import finite
@@ -19,13 +19,24 @@ NEEDED = 10
 """Runs of history from which noise can be learned."""
 WINDOW = 50
 """An alarm's beginning is looked for in so many last runs."""
-LIMIT = 3.55
-"""Standard errors from the baseline that raise an alarm, of a metric without a direction."""
-WORSE, BETTER = 3.4, 3.9
-"""The same where there is one: what got worse is told sooner, and what got better later, at as many false alarms."""
 
-_CLIP, _MOST_CLIP = 2.7, 3.2  # below every limit: one far run alone raises no alarm
+
+class Limits(NamedTuple):
+    """Standard errors from the baseline that raise an alarm, by the runs since the beginning that is tried."""
+
+    two: float
+    three: float
+    more: float
+
+
+WORSE, EITHER, BETTER = Limits(3.4, 3.2, 3.7), Limits(3.55, 3.4, 3.85), Limits(4.2, 4.2, 4.2)
+"""What got worse is to be told after three runs, so three need least; what got better can wait, at as few false alarms.
+`EITHER` is for a metric without a direction."""
+
+_EASED = 0.3  # less for three runs, at a memory of one: the first of them tells most
 _LONG, _LONGER = 8, 0.2  # runs since a beginning that need no more evidence, and what each doubling of them needs
+_CLIP, _MOST_CLIP = 2.7, 3.2  # a far run counts no more: alone it would raise an alarm with whatever follows
+_MOST_FAR = 1.5  # far values of the baseline make its spread larger by so much at most: one must not blind it
 _SMALLEST_LEVEL = 1e-300
 
 
@@ -68,7 +79,7 @@ def learn(values: Sequence[float], *, floor: float = 0.01) -> Baseline | None:
     level = math.fsum(kept) / len(kept)
     # Few runs know their own spread and memory badly, and it is the small guesses that cry wolf: take the large ones.
     unsure = 1.0 / math.sqrt(len(ordered))
-    spread = (found.noise.spread + found.noise.full_spread) / 2.0 * (1.0 + 0.5 * unsure)
+    spread = min(found.noise.full_spread, _MOST_FAR * found.noise.spread) * (1.0 + 0.5 * unsure)
     spread *= 1.0 if logs else _scale(values)
     memory = min(max(found.noise.raw_memory, 0.0) + (0.7 * unsure if found.noise.memory else 0.0), 0.9)
     least = floor / 5.0 * (1.0 if logs else abs(level) or 1.0)
@@ -84,53 +95,66 @@ def _scale(values: Sequence[float]) -> float:
 
 
 def watch(
-    baseline: Baseline, values: Sequence[float], direction: Literal["higher", "lower"] | None = None
+    baseline: Baseline,
+    values: Sequence[float],
+    direction: Literal["higher", "lower"] | None = None,
+    before: float | None = None,
 ) -> Alarm | None:
-    """The first alarm among `values`, the runs since the baseline was accepted, oldest first.
+    """The first alarm among `values`, the runs since the baseline was accepted, oldest first; `before` is the run
+    before them, where it is known: it tells what the first of them remembers.
 
     At each run, every beginning in the last runs is tried: how far are the runs since then from the baseline, in
     standard errors? Noise that remembers is whitened first, with the memory that was learned.
     """
     off = [_off(baseline, value) for value in finite(values)]
-    steps = _shocks(baseline, off)
-    limits = {None: (LIMIT, LIMIT), "lower": (WORSE, BETTER), "higher": (BETTER, WORSE)}[direction]
+    steps = _shocks(baseline, off, [] if before is None else [_off(baseline, *finite([before]))])
+    sides = {None: (EITHER, EITHER), "lower": (WORSE, BETTER), "higher": (BETTER, WORSE)}[direction]
+    up, down = (_needed(side, baseline.memory) for side in sides)
     keep = 1.0 - baseline.memory
     # The level itself is known only so well: what it may be off by counts in every later run.
     doubt = (1.0 + baseline.memory) / keep / baseline.n / (1.0 - baseline.memory**2)
     for at in range(len(steps)):
         first = max(0, at - WINDOW + 1)
-        since, z, beyond = _farthest(steps[first : at + 1], keep, doubt, *limits)
+        since, z, beyond = _farthest(steps[first : at + 1], keep, doubt, up, down)
         if beyond >= 0.0:
             return _alarm(baseline, off, first + since, at, z, direction)
     return None
 
 
-def _shocks(baseline: Baseline, off: Sequence[float]) -> list[float]:
+def _shocks(baseline: Baseline, off: Sequence[float], before: list[float]) -> list[float]:
     """The noise of each run that the run before does not explain, in its deviations; far ones count as nearer ones.
 
     Where noise remembers, the first run of a new level tells most, and is cut off later.
     """
     memory, clip = baseline.memory, min(_CLIP + baseline.memory, _MOST_CLIP)
     error = baseline.spread * math.sqrt(1.0 - memory**2)
-    raw = [off[0] / baseline.spread] if off else []  # the run before the first is not known
-    raw += [(own - memory * before) / error for before, own in pairwise(off)]
+    raw = [] if before else [own / baseline.spread for own in off[:1]]
+    raw += [(own - memory * last) / error for last, own in pairwise([*before, *off])]
     return [min(max(shock, -clip), clip) for shock in raw]
 
 
-def _farthest(steps: Sequence[float], keep: float, doubt: float, up: float, down: float) -> tuple[int, float, float]:
+def _needed(limits: Limits, memory: float) -> list[float]:
+    """Standard errors that raise an alarm, for each number of runs since a beginning; one run alone never does."""
+    longer = [limits.more + _LONGER * math.log2(max(1.0, runs / _LONG)) for runs in range(4, WINDOW + 1)]
+    return [math.inf, limits.two, limits.three - _EASED * memory, *longer]
+
+
+def _farthest(
+    steps: Sequence[float], keep: float, doubt: float, up: Sequence[float], down: Sequence[float]
+) -> tuple[int, float, float]:
     """The beginning since which the last runs are farthest beyond a limit; how far from the baseline, and beyond it.
 
     A step of one moves the first whitened run by 1 and each later one by `keep`.
     """
     best, farthest, beyond = 0, 0.0, -math.inf
     later, weight = 0.0, 0.0
-    for since in range(len(steps) - 1, -1, -1):
-        moved, known = steps[since] + later, 1.0 + weight
+    for runs, step in enumerate(reversed(steps)):
+        moved, known = step + later, 1.0 + weight
         z = moved / known / math.sqrt(1.0 / known + doubt)
-        over = abs(z) - (up if z > 0.0 else down) - _LONGER * math.log2(max(1.0, (len(steps) - since) / _LONG))
+        over = z - up[runs] if z > 0.0 else -z - down[runs]
         if over > beyond:
-            best, farthest, beyond = since, z, over
-        later, weight = later + keep * steps[since], weight + keep * keep
+            best, farthest, beyond = len(steps) - 1 - runs, z, over
+        later, weight = later + keep * step, weight + keep * keep
     return best, farthest, beyond
 
 

@@ -1,12 +1,14 @@
 """Where between two levels does the new one begin, and how strong is the evidence that there are two?
 
-The likelihood of every place, of noise that remembers: the first run of a new level tells most, as the run before it
-does not explain it. Of places that are nearly as likely, the one is taken that has most of the likelihood near it.
+By the likelihood of every place. Of places that are nearly as likely, the one is taken that has most of the likelihood
+near it. In noise that remembers the first run of a new level tells most, as the run before it does not explain it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
+
+from benchhouse.analysis.segments import median
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,14 +31,11 @@ class Place(NamedTuple):
     """The level after less the one before."""
 
 
-def place(x: Vector, start: int, cut: int, end: int, memory: float, error: float, shortest: int) -> Place:
-    """Between `start` and `end`, where one cut is known to be about `cut`; `error` is that of a run given the last."""
+def place(x: Vector, start: int, cut: int, end: int, error: float, shortest: int) -> Place:
+    """Between `start` and `end`, where one cut is known to be about `cut`, of noise that does not remember."""
     import numpy as np
 
-    left, right = float(np.median(x[start:cut])), float(np.median(x[cut:end]))
-    reach = _CLIP * error / float(np.sqrt(1.0 - memory * memory))
-    near = np.clip(x[start:end], min(left, right) - reach, max(left, right) + reach) - left
-    gains, sizes = _gains(near, memory, shortest)
+    gains, sizes = _gains(_pull_in(x, start, cut, end, 0.0, error), 0.0, shortest)
     peak = int(gains.argmax())
     most = float(gains[peak]) / (error * error)
     likely = np.exp((gains - gains[peak]) / (2.0 * error * error))
@@ -45,6 +44,22 @@ def place(x: Vector, start: int, cut: int, end: int, memory: float, error: float
         around = np.convolve(likely, np.ones(2 * NEAR + 1), "same")
         best = int((around + 1e-6 * likely).argmax())
     return Place(start + shortest + best, most, float(sizes[peak]))
+
+
+def size_step(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> float:
+    """The step at the likeliest place, of noise that remembers; `error` is the deviation of a run given the last."""
+    gains, sizes = _gains(_pull_in(x, start, cut, end, memory, error), memory, NEAR)
+    return float(sizes[int(gains.argmax())])
+
+
+def _pull_in(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> Vector:
+    """The runs about the level before the cut, none farther outside both levels than a run may be."""
+    import numpy as np
+
+    left, right = median(x[start:cut]), median(x[cut:end])
+    reach = _CLIP * error / float(np.sqrt(1.0 - memory * memory))
+    near: Vector = np.clip(x[start:end], min(left, right) - reach, max(left, right) + reach) - left
+    return near
 
 
 def _gains(x: Vector, memory: float, shortest: int) -> tuple[Vector, Vector]:

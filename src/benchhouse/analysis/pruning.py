@@ -1,4 +1,7 @@
-"""Of the cuts that a segmentation proposes, keep those that hold up, and put each where it most likely is."""
+"""Of the cuts that a segmentation proposes, keep those that hold up, and put each where it most likely is.
+
+For noise that does not remember; where it does, `weighing.py` does both at once.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +18,16 @@ if TYPE_CHECKING:
 
 _MULTISCALE, _LONG = 2.0, 50  # a short stretch has more places to be found in by chance
 _LEAST_Z, _USUAL = 3.9, 200
-_Z_A_DECADE, _Z_A_DECADE_MEMORY = 0.4, 0.3
+_Z_A_DECADE = 0.4
 _SMALL, _SMALL_EXTRA, _LARGE_ONES = 0.6, 1.2, 4
-_RELAX, _EXPECTED, _EXPECTED_EVERY, _LOWEST_Z = 5.0, 1.8, 1500, 2.0
-_FULL_MEMORY = 0.3
 _SWEEPS = 2
 
 
 class _Cuts:
     """Cuts with what speaks for each; dropping one asks its neighbours anew."""
 
-    def __init__(self, x: Vector, cuts: list[int], error: float, memory: float, shortest: int) -> None:
-        self.x, self.cuts, self.error, self.memory, self.shortest = x, list(cuts), error, memory, shortest
+    def __init__(self, x: Vector, cuts: list[int], error: float, shortest: int) -> None:
+        self.x, self.cuts, self.error, self.shortest = x, list(cuts), error, shortest
         self.places = [self.look(at) for at in range(len(self.cuts))]
         self.scores = [self.score(at) for at in range(len(self.cuts))]
 
@@ -35,7 +36,7 @@ class _Cuts:
 
     def look(self, at: int) -> Place:
         start, end = self.ends(at)
-        return place(self.x, start, self.cuts[at], end, self.memory, self.error, self.shortest)
+        return place(self.x, start, self.cuts[at], end, self.error, self.shortest)
 
     def score(self, at: int) -> float:
         start, end = self.ends(at)
@@ -51,19 +52,13 @@ class _Cuts:
                 self.scores[near] = self.score(near)
 
 
-def prune(x: Vector, cuts: list[int], error: float, memory: float, floor: float, shortest: int) -> list[int]:
-    """Drop the weakest cut until each holds up; those far smaller than the rest must be clearer.
-
-    In noise that remembers, much is hidden: where more is found than chance finds in so many runs, there are changes
-    here, and less evidence will do for the others (as for a false discovery rate instead of any false discovery).
-    """
-    found = _Cuts(x, cuts, error, memory, shortest)
-    worth = len(x) * (1.0 - memory) / (1.0 + memory)  # independent runs that would tell as much
-    needed = _LEAST_Z + (_Z_A_DECADE_MEMORY if memory else _Z_A_DECADE) * math.log10(worth / _USUAL)
-    lowest = _LOWEST_Z if memory else needed
+def prune(x: Vector, cuts: list[int], error: float, floor: float, shortest: int) -> list[int]:
+    """Drop the weakest cut until each holds up; those far smaller than the rest must be clearer."""
+    found = _Cuts(x, cuts, error, shortest)
+    needed = _LEAST_Z + _Z_A_DECADE * math.log10(len(x) / _USUAL)
     while found.cuts:
         weakest = min(range(len(found.cuts)), key=found.scores.__getitem__)
-        if found.scores[weakest] >= lowest:
+        if found.scores[weakest] >= needed:
             margins = _margins(found, needed, floor)
             weakest = min(range(len(found.cuts)), key=margins.__getitem__)
             if margins[weakest] >= 0.0:
@@ -81,8 +76,4 @@ def _margins(found: _Cuts, needed: float, floor: float) -> list[float]:
     scores = [score if size >= floor else -math.inf for score, size in zip(found.scores, sizes, strict=True)]
     strong = sorted(size for size, score in zip(sizes, scores, strict=True) if score >= needed)
     small = strong[-1 - len(strong) // _LARGE_ONES] * _SMALL if strong else 0.0
-    if found.memory:
-        by_chance = _EXPECTED + len(found.x) / _EXPECTED_EVERY
-        relaxed = 2.0 * _RELAX * min(1.0, found.memory / _FULL_MEMORY) * math.log(max(1.0, len(strong) / by_chance))
-        needed = math.sqrt(max(needed * needed - relaxed, _LOWEST_Z * _LOWEST_Z))
     return [score - needed - (_SMALL_EXTRA if size < small else 0.0) for size, score in zip(sizes, scores, strict=True)]

@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from benchhouse.analysis.beliefs import Belief, believe
-from benchhouse.analysis.placing import NEAR, place
-from benchhouse.analysis.segments import means
+from benchhouse.analysis.placing import NEAR, size_step
+from benchhouse.analysis.segments import means, median
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +62,7 @@ def _tame(calm: Vector, levels: Vector, cuts: list[int], memory: float) -> Vecto
 
     off = calm - levels
     shocks = off[1:] - memory * off[:-1]
-    limit = _CLIP * float(np.median(np.abs(shocks)))
+    limit = _CLIP * median(np.abs(shocks))
     surplus = shocks - np.clip(shocks, -limit, limit)
     for cut in cuts:  # a rough place may be off by a few runs, and a step is no shock
         surplus[max(0, cut - 1 - NEAR) : cut + NEAR] = 0.0
@@ -161,7 +161,7 @@ def _drop_small(calm: Vector, cuts: list[int], memory: float, error: float, floo
     while kept:
         edges = [0, *kept, len(calm)]
         spans = zip(edges, kept, edges[2:], strict=False)
-        sizes = [abs(place(calm, *span, memory, error, NEAR).size) for span in spans]
+        sizes = [abs(size_step(calm, *span, memory, error)) for span in spans]
         if min(sizes) >= floor:
             break
         del kept[sizes.index(min(sizes))]

@@ -256,5 +256,6 @@ def alarm_since(history: MetricHistory, baseline: Baseline, last_run: str) -> tu
     """What the runs after `last_run` say against an accepted baseline, and these runs."""
     known = [at for at, run in enumerate(history.runs) if run.run_id == last_run]
     later = history.runs[known[-1] + 1 :] if known else [run for run in history.runs if run.run_id > last_run]
+    before = history.runs[known[-1]].mean if known else None
     direction = history.direction if history.direction in ("higher", "lower") else None
-    return watch(baseline, [run.mean for run in later], direction), later  # type: ignore[arg-type]
+    return watch(baseline, [run.mean for run in later], direction, before), later  # type: ignore[arg-type]
