@@ -5,7 +5,6 @@ trial. Only a rebuild takes rows away, those of trials whose evidence is gone or
 """
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -135,6 +134,8 @@ def open_catalog(workspace: Workspace, say: Say | None = None, given: Iterable[P
             with Catalog.open_for_rebuild(workspace) as catalog:
                 catalog.finish()
         else:
+            import logging
+
             (say or logging.getLogger(__name__).warning)(f"{lost}; it is made again from the evidence")
             rebuild(
                 workspace, keep_rows=True
