@@ -8,15 +8,18 @@ healthy run of the same kind. Bar: the first cause named is the injected one, an
 least 90%. Healthy: further runs of the same kinds with the same noise; bar: no diagnosis in at least 95%. The rules
 were made on seed 1, and one of them after the real throttled program was missed; what is reported is another seed's.
 
-Real: a program that is throttled by its cgroup's CPU limit, a server that stalls as a whole and one that holds half
-of its clients, and a slow shard, each run by `bench run` on this machine beside a good run and one that is as good.
-They count with the others. The rule for stalls was made after the first was missed; the second was not known then.
+Real: a program that is throttled by its cgroup's CPU limit, a server that stalls as a whole, one that holds half of
+its clients and one that is stopped by a signal, and a slow shard, each run by `bench run` on this machine beside a good
+run and one that is as good. They count with the others. The rule for stalls was made after the first was missed; the
+second was not known then. The rule that counts trials was written by someone who knew what the first two had shown, so
+they prove nothing of it; the server that is stopped by a signal was added afterwards.
 """
 
 import argparse
 import http.server
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,7 +106,23 @@ def shards(target: Target, workload: Workload, ctx):
         ctx.emit("step_time", (time.perf_counter() - began) * 1e3)
 '''
 _NAMES = ("bursts", "asks", "shards")
-_PROGRAMS = {"half": "asks"}
+_PROGRAMS = {"half": "asks", "stopped": "asks"}
+
+SERVER = """
+import http.server, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        time.sleep(0.001)
+        self.send_response(200)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"good")
+    def log_message(self, *_):
+        pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
 
 
 @dataclass(frozen=True)
@@ -185,23 +204,24 @@ def _asked(workspace: Workspace, run: str, base: str) -> tuple[str, str] | None:
 
 
 def real(root: Path) -> list[Answer]:
-    """Four faults on this machine, each beside two good runs of the same program."""
+    """Five faults on this machine, each beside two good runs of the same program."""
     root.mkdir()
     _install(root / "site")
     answers = []
     flag = root / "slow"
-    with _server() as (url, stall, half):
+    with _server() as (url, stall, half), _stopped_server() as (own_url, stopped):
         metrics = {"prometheus": [{"url": url + "metrics", "name": "server"}]}
         plans: list[tuple[str, dict[str, object], dict[str, object], tuple[str, str]]] = [
             ("bursts", {"limits": {"cpus": 2}}, {"limits": {"cpus": 0.06}}, ("cpu_throttling", "")),
             ("asks", {"workload": {"url": url}, "monitors": metrics}, {}, ("stall", "")),
             ("half", {"workload": {"url": url}}, {}, ("stall", "")),
+            ("stopped", {"workload": {"url": own_url}}, {}, ("stall", "")),
             ("shards", {"workload": {"flag": str(flag)}}, {}, ("straggler:slow_member", "shard 2")),
         ]
         for name, good, bad, wanted in plans:
             base = _bench(root, name, good)
             again = _bench(root, name, good)
-            planted = half if name == "half" else stall
+            planted = {"half": half, "stopped": stopped}.get(name, stall)
             planted.set()
             flag.touch()
             slow = _bench(root, name, good | bad)
@@ -277,6 +297,31 @@ def _server() -> Iterator[tuple[str, threading.Event, threading.Event]]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def _stopped_server() -> Iterator[tuple[str, threading.Event]]:
+    """A server in a process of its own, which is stopped for 0.15 s every 0.85 s while the event is set."""
+    stopped, ended = threading.Event(), threading.Event()
+    server = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True)
+
+    def stop() -> None:
+        while not ended.wait(0.7):
+            if stopped.is_set():
+                server.send_signal(signal.SIGSTOP)
+                time.sleep(0.15)
+                server.send_signal(signal.SIGCONT)
+
+    stopping = threading.Thread(target=stop, daemon=True)
+    stopping.start()
+    try:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}/", stopped
+    finally:
+        ended.set()
+        stopping.join()
+        server.kill()
+        server.wait()
 
 
 def _parse() -> argparse.Namespace:

@@ -273,6 +273,42 @@ plain = mischief:plain
 noisy = mischief:noisy
 """
 
+ENDINGS = {  # of the acts of `mischief`: outcome and code; None where a trial is lost
+    "ok": ("succeeded", ""),
+    "silent": ("failed", "no_metrics"),
+    "fail": ("failed", "no_gpu"),
+    "raise": ("error", "ValueError"),
+    "exit": ("error", "exit"),
+    "sys_exit": ("error", "SystemExit"),
+    "segfault": ("error", "SIGSEGV"),
+    "killed": ("error", "SIGKILL"),
+    "undeclared": ("failed", "undeclared_metric"),
+    "nan": ("failed", "not_finite"),
+    "inf": ("failed", "not_finite"),
+    "huge_int": ("failed", "not_finite"),
+    "word": ("failed", "not_a_number"),
+    "none": ("failed", "not_a_number"),
+    "unit": ("failed", "unit_mismatch"),
+    "nonsense": ("failed", "bad_return"),
+    "overflow": ("error", None),
+    "memory_error": ("out_of_memory", "memory_limit"),
+    "unspeakable": ("error", "Unspeakable"),
+    "endless_message": ("error", "ValueError"),
+    "odd_artifacts": ("succeeded", ""),
+    "odd_facts": ("succeeded", ""),
+    "clock_back": ("succeeded", ""),
+    "daemon": ("succeeded", ""),
+    "flaky": ("succeeded", ""),
+    "flaky_for_ever": ("failed", "busy"),
+    "samples": ("succeeded", ""),
+    "invalid": ("invalid", "late"),
+    "invalid_fail": ("failed", "no_gpu"),
+    "invalid_raise": ("error", "ValueError"),
+    "invalid_silent": ("failed", "no_metrics"),
+    "histogram": ("succeeded", ""),
+    "kill_worker": None,
+}
+
 
 @dataclass
 class Trial:

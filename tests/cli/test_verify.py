@@ -53,6 +53,15 @@ def test_tables_of_an_older_version_are_no_fault_and_the_next_command_is_named(l
     assert "rebuild" not in lab.bench("verify", "--all").stderr
 
 
+def test_a_catalog_that_is_wrong_is_a_fault_and_the_next_command_mends_it(lab):
+    lab.run("once", workload={"n": [0]})
+    with sqlite3.connect(Workspace(lab.workspace).warehouse / "catalog.sqlite") as db:
+        db.execute("UPDATE files SET rows = 77 WHERE table_name = 'measurement_fact'")
+    assert "bench warehouse rebuild" in lab.bench("verify", "--all", code=1).stderr
+    lab.bench("warehouse", "rebuild")
+    assert "all as sealed" in lab.bench("verify", "--all").stdout
+
+
 def test_where_nothing_was_sealed_nothing_is_said_to_be_whole(bench, tmp_path):
     done = bench("verify", "--all", cwd=tmp_path)
     assert done.code == 1

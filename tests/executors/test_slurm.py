@@ -107,6 +107,14 @@ def test_packed_trials_share_a_task_and_run_together(slurm):
     slurm.is_tidy()
 
 
+def test_trials_of_a_packed_task_may_share_a_process(slurm):
+    scenario = slurm.scenario("once", repetitions=3, runtime={"shared": True}, slurm={"pack": 3})
+    submit(slurm, scenario)
+    settled(slurm)
+    assert sorted(trial.meta["trials_before"] for trial in slurm.trials()) == [0, 1, 2]
+    slurm.is_tidy()
+
+
 def test_a_run_in_the_foreground_ends_with_its_results(slurm):
     done = slurm.run("once", axes=[{"grid": {"n": [1, 3]}}])
     assert done["complete"]

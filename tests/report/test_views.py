@@ -3,6 +3,7 @@
 from benchhouse.analysis.playbooks.idle_gpu import UNEXPLAINED
 from benchhouse.analysis.playbooks.values import Diagnosis, Number
 from benchhouse.report.impact import impact
+from benchhouse.report.pages import Items, Page, Words, as_html, as_markdown
 from benchhouse.report.views import _blame, _lies
 
 
@@ -26,3 +27,16 @@ def test_where_nobody_knows_the_cause_nobody_is_blamed():
     assert _blame(cause("unknown")) == "Whose the cause is can't be told yet."
     assert _lies(cause("unknown")) == "Where it lies is not known yet."
     assert "not ours" in _blame(cause("service")) and "cause is ours" in _blame(cause("scenario"))
+
+
+def test_weak_evidence_blames_nobody_for_sure():
+    weak = cause("service").model_copy(update={"certainty": "weak"})
+    assert _blame(weak).startswith("The evidence is weak. If it holds, the cause is not ours")
+    assert _blame(weak.model_copy(update={"certainty": "moderate"})).startswith("By the evidence the cause is not ours")
+
+
+def test_what_stands_between_backticks_is_code_in_both_forms():
+    page = Page("t", "lead", [Items(["with `a: <1>`, again", "one ` alone"]), Words("`b`")])
+    html = as_html(page)
+    assert "with <code>a: &lt;1&gt;</code>, again" in html and "one ` alone" in html and "<p><code>b</code></p>" in html
+    assert "with `a: &lt;1>`, again" in as_markdown(page)

@@ -2,6 +2,7 @@
 
 import pytest
 from faults import FAULTS, QUEUED, SPREAD, TRAINING, make_fault_run
+from intermittent import Shape, make_run
 from trial_maker import make_trial
 
 from benchhouse.analysis.compare import compare
@@ -70,6 +71,7 @@ def test_a_stall_is_found_in_the_samples_of_the_trials(tmp_path):
     (said,) = point.diagnoses
     assert (said.cause, said.side) == ("stall", "service")
     assert point.trials[0].files == ["samples.csv"]
+    assert point.trials[0].slow[:2] == ["line 33: latency 403 ms", "line 32: latency 400 ms"]
 
 
 def test_the_clock_of_a_node_moves_nothing(tmp_path):
@@ -141,3 +143,16 @@ def test_damaged_requests_are_left_to_verify_and_seconds_are_shown(tmp_path):
     head = "second,sent,completed,errors,in_flight,due,good\n"
     (folder.artifacts / "intervals.csv").write_text(head + "0,5,5,0,0,5,5\n1,5,1,0,4,5,1\n")
     assert slowest(folder) == ("artifacts/intervals.csv", ["second 1: 4 in flight, 1 completed, 0 errors"])
+
+
+def test_a_fault_that_misses_a_trial_is_named_through_the_real_tables(tmp_path):
+    workspace, shape = Workspace(tmp_path), Shape(clients=4, each=60, usual_s=0.008, pause_s=0.008)
+    make_run(workspace, "a-good", 5, "healthy", shape, 5, 0)
+    make_run(workspace, "b-slow", 5, "throttling", shape, 5, 4, minute=60)
+    (point,) = why(workspace, "b-slow").points
+    first = point.diagnoses[0]
+    assert (first.cause, first.certainty) == ("cpu_throttling", "weak")
+    (shown,) = first.evidence
+    assert shown.hits == 4 and min(shown.now[:4]) > 10 * shown.now[4]
+    assert {one.trial_id for one in point.trials} <= set(shown.trials[:4])  # those that were hit are shown
+    assert "repetitions: 10" in first.next[0]

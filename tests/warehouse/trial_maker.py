@@ -61,7 +61,7 @@ def make_trial(
     scenario: str = "demo",
     minute: int = 0,
     sealed: bool = True,
-    samples: bool = False,
+    samples: bool | list[float] = False,
     cores: float | None = None,
     histogram: Histogram | None = None,
     histogram_file: Histogram | None = None,
@@ -79,7 +79,7 @@ def make_trial(
     """Write one trial folder; returns where it lies. `histogram_file` is a lie about `histogram`, sealed like truth.
 
     With `cores` it has telemetry: so many were busy; with `recording`, all of that, written as a worker does.
-    `numbers` are measured instead of the usual ones.
+    `numbers` are measured instead of the usual ones, and `samples` may be the latencies themselves, in ms.
     """
     ref = ExperimentRef(
         name="vector.search", version="1.0", object="x:y", distribution="benchhouse", distribution_version="0.1.0"
@@ -192,7 +192,8 @@ def make_trial(
     write_model(folder.metrics, metrics)
     write_metrics_csv(folder.metrics_csv, spec, measurements)
     if samples:
-        latencies = [1000 / value] * 18 + [3000 / value] * 2  # of which p50 and p99 are what `measure` says
+        planted = [1000 / value] * 18 + [3000 / value] * 2  # of which p50 and p99 are what `measure` says
+        latencies = planted if samples is True else samples
         lines = [f"latency,,{at},{latency!r},ms" for at, latency in enumerate(latencies)] + ["other,,0,1.0,1"]
         write_text(folder.samples, "\n".join(["metric,window,index,value,unit", *lines]) + "\n")
     if histogram:

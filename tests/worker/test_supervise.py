@@ -8,51 +8,14 @@ import sys
 import time
 
 import pytest
+from laboratory import ENDINGS, Lab
 
 from benchhouse.schema.trial import MEASURED, OUTCOMES
-
-ENDINGS = {
-    "ok": ("succeeded", ""),
-    "silent": ("failed", "no_metrics"),
-    "fail": ("failed", "no_gpu"),
-    "raise": ("error", "ValueError"),
-    "exit": ("error", "exit"),
-    "sys_exit": ("error", "SystemExit"),
-    "segfault": ("error", "SIGSEGV"),
-    "killed": ("error", "SIGKILL"),
-    "undeclared": ("failed", "undeclared_metric"),
-    "nan": ("failed", "not_finite"),
-    "inf": ("failed", "not_finite"),
-    "huge_int": ("failed", "not_finite"),
-    "word": ("failed", "not_a_number"),
-    "none": ("failed", "not_a_number"),
-    "unit": ("failed", "unit_mismatch"),
-    "nonsense": ("failed", "bad_return"),
-    "overflow": ("error", None),
-    "memory_error": ("out_of_memory", "memory_limit"),
-    "unspeakable": ("error", "Unspeakable"),
-    "endless_message": ("error", "ValueError"),
-    "odd_artifacts": ("succeeded", ""),
-    "odd_facts": ("succeeded", ""),
-    "clock_back": ("succeeded", ""),
-    "daemon": ("succeeded", ""),
-    "flaky": ("succeeded", ""),
-    "flaky_for_ever": ("failed", "busy"),
-    "samples": ("succeeded", ""),
-    "invalid": ("invalid", "late"),
-    "invalid_fail": ("failed", "no_gpu"),
-    "invalid_raise": ("error", "ValueError"),
-    "invalid_silent": ("failed", "no_metrics"),
-    "histogram": ("succeeded", ""),
-    "kill_worker": None,
-}
 
 
 @pytest.fixture(scope="module")
 def endings(tmp_path_factory):
     """One run of every ending; the trials of the others go on, so one run shows them all."""
-    from laboratory import Lab
-
     lab = Lab(tmp_path_factory.mktemp("endings"))
     lab.scenario("mischief", workload={"act": list(ENDINGS)}, parallel=2)
     lab.done = lab.bench("run", "s.yaml", code=1)

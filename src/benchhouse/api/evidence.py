@@ -63,7 +63,10 @@ def pull(
     workspace: Workspace, address: str, runs: Sequence[str], *, endpoint: str = "", dry_run: bool = False,
     say: Say | None = None,
 ) -> list[Carried]:  # fmt: skip
-    """Bring the folders of these runs (all, if none are named) from the store, and collect them."""
+    """Bring the folders of these runs (all, if none are named) from the store, and collect them.
+
+    A trial that came and is in no table, because this version can't read it, has the reason.
+    """
     from benchhouse.warehouse.ingest import collect
 
     with _opened(address, endpoint) as shelf:
@@ -74,9 +77,14 @@ def pull(
         for one in carried:
             if one.what == "new" and ".attempt-" not in one.folder:
                 new.setdefault(one.run_id, []).append(workspace.results / one.folder)
-        for run_id, folders in new.items():
-            collect(workspace, run_id, folders)
+        unread = [line for run_id, folders in new.items() for line in collect(workspace, run_id, folders).unread]
+        carried = [_left_out(one, f"{workspace.results / one.folder}: ", unread) for one in carried]
     return carried
+
+
+def _left_out(carried: Carried, start: str, unread: Sequence[str]) -> Carried:
+    reason = next((line.removeprefix(start) for line in unread if line.startswith(start)), None)
+    return carried if reason is None else carried.model_copy(update={"reason": reason})
 
 
 def verify(address: str, runs: Sequence[str], *, endpoint: str = "") -> tuple[int, int, "list[Damage]"]:

@@ -124,15 +124,20 @@ def verify_folder(path: Path) -> list[Damage]:
     return verify(TrialFolder(path))
 
 
-def report(workspace: Workspace, run_ids: list[str], asked: "Tradeoff | None" = None) -> Path:
+def report(
+    workspace: Workspace, run_ids: list[str], asked: "Tradeoff | None" = None, say: Callable[[str], None] | None = None
+) -> Path:
     """Write reports/<scenario>/ for these runs, or reports/<a>+<b>/ for runs of several; returns the page.
 
-    `asked` is the trade-off to show; otherwise there is one where a search parameter was swept.
+    `asked` is the trade-off to show; otherwise there is one where a search parameter was swept. `say` is told of
+    sealed trials that are in no number of it, as they could not be read.
     """
     from benchhouse.report.data import gather, write_report
 
     for run_id in run_ids:
-        following.collect(workspace, run_id)
+        for line in following.collect(workspace, run_id)["skipped"]:
+            if say:
+                say(f"left out: {line}")
     data = gather(workspace, run_ids, rerun=lambda run_id, trial: _rerun(workspace, run_id, trial), asked=asked)
     try:
         return write_report(workspace, data)

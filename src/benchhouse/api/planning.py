@@ -166,7 +166,8 @@ def _placed(file: ScenarioFile, where: Where, site: Site) -> ScenarioFile:
     said = scenario.model_fields_set
     executor = where.executor or (scenario.executor if "executor" in said else site.executor or scenario.executor)
     runtime = scenario.runtime
-    if kind := where.runtime or (site.runtime if "runtime" not in said else None):
+    said_kind = "runtime" in said and "kind" in runtime.model_fields_set
+    if kind := where.runtime or (None if said_kind else site.runtime):
         runtime = runtime.model_copy(update={"kind": kind})
     return replace(file, scenario=scenario.model_copy(update={"executor": executor, "runtime": runtime}))
 

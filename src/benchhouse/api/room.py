@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchhouse.api.planning import Prepared
 from benchhouse.api.storage import Room, rooms
+from benchhouse.evidence.folder import read_manifest
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -63,7 +64,7 @@ def _sealed(home: Path) -> Iterator[tuple[TrialFolder, Manifest]]:
     for path in _folders(home):
         folder = TrialFolder(path)
         try:
-            yield folder, Manifest.model_validate_json(folder.manifest.read_bytes())
+            yield folder, read_manifest(folder)
         except (OSError, ValueError):
             continue  # unfinished, or damaged: `bench verify` tells
 

@@ -85,7 +85,7 @@ def conditions(prepared: Prepared) -> dict[str, str]:
     return {
         "experiment code": prepared.code_digest,
         "environment": digest(dict(scenario.environment)),
-        "runtime": digest(scenario.runtime.model_dump()),
+        "runtime": digest(scenario.runtime.model_dump(exclude=None if scenario.runtime.shared else {"shared"})),
         "resources": digest(prepared.plan.resources.model_dump()),
     } | ({"image": image} if image else {})
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest, describe_file, walk
 from benchhouse.evidence.writing import now, write_fresh, write_text
 from benchhouse.schema.layout import TrialFolder
@@ -94,19 +95,19 @@ def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
 
 
 def read_spec(folder: TrialFolder) -> TrialSpec:
-    return TrialSpec.model_validate_json(folder.spec.read_bytes())
+    return older.read(TrialSpec, folder.spec.read_bytes())
 
 
 def read_meta(folder: TrialFolder) -> Meta:
-    return Meta.model_validate_json(folder.meta.read_bytes())
+    return older.read(Meta, folder.meta.read_bytes())
 
 
 def read_metrics(folder: TrialFolder) -> MetricsFile:
-    return MetricsFile.model_validate_json(folder.metrics.read_bytes())
+    return older.read(MetricsFile, folder.metrics.read_bytes())
 
 
 def read_manifest(folder: TrialFolder) -> Manifest:
-    return Manifest.model_validate_json(folder.manifest.read_bytes())
+    return older.read(Manifest, folder.manifest.read_bytes())
 
 
 def sealed_outcome(folder: TrialFolder) -> Outcome | None:

@@ -17,6 +17,8 @@ from typing import Literal, Protocol
 
 from pydantic import Field, ValidationError
 
+from benchhouse.evidence import older
+from benchhouse.evidence.folder import read_manifest
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.evidence.verify import Damage, manifest_digest, verify
 from benchhouse.schema.errors import BenchError, unwritable
@@ -50,7 +52,7 @@ class Carried(Model):
     what: Literal["new", "same", "refused"] = Field(description="same: it was there already.")
     objects: int = Field(0, description="Objects that were written, or would be.")
     size: int = Field(0, description="Their bytes.")
-    reason: str = ""
+    reason: str = Field("", description="Why it was refused; of a new one, why it is in no table.")
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def push(shelf: Shelf, folders: Iterable[TrialFolder], *, dry_run: bool = False)
         if damage := verify(folder):
             yield Carried(run_id="", folder=path, what="refused", reason=_told(damage))
             continue
-        manifest = Manifest.model_validate_json(folder.manifest.read_bytes())
+        manifest = read_manifest(folder)
         pointer = Pointer(manifest.run_id, folder.path.parent.name, folder.path.name, manifest_digest(folder))
         if pointer in known:
             yield Carried(run_id=manifest.run_id, folder=path, what="same")
@@ -245,7 +247,7 @@ def _manifest(shelf: Shelf, pointer: Pointer) -> Manifest:
     if (found := hashlib.sha256(content).hexdigest()) != pointer.manifest:
         raise BenchError(f"the manifest: {_difference((found, 0), pointer.manifest)} in {shelf.name}")
     try:
-        manifest = Manifest.model_validate_json(content)
+        manifest = older.read(Manifest, content)
     except ValidationError as error:
         raise BenchError(f"the manifest {pointer.manifest[:12]} can't be read") from error
     if manifest.run_id != pointer.run_id:

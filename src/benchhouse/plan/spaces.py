@@ -156,6 +156,8 @@ class _View:
     def fill(self, item: SpaceExperiment, foreign: Collection[str]) -> None:
         here: Loc = ("experiments", self.index)
         self.head = {"scenario": self.name, "experiment": experiment_name(item)}
+        if item.actuator_identifier != OURS:
+            self.head["runtime"] = {"shared": True}  # as its engine does it: a library or model is loaded once
         self.places = {("experiment",): (*here, "experimentIdentifier"), ("workload",): ("entitySpace",)}
         if item.experiment_version:
             self.head["version"] = item.experiment_version

@@ -57,6 +57,7 @@ class Gathered:
             signals=_signals(self._slices, base, now),
             members=[*_members(self._parts, self.facts, base, now), *_hosts(rows, self.facts, self.values)],
             wait=_wait(self.facts, base, now),
+            slowness={row.name: _slowness(row, self.values) for row in rows if row.direction in ("higher", "lower")},
             reasons=dict(reasons),
         )
 
@@ -89,6 +90,11 @@ def _number(row: PointRow) -> Number:
         verdict=row.verdict,
         p_adjusted=row.p_adjusted,
     )
+
+
+def _slowness(row: PointRow, values: Values) -> dict[str, float]:
+    sign = 1.0 if row.direction == "lower" else -1.0
+    return {trial: sign * values[trial, row.metric, row.stat] for trial in row.trials_b}
 
 
 def _signals(slices: Iterable[Row], base: set[str], now: set[str]) -> list[Signal]:

@@ -27,7 +27,7 @@ from benchhouse.report.standings import make_headline, make_rankings, side_by_si
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.query import Cell
+from benchhouse.schema.query import Cell, QuerySpec
 from benchhouse.schema.trial import MEASURED, Meta
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
@@ -146,8 +146,9 @@ def write_report(workspace: Workspace, data: ReportData) -> Path:
     folder = workspace.reports / data.scenario
     folder.mkdir(parents=True, exist_ok=True)
     proof = report_json(data)
-    kept = folder / PUBLISHED / f"{digest(json.loads(proof))[:16]}.json"  # stays when a later report takes this place
-    kept.parent.mkdir(exist_ok=True)
+    (folder / PUBLISHED).mkdir(exist_ok=True)
+    _keep_replaced(workspace, folder)
+    kept = _kept(folder, proof)
     write_text(kept, proof)
     write_text(folder / REPORT_FILE, proof)
     publish(workspace, kept, data.queries, _cells(data))
@@ -155,6 +156,26 @@ def write_report(workspace: Workspace, data: ReportData) -> Path:
     page = folder / "index.html"
     write_text(page, html.render(data))
     return page
+
+
+def _kept(folder: Path, proof: str) -> Path:
+    """Where a report stays when a later one takes its place."""
+    return folder / PUBLISHED / f"{digest(json.loads(proof))[:16]}.json"
+
+
+def _keep_replaced(workspace: Workspace, folder: Path) -> None:
+    """A report of the time when only the newest was kept stays too, now that another takes its place."""
+    try:
+        proof = (folder / REPORT_FILE).read_text(encoding="utf-8")
+        replaced = json.loads(proof)
+        if (kept := _kept(folder, proof)).exists():
+            return
+        queries = [QuerySpec.model_validate(one) for one in replaced["queries"].values()]
+        cells = [Cell.model_validate(one) for one in replaced["cells"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return  # nothing there, or no report: no number leads to it
+    write_text(kept, proof)
+    publish(workspace, kept, queries, cells)
 
 
 def report_json(data: ReportData) -> str:

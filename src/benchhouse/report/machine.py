@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
+from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.report.numbers import shaky
 from benchhouse.schema.layout import TrialFolder
@@ -179,9 +180,9 @@ def _facts(root: Path, row: Row, point: str, chosen: str) -> MachineFacts | None
         sealed = folder.manifest.read_bytes()
         if hashlib.sha256(sealed).hexdigest() != row["artifact_manifest_digest"]:
             return None
-        manifest = Manifest.model_validate_json(sealed)
+        manifest = older.read(Manifest, sealed)
         told = _content(folder, manifest, "telemetry/summary.json")
-        summary = TelemetrySummary.model_validate_json(told)
+        summary = older.read(TelemetrySummary, told)
         panels = _panels(folder, manifest, summary)
     except (OSError, ValueError, KeyError, ValidationError):  # what pyarrow can't read is a ValueError too
         return None

@@ -95,9 +95,9 @@ def _html(block: Block) -> Markup:
         case Heading(text):
             return tag("h2", text)
         case Words(text):
-            return tag("p", text)
+            return tag("p", *_marked(text))
         case Items(lines, code):
-            return tag("ul", *(tag("li", tag("code", line) if code else line) for line in lines))
+            return tag("ul", *(tag("li", *([tag("code", line)] if code else _marked(line))) for line in lines))
         case Grid(heads, rows):
             head = tag("thead", tag("tr", *(tag("th", one) for one in heads)))
             body = tag(
@@ -110,6 +110,14 @@ def _html(block: Block) -> Markup:
             return tag("div", tag("table", head, body), class_="scroll")
         case Listing(text):
             return tag("pre", text, tabindex=0)
+
+
+def _marked(text: str) -> list[str | Markup]:
+    """What stands between two backticks is code, as in Markdown."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one has no partner
+        return [text]
+    return [tag("code", part) if at % 2 else part for at, part in enumerate(parts)]
 
 
 def as_markdown(page: Page) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchhouse.analysis.summary import summarise, summarise_histogram
+from benchhouse.evidence import older
 from benchhouse.evidence.verify import verify
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -127,7 +128,7 @@ def _histograms(
     """Which entries of histograms.json stand behind these metrics; each statistic is computed from them again."""
     if not folder.histograms.is_file():
         return []
-    file = HistogramsFile.model_validate_json(folder.histograms.read_bytes())
+    file = older.read(HistogramsFile, folder.histograms.read_bytes())
     wanted = {(one["metric"], one["window"]) for one in measured}
     told = []
     for at, entry in enumerate(file.histograms):

@@ -15,6 +15,7 @@ def slowest(folder: TrialFolder) -> tuple[str, list[str]]:
     """
     for path, read in (
         (folder.artifacts / "requests.parquet", _requests),
+        (folder.samples, _samples),
         (folder.artifacts / "intervals.csv", _seconds),
     ):
         try:
@@ -40,6 +41,27 @@ def _requests(path: Path) -> list[str]:
         for row in rows
         if row["took_s"] is not None
     ]
+
+
+def _samples(path: Path) -> list[str]:
+    """Samples of times stand in the order in which they were told; a row's number is its line in the file."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as tables
+
+    kinds = {"metric": pa.string(), "window": pa.string(), "value": pa.float64(), "unit": pa.string()}
+    table = tables.read_csv(
+        path, convert_options=tables.ConvertOptions(column_types=kinds, include_columns=list(kinds))
+    )
+    table = table.append_column("line", pa.array(range(2, len(table) + 2)))  # the first is the head
+    table = table.filter((pc.field("window") == "") & pc.field("unit").isin(["s", "ms", "us", "µs", "ns"]))
+    found = []
+    for metric in pc.unique(table["metric"]).to_pylist()[:1]:
+        rows = (
+            table.filter(pc.field("metric") == metric).sort_by([("value", "descending")]).slice(0, _SHOWN).to_pylist()
+        )
+        found = [f"line {row['line']}: {metric} {row['value']:.4g} {row['unit']}" for row in rows]
+    return found
 
 
 def _seconds(path: Path) -> list[str]:

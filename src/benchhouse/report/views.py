@@ -67,13 +67,19 @@ def view(found: Why, audience: Audience, setting: Setting | None, next_lines: Ma
     blocks = {"engineering": _engineering, "product": _product, "partner": _partner}[audience](
         found, setting, next_lines
     )
-    lead = impact_lead(found) if audience == "product" else found.headline
+    lead = impact_lead(found) if audience == "product" else _lead(found)
     return Page(f"{found.scenario}: for {audience}", lead, [*blocks, *_runs(found)])
 
 
 def why_page(found: Why, setting: Setting | None, next_lines: Mapping[int, Sequence[str]]) -> Page:
     """All of `bench why` on one page."""
-    return Page(f"{found.scenario}: why", found.headline, [*_engineering(found, setting, next_lines), *_runs(found)])
+    return Page(f"{found.scenario}: why", _lead(found), [*_engineering(found, setting, next_lines), *_runs(found)])
+
+
+def _lead(found: Why) -> str:
+    """The headline as a sentence begins, but for one that begins with the name of a node, rank or device."""
+    named = bool(found.diagnosed and found.diagnosed[0].suspect)
+    return found.headline if named else found.headline[:1].upper() + found.headline[1:]
 
 
 def impact_lead(found: Why) -> str:
@@ -141,7 +147,12 @@ def _values(values: Sequence[float]) -> str:
 def _raw(point: PointWhy) -> list[Block]:
     if not point.trials:
         return []
-    paths = [f"{trial.folder}/{file}" for trial in point.trials for file in [*trial.files, trial.requests] if file]
+    paths = [
+        f"{trial.folder}/{file}"
+        for trial in point.trials
+        for file in dict.fromkeys([*trial.files, trial.requests])
+        if file
+    ]
     slow = [f"{trial.trial_id}: {line}" for trial in point.trials for line in trial.slow]
     return [
         Words("Raw evidence, the worst trials first:"),
@@ -170,8 +181,11 @@ def _product(found: Why, setting: Setting | None, next_lines: NextLines) -> list
     diagnosed = found.diagnosed
     if diagnosed:
         first = diagnosed[0]
-        blocks.append(Words(f"Most likely cause: {first.title}. {_lies(first)}"))
-        blocks.append(Words(f"Proposed change: {first.change}"))
+        weak = first.certainty == "weak"
+        blocks.append(Words(f"{'Possible' if weak else 'Most likely'} cause: {first.title}. {_lies(first)}"))
+        if weak:
+            blocks.append(Words("The evidence is weak: engineering repeats the run before anything is changed."))
+        blocks.append(Words(f"{'If it holds' if weak else 'Proposed change'}: {first.change}"))
     elif found.points:
         blocks.append(Words("The cause is not known yet; engineering repeats the run with more monitors."))
     else:
@@ -260,4 +274,6 @@ def _blame(first: Diagnosis) -> str:
     if first.side not in _SIDES:
         return "Whose the cause is can't be told yet."
     whose = "ours" if first.side in _OURS else "not ours" if first.side == "service" else "of the machine"
+    if first.certainty == "weak":
+        return f"The evidence is weak. If it holds, the cause is {whose}: it lies {_SIDES[first.side]}."
     return f"By the evidence the cause is {whose}: it lies {_SIDES[first.side]}."

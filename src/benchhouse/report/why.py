@@ -166,7 +166,7 @@ def _worst(
     facts = gathered.facts
     row = max(rows, key=lambda one: (one.verdict == "worse", abs(one.change or 0.0)))
     value = {trial: gathered.values[trial, row.metric, row.stat] for trial in row.trials_b}
-    named = set(shown[0].trials) if shown else set()
+    named = set(shown[0].trials[: shown[0].hits]) if shown else set()
     sign = -1.0 if row.direction == "lower" else 1.0
     order = sorted(value, key=lambda trial: (trial not in named, sign * value[trial], trial))
     found = []

@@ -114,6 +114,9 @@ class Runtime(Model, strict=True):
     image: str | None = Field(None, description="Container image; `artifacts: {container: ...}` is accepted too.")
     requirements: list[str] = Field(default_factory=list, description="What the isolated environment installs.")
     python: str | None = Field(None, description="Interpreter of the isolated environment.")
+    shared: bool = Field(
+        False, description="Trials of one worker run in one process, one after the other; else each has its own."
+    )
 
 
 class Until(Model, strict=True):

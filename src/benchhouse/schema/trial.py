@@ -230,4 +230,11 @@ class Meta(Model):
     drivers: dict[str, str | None] = Field(description="GPU driver, CUDA, ...; null where there is none.")
     limits: dict[str, Any] = Field(description="What was asked and which mechanism enforced it.")
     usage: dict[str, Any] = Field(description="CPU seconds and peak memory of the trial's process tree.")
+    trials_before: int | None = Field(
+        None, description="Trials that its process had run before, where trials share one; null in one of its own."
+    )
     custom: dict[str, Any] = Field(default_factory=dict, description="What the experiment said by ctx.metadata.")
+
+    def ran_in(self, runtime: Runtime) -> str:
+        """What it ran inside, for tables: numbers of a shared process are not those of a fresh one."""
+        return runtime.kind if self.trials_before is None else f"{runtime.kind}, shared"

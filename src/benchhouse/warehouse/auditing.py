@@ -144,7 +144,8 @@ def _check_published(workspace: Workspace, db: sqlite3.Connection) -> Iterator[s
     places: dict[str, set[str]] = {}
     for ref, report in db.execute("SELECT ref, report FROM published"):
         places.setdefault(report, set()).add(ref)
-    documents = [*workspace.reports.glob("*/published/*.json"), *workspace.claims.glob("*.json")]
+    reports = [path for each in ("*/report.json", "*/published/*.json") for path in workspace.reports.glob(each)]
+    documents = [*reports, *workspace.claims.glob("*.json")]
     known = {path.relative_to(workspace.root).as_posix() for path in documents} | places.keys()
     pinned = {row[0] for row in db.execute("SELECT file FROM pinned")}
     rest_on: set[str] = set()

@@ -33,7 +33,11 @@ SOFTWARE_VERSION_DIM = Table(
         Column("cuda", "text", "Newest CUDA that the driver knows, else what the environment says."),
         Column("nccl", "text", "Version of NCCL, by its Python distribution."),
         Column("framework", "text", "What computes, with version: torch, jax, tensorflow, faiss-cpu, ..."),
-        Column("runtime", "text", "What the jobs ran inside: process, venv, ..."),
+        Column(
+            "runtime",
+            "text",
+            "What jobs ran inside: process, venv, ...; `process, shared` where trials shared it.",
+        ),
         Column("server", "text", "What serves, as the target or the service says: vllm, triton, ..."),
         Column("server_version", "text", "Its version, as the experiment was told by it."),
         Column("python", "text", "Version of Python."),

@@ -65,7 +65,7 @@ def _software(spec: TrialSpec, meta: Meta) -> Row:
         "cuda": topology.cuda if topology else meta.drivers.get("cuda"),
         "nccl": nccl,
         "framework": ", ".join(framework) or None,
-        "runtime": spec.runtime.kind,
+        "runtime": meta.ran_in(spec.runtime),
         "server": str(server) if server else None,
         "server_version": str(server_version) if server_version else None,
         "python": meta.python,

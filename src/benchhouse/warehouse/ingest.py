@@ -29,20 +29,25 @@ _STALE_TEMPORARY_S = 3600.0
 
 @dataclass(frozen=True)
 class Collected:
-    """What the tables now hold of a run, which folders were left out, and which trials a rebuild took away."""
+    """What the tables now hold of a run, which folders were left out, and which trials a rebuild took away.
+
+    `unread` are the folders among those given that were not read, each with the reason.
+    """
 
     run_id: str
     trials: int
     rows: int
     skipped: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Rebuilt:
     """What the tables now hold in all, what was left out and which unused files were removed.
 
-    `dropped` names each trial that was in the tables and has no good evidence any more, with the reason.
+    `dropped` names each trial that was in the tables and has no good evidence any more, with the reason; `unread` each
+    of the `sealed` folders that was not read: its trial is in no table.
     """
 
     runs: int
@@ -51,6 +56,8 @@ class Rebuilt:
     skipped: list[str]
     removed: list[str]
     dropped: list[str]
+    sealed: int
+    unread: list[str]
 
 
 def collect(workspace: Workspace, run_id: str, folders: Iterable[Path], say: Say | None = None) -> Collected:
@@ -69,7 +76,8 @@ def rebuild(workspace: Workspace, progress: Progress | None = None, *, keep_rows
     skipped: list[str] = []
     with Catalog.open_for_rebuild(workspace) as catalog:
         _publish_again(catalog, skipped)
-        evidence = _group_by_run(sealed_folders(workspace), skipped)
+        folders, unread = sealed_folders(workspace), list[str]()
+        evidence = _group_by_run(folders, unread)
         lake: dict[str, list[str]] = {}
         for run_id, file in list_lake(workspace):
             lake.setdefault(run_id, []).append(file)
@@ -87,12 +95,13 @@ def rebuild(workspace: Workspace, progress: Progress | None = None, *, keep_rows
         told = {one.run_id for one in done if one.trials or not keep_rows}
         removed = catalog.remove_unused(file for run_id, files in lake.items() for file in files if run_id in told)
     removed += _remove_temporaries(workspace)
-    skipped += [line for one in done for line in one.skipped]
+    skipped += unread + [line for one in done for line in one.skipped]
+    unread += [line for one in done for line in one.unread]
     skipped += [line for line in strangers if (workspace.warehouse / line.partition(":")[0]).exists()]
     dropped = [line for one in done for line in one.dropped]
     filled = [one for one in done if one.trials]
     trials, rows = (sum(getattr(one, name) for one in filled) for name in ("trials", "rows"))
-    return Rebuilt(len(filled), trials, rows, skipped, removed, dropped)
+    return Rebuilt(len(filled), trials, rows, skipped, removed, dropped, len(folders), unread)
 
 
 def store(
@@ -136,10 +145,14 @@ def open_catalog(workspace: Workspace, say: Say | None = None, given: Iterable[P
         else:
             import logging
 
-            (say or logging.getLogger(__name__).warning)(f"{lost}; it is made again from the evidence")
-            rebuild(
-                workspace, keep_rows=True
-            )  # nobody asked for rows to go: the evidence may be on a disk that is away
+            tell = say or logging.getLogger(__name__).warning
+            tell(f"{lost}; it is made again from the evidence")
+            # Nobody asked for rows to go: the evidence may be on a disk that is away.
+            made = rebuild(workspace, keep_rows=True)
+            if made.unread:
+                tell(
+                    f"{len(made.unread)} of {made.sealed} sealed trials are not in the tables: bench warehouse rebuild"
+                )
         return Catalog.open(workspace)
 
 
@@ -166,10 +179,10 @@ def _collect(
         trials = known | fresh
         notes = [line for line in [*skipped, *notes] if line not in dropped]
         if not trials and not dropped:
-            return Collected(run_id, 0, 0, notes)
+            return Collected(run_id, 0, 0, notes, unread=skipped)
         rows = store(catalog, run_id, trials, base, fresh=not known)
         if rows is not None:
-            return Collected(run_id, len(trials), rows, notes, dropped)
+            return Collected(run_id, len(trials), rows, notes, dropped, skipped)
         time.sleep(0.01)
     raise BenchError(
         f"run {run_id}: other processes kept changing its tables, {_MERGE_ATTEMPTS} times in a row",
@@ -227,14 +240,14 @@ def _prove(
     return _read_folders(catalog.workspace, run_id, [folder for folder in missing if folder.exists()], dropped)
 
 
-def _group_by_run(folders: list[Path], skipped: list[str]) -> dict[str, list[Path]]:
+def _group_by_run(folders: list[Path], unread: list[str]) -> dict[str, list[Path]]:
     """By the manifest alone; what it says is checked when the folder is read."""
     groups: dict[str, list[Path]] = {}
     for folder in folders:
         try:
             run_id = json.loads(TrialFolder(folder).manifest.read_bytes())["run_id"]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            skipped.append(f"{folder}: manifest.json can't be read ({error})")
+            unread.append(f"{folder}: manifest.json can't be read ({error})")
             continue
         groups.setdefault(str(run_id), []).append(folder)
     return groups

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -56,25 +57,23 @@ def read_folder(workspace: Workspace, folder: TrialFolder) -> TrialRows:
     except OSError as error:
         raise NotCollectable(f"manifest.json: {error.strerror}") from error
     try:
-        manifest = Manifest.model_validate_json(sealed)
-        spec = TrialSpec.model_validate_json(_sealed_bytes(folder.spec, manifest))
-        meta = Meta.model_validate_json(_sealed_bytes(folder.meta, manifest))
+        manifest = older.read(Manifest, sealed)
+        spec = older.read(TrialSpec, _sealed_bytes(folder.spec, manifest))
+        meta = older.read(Meta, _sealed_bytes(folder.meta, manifest))
         measurements: list[Measurement] = []
         if folder.metrics.name in manifest.files:  # a trial that was lost has none
-            metrics = MetricsFile.model_validate_json(_sealed_bytes(folder.metrics, manifest))
+            metrics = older.read(MetricsFile, _sealed_bytes(folder.metrics, manifest))
             measurements = metrics.benchhouse.measurements
         if not spec.trial_id == meta.trial_id == manifest.trial_id or not spec.run_id == meta.run_id == manifest.run_id:
             raise NotCollectable("trial.json, meta.json and manifest.json name different trials or runs")
         summary = None
         if any(name.startswith("telemetry/") and name.endswith(".parquet") for name in manifest.files):
             content = _sealed_bytes(folder.telemetry_summary, manifest, "telemetry/summary.json")
-            summary = TelemetrySummary.model_validate_json(content)
+            summary = older.read(TelemetrySummary, content)
         place = _place(workspace, folder)
         return make_rows(spec, meta, measurements, hashlib.sha256(sealed).hexdigest(), place, summary)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise NotCollectable(f"{error.title} can't be read: {where + ': ' if where else ''}{first['msg']}") from error
+        raise NotCollectable(older.misread(error)) from error
     except (OSError, ValueError) as error:
         raise NotCollectable(str(error)) from error
 
@@ -132,7 +131,6 @@ def _asked(spec: TrialSpec) -> Row:
         "component": spec.component,
         "service": spec.service,
         "executor": spec.executor,
-        "runtime": spec.runtime.kind,
         "target_name": target_name(spec.target),
         "target": canonical_json(spec.target).decode(),
         "parameters": canonical_json(spec.parameters).decode(),
@@ -153,6 +151,7 @@ def _happened(spec: TrialSpec, meta: Meta) -> Row:
     """What meta.json says."""
     queue_s, why = _queue(spec, meta)
     return {
+        "runtime": meta.ran_in(spec.runtime),
         "failure_code": meta.failure.code if meta.failure else None,
         "failure_message": meta.failure.message if meta.failure else None,
         "warnings": [f"{warning.code}: {warning.message}" for warning in meta.warnings],

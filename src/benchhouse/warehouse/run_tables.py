@@ -24,7 +24,9 @@ CLUSTER_ID = Column("cluster_region_id", "text", "Row of cluster_region_dim.")
 _EXECUTOR = Column(
     "executor", "text", "Where the jobs went: local, slurm, ...; of a run that was finished elsewhere, each place."
 )
-_RUNTIME = Column("runtime", "text", "What the jobs ran inside: process, venv, ...")
+_RUNTIME = Column(
+    "runtime", "text", "What jobs ran inside: process, venv, ...; `process, shared` where trials shared it."
+)
 _PLAN = Column("plan_digest", "text", "Digest of the plan that was run.")
 _TRIAL_ID = Column("trial_id", "text", "The trial's uuid.")
 _REPETITION = Column("repetition", "integer", "Which repetition of its instance, from 1 or 0 as planned.")

@@ -4,6 +4,7 @@ import csv
 import math
 import os
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,9 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
     sys.stderr.flush()
 
 
+@lru_cache(maxsize=1)
 def _load(ref: ExperimentRef) -> Experiment:
+    """Once for all trials of a process."""
     try:
         return load(ref)
     except ModuleNotFoundError as error:

@@ -83,7 +83,8 @@ def _warm_up_for(order: dict[str, Any]) -> None:
 def _stop_all_and_exit() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     processes.kill_descendants(grace_s=_GRACE_S)
-    sweep_scratch(LEFTOVERS)  # of idle workers, which have ended at once
+    sweep_cages(LEFTOVERS)  # of idle workers, which have ended at once
+    sweep_scratch(LEFTOVERS)
     os._exit(0)
 
 

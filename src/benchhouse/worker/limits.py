@@ -156,8 +156,7 @@ class Cage:
         self.limits = limits
         self.enforced: dict[str, str] = {}
         """For each limit asked for: what holds it, or "none (reason)"."""
-        self.folders: dict[str, Path] = {}
-        """"v2" and v1 controllers -> this cage's folder there."""
+        self.folders: dict[str, Path] = {}  # "v2" and v1 controllers -> this cage's folder there
         self._v2_controllers: set[str] = set()
         self._reasons: dict[str, str] = {}
         self._rlimits: dict[int, tuple[int, int]] = {resource.RLIMIT_CORE: (0, 0)}
@@ -165,6 +164,7 @@ class Cage:
         self._cpu_before_s = 0.0
         self._around: tuple[tuple[Path | None, str], ...] = ()
         self._oom_kills_before = 0
+        self._counted_before: dict[str, float | int | None] = {}
 
     @classmethod
     def build(cls, name: str, limits: Limits, fs: CgroupFS | None = None) -> "Cage":
@@ -315,8 +315,17 @@ class Cage:
         used_s = self._cgroup_cpu_s()
         return (tree_cpu_s() - self._cpu_before_s if used_s is None else used_s) > limit_s
 
+    def count_anew(self) -> None:
+        """`usage` and `oom_kills` tell what came after this; the peak of memory is still that of all."""
+        self._counted_before = self._usage() | {"peak_memory_bytes": 0}
+        self._oom_kills_before = self._oom_kills_around()
+
     def usage(self) -> dict[str, float | int | None]:
         """What the cgroups counted, None where none did. Memory includes page cache; ask before `remove`."""
+        used, before = self._usage(), self._counted_before
+        return {key: value - (before.get(key) or 0) if value is not None else None for key, value in used.items()}
+
+    def _usage(self) -> dict[str, float | int | None]:
         used: dict[str, float | int | None] = {
             "peak_memory_bytes": None,
             "oom_kills": self._oom_kills_inside(),
@@ -354,7 +363,9 @@ class Cage:
     def oom_kills(self) -> int:
         """Of the cage, or of what is around it: a batch system holds its jobs to their memory by itself."""
         counted = self._oom_kills_inside()
-        return counted if counted is not None else self._oom_kills_around() - self._oom_kills_before
+        if counted is None:
+            return self._oom_kills_around() - self._oom_kills_before
+        return counted - int(self._counted_before.get("oom_kills") or 0)
 
     def _oom_kills_inside(self) -> int | None:
         if (memory := self.folders.get("memory")) is not None:

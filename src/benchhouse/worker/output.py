@@ -125,6 +125,10 @@ class Capture:
         self._closed = True
         return words.Words(asking)
 
+    def child_ends(self) -> list[int]:
+        """What a child that was not forked from here is to be sent: stdout, stderr, and where it asks for logs."""
+        return [*self._writers, self._asking.fileno()]
+
     def parent_side(self) -> None:
         """In the worker, after the fork: lets go of the child's ends, so that EOF can arrive."""
         self._asking.close()

@@ -1,8 +1,9 @@
 """The workers of a host or task: forked while all others are busy, then given one trial after the other.
 
 A worker runs no code of an experiment, which is forked from it anew for each trial, and everything below it has ended
-when a trial has: so it may go on, and spares the next trial the copying of its memory. One that was told to stop, that
-could not seal, or that is no longer a single thread ends, and another is forked.
+when a trial has, but for a process that its trials ask to share: so it may go on, and spares the next trial the copying
+of its memory. One that was told to stop, that could not seal, or that is no longer a single thread ends, and another is
+forked.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from typing import Any, NoReturn
 from benchhouse.worker import processes
 from benchhouse.worker.limits import sweep_cages
 from benchhouse.worker.owned import Scratch, sweep_scratch
+from benchhouse.worker.sharing import Sharing
 from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
 
 _MEASURED, _SEALED = b"measured", b"sealed"
@@ -152,6 +154,7 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
     """The rest of a process that was forked to run trials."""
     code = 1
     scratch: Scratch | None = None
+    sharing = Sharing()
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
@@ -168,7 +171,7 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
         gc.disable()  # to look for garbage is to touch pages that are shared with the host and with every experiment
         trials = 0
         scratch = Scratch(LEFTOVERS)
-        while (code := _work(order, scratch, lambda: _tell(line, _MEASURED))) == 0 and _may_go_on():
+        while (code := _work(order, scratch, sharing, lambda: _tell(line, _MEASURED))) == 0 and _may_go_on():
             if not scratch.renew():
                 scratch.remove()
                 scratch = Scratch(LEFTOVERS)
@@ -185,6 +188,7 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
         traceback.print_exc()
         _keep_words(order["log"])
     finally:
+        sharing.end()
         if scratch:
             scratch.remove()
         os._exit(code)
@@ -200,12 +204,12 @@ def _may_go_on() -> bool:
     return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - names, not paths
 
 
-def _work(order: dict[str, Any], scratch: Scratch, measured: Callable[[], None]) -> int:
+def _work(order: dict[str, Any], scratch: Scratch, sharing: Sharing, measured: Callable[[], None]) -> int:
     """One trial; its exit code."""
     code = 1
     try:
         os.environ[TAG] = order["id"]
-        code = run_trial(Path(order["folder"]), scratch, measured)
+        code = run_trial(Path(order["folder"]), scratch, measured, sharing)
     except BaseException:  # noqa: BLE001 - it is printed to the job's log, and the process ends
         traceback.print_exc()
     _keep_words(order["log"])

@@ -33,6 +33,13 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
 
 
+def flush_c_streams() -> None:
+    """What a library written in C has printed and not yet handed to the kernel."""
+    import ctypes
+
+    ctypes.CDLL(None).fflush(None)
+
+
 def become_subreaper() -> None:
     """Orphans below the calling process become its children from now on, so that none can slip away."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)

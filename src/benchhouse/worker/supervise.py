@@ -1,17 +1,12 @@
 """One trial, from trial.json to a sealed folder: fork the experiment, hold it to its limits, clean up, write."""
 
 import contextlib
-import gc
 import json
-import math
 import os
-import select
-import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
@@ -29,71 +24,42 @@ from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, ended, r
 from benchhouse.schema.topology import Topology
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import batch, limits, node, processes
-from benchhouse.worker.child import run_experiment
+from benchhouse.worker.experiment import STOPS, Ended, end_elsewhere, follow
 from benchhouse.worker.limits import Cage
-from benchhouse.worker.monitors.procfs import leave_node
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
 from benchhouse.worker.owned import Scratch
 from benchhouse.worker.results import Handover, metrics_file
+from benchhouse.worker.sharing import Done, SharedProcess, Sharing
 from benchhouse.worker.stream import Redact
 from benchhouse.worker.topology import topology
 
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
-_STOPS = (signal.SIGTERM, signal.SIGINT)
-_TICK_S = 0.25
 _JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
-_ELSEWHERE_S = 12.0  # for servers on other nodes to end
-_CANCELLED_S = 2.0  # the same, where the batch system has given us only so long
-_LOOK_S = 0.5  # for services that the trial has started
+_CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
 
 
 class Cancelled(BaseException):
     """SIGTERM or SIGINT reached the worker."""
 
 
-class Bell:
-    """SIGUSR2: the batch system will end this job soon. `handle` becomes readable, so that nobody sleeps through it."""
-
-    def __init__(self) -> None:
-        self.rung = False
-        self.handle, self._other = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        signal.signal(signal.SIGUSR2, self._ring)
-
-    def _ring(self, number: int, frame: FrameType | None) -> None:
-        self.rung = True
-        os.write(self._other, b"!")
-
-    def close(self) -> None:
-        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-        for handle in (self.handle, self._other):
-            os.close(handle)
-
-
-@dataclass
-class Ended:
-    """How the experiment's process ended."""
-
-    status: int  # as waitpid gives it
-    stopped_by: str = ""  # the limit that the worker enforced
-    oom_kills: int = 0
-
-    @property
-    def signal(self) -> int:
-        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
-
-
-def run_trial(path: Path, scratch: Scratch | None = None, measured: Callable[[], None] = lambda: None) -> int:
+def run_trial(
+    path: Path,
+    scratch: Scratch | None = None,
+    measured: Callable[[], None] = lambda: None,
+    sharing: Sharing | None = None,
+) -> int:
     """Run the trial of a folder; 0 when it was sealed, whatever its outcome.
 
     `measured` is called when nothing of the experiment runs any more and what is left is to write and to seal. A
-    `scratch` that is given is left to the caller to renew or to remove.
+    `scratch` that is given is left to the caller to renew or to remove, and so is the process that `sharing` holds
+    afterwards. Without it, no process outlives its trial.
     """
     folder = TrialFolder(path)
     spec = read_spec(folder)
     _wait_for_attached(spec)
-    signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)  # what is made here is taken away below, or not made at all
-    for number in _STOPS:
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # what is made here is taken away below, or not made at all
+    for number in STOPS:
         signal.signal(number, _cancel)
     processes.become_subreaper()
     processes.forget_usage()
@@ -105,19 +71,23 @@ def run_trial(path: Path, scratch: Scratch | None = None, measured: Callable[[],
     redact, secrets = redactor(parameters, known), secret_values(parameters, known)
     capture = Capture.begin(path, spec.trial_id, spec.logs.cap, redact=redact)
     place = scratch or Scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")
-    cage = Cage.build(f"{LEFTOVERS}-{spec.trial_id[:8]}", _limits(spec))
+    shared = sharing.take(spec) if sharing else None
+    cage = shared.cage if shared else Cage.build(f"{LEFTOVERS}-{spec.trial_id[:8]}", _limits(spec))
+    if sharing and not shared and sharing.may_share(spec):
+        shared = SharedProcess(spec, cage)
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
-        return _run(spec, folder, capture, place, cage, redact, secrets, measured)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        return _run(spec, folder, capture, place, cage, redact, secrets, measured, shared, sharing)
     except Cancelled:
         return CANCELLED
     finally:
-        for number in _STOPS:
+        for number in STOPS:
             signal.signal(number, signal.SIG_IGN)
-        _end_elsewhere(folder, _CANCELLED_S)
-        cage.kill()
-        processes.kill_descendants(grace_s=0.0)
-        cage.remove()
+        end_elsewhere(folder, _CANCELLED_S)
+        if sharing is None or sharing.process is None:
+            cage.kill()
+            processes.kill_descendants(grace_s=0.0)
+            cage.remove()
         if scratch is None:
             place.remove()
 
@@ -131,20 +101,25 @@ def _run(
     redact: Redact,
     secrets: Sequence[str],
     measured: Callable[[], None],
+    shared: SharedProcess | None,
+    sharing: Sharing | None,
 ) -> int:
-    workdir, result = scratch.work, scratch.result
     asked = {file: file.read_text(encoding="utf-8") for file in (folder.spec, folder.effective_config) if file.exists()}
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
     started, clock = now(), time.monotonic()
     watch = Watch(spec.monitors or None, started, clock)
-    ended = _experiment(spec, folder, capture, workdir, result, cage, watch)
+    ended = follow(spec, folder, capture, scratch, cage, watch, shared)
     duration_s = time.monotonic() - clock
-    usage = _usage(cage)
-    _end_elsewhere(folder)
-    left = processes.kill_descendants(grace_s=0.5)
+    usage = _usage(cage, ended.done)
+    end_elsewhere(folder)
+    left: list[str] = []
+    if not (sharing and shared and ended.done and sharing.keep(shared)):
+        if shared:
+            shared.close(alive=ended.done is not None)
+        left = processes.kill_descendants(grace_s=0.5)
     measured()
     capture.drain(limit_s=1.0)
-    handover = _handover(result, redact)
+    handover = _handover(scratch.result, redact)
     outcome, failure = _judge(ended, handover, spec)
     warnings = list(handover.warnings)
     if left:
@@ -167,7 +142,7 @@ def _run(
     if outcome not in MEASURED:
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
         handover.quantile_definitions = {}
-    meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover)
+    meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover, shared)
     numbers = metrics_file(spec, meta, handover.measurements, handover.quantile_definitions, telemetry)
     for file, model in ((folder.meta, meta), (folder.metrics, numbers)):
         write_fresh(file, model.model_dump_json(indent=2, by_alias=True) + "\n")
@@ -180,109 +155,6 @@ def _run(
     folder.services.unlink(missing_ok=True)
     seal(folder, spec, outcome)
     return 0
-
-
-def _experiment(
-    spec: TrialSpec, folder: TrialFolder, capture: Capture, workdir: Path, result: Path, cage: Cage, watch: Watch
-) -> Ended:
-    """Fork the experiment and stay with it until it has ended or has been ended."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    worker, bell = os.getpid(), Bell()
-    pid = os.fork()
-    if pid == 0:
-        _become_experiment(spec, folder, capture, workdir, result, cage, worker)
-    capture.parent_side()
-    watch.begin(cage.folders, spec)
-    deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else math.inf
-    tick_s = _TICK_S if spec.limits.cpu is not None else _LOOK_S if spec.monitors else math.inf
-    stopped_by = ""
-    with _end_of(pid) as end:
-        while not _has_ended(pid):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                stopped_by = "wall"
-            elif bell.rung:
-                stopped_by = "job"
-            elif spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
-                stopped_by = "cpu"
-            if stopped_by:
-                watch.end()
-                _end_elsewhere(folder)
-                processes.kill_tree([pid], grace_s=1.0)
-                cage.kill()
-                status = int(signal.SIGKILL)
-                break
-            most_s = min(tick_s if end >= 0 else _TICK_S, left, watch.due_s)
-            _wait([end, bell.handle, *capture.filenos()], most_s)
-            capture.pump(0.0)
-            watch.look(folder.services)
-        else:
-            watch.end()  # before it is reaped: what it read and wrote is then gone
-            status = processes.wait(pid)
-    bell.close()
-    if not stopped_by and spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
-        stopped_by = "cpu"  # a child of its was ended by RLIMIT_CPU, and the experiment went on without it
-    return Ended(status, stopped_by, cage.oom_kills())
-
-
-def _has_ended(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-@contextlib.contextmanager
-def _end_of(pid: int) -> Iterator[int]:
-    """A descriptor that becomes readable when the process ends; -1 where the kernel has none to give."""
-    try:
-        handle = os.pidfd_open(pid)
-    except OSError:
-        yield -1
-        return
-    try:
-        yield handle
-    finally:
-        os.close(handle)
-
-
-def _wait(handles: Iterable[int], most_s: float) -> None:
-    poll = select.poll()
-    for handle in handles:
-        if handle >= 0:
-            poll.register(handle, select.POLLIN)
-    poll.poll(None if math.isinf(most_s) else most_s * 1000)
-
-
-def _become_experiment(
-    spec: TrialSpec, folder: TrialFolder, capture: Capture, workdir: Path, result: Path, cage: Cage, worker: int
-) -> None:
-    code = 1
-    try:
-        gc.freeze()  # it looks for garbage in what is its own, and copies no page of ours for that
-        gc.enable()
-        os.setsid()
-        processes.die_with_parent(signal.SIGKILL, worker)
-        for number in (*_STOPS, signal.SIGUSR2):
-            signal.signal(number, signal.SIG_DFL)
-        leave_node()
-        logs = capture.child_side()
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.stdin = os.fdopen(0, closefd=False)
-        sys.stdout, sys.stderr = (
-            os.fdopen(number, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False) for number in (1, 2)
-        )
-        cage.enter()
-        os.chdir(workdir)
-        run_experiment(spec, folder, workdir, result, logs)
-        code = 0
-    except BaseException:  # noqa: BLE001 - it is printed to the trial's log, and the process ends
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
 
 
 def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, Failure | None]:
@@ -339,6 +211,7 @@ def _meta(
     usage: dict[str, Any],
     cage: Cage,
     handover: Handover,
+    shared: SharedProcess | None,
 ) -> Meta:
     ended, where = now(), node.host()
     placed = batch.placed(spec.executor, where)
@@ -384,6 +257,7 @@ def _meta(
         drivers=node.drivers(),
         limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": cage.enforced},
         usage=usage,
+        trials_before=shared.trials - 1 if shared else None,
         custom=handover.custom,
     )
 
@@ -394,18 +268,27 @@ def _topology(results: str) -> Topology:
     return topology(results)
 
 
-def _usage(cage: Cage) -> dict[str, Any]:
-    """By the cgroup where there is one, else by rusage of the ended children; `source` says which."""
+def _usage(cage: Cage, done: Done | None) -> dict[str, Any]:
+    """By the cgroup where there is one, else by rusage of the ended children; `source` says which.
+
+    Of a process that lives on (`done`), its own account of this trial.
+    """
     counted, children = cage.usage(), processes.tree_usage()
     by_cgroup = counted.get("cpu_s") is not None
+    cpu_s, largest = children["cpu_user_s"] + children["cpu_system_s"], children["max_rss_bytes"]
+    source = "cgroup (memory includes page cache)" if by_cgroup else "rusage (largest process)"
     peak = counted.get("peak_memory_bytes")
+    if done:
+        cpu_s, largest = done.cpu_s, max(largest, done.peak_rss_bytes)
+        source = f"{'cgroup' if by_cgroup else 'rusage'} since the trial began (memory: largest process)"
+        peak = None  # a cgroup knows only that of all trials
     return {
-        "cpu_s": counted["cpu_s"] if by_cgroup else children["cpu_user_s"] + children["cpu_system_s"],
-        "peak_memory_bytes": peak if peak is not None else children["max_rss_bytes"],
-        "max_rss_bytes": children["max_rss_bytes"],
+        "cpu_s": counted["cpu_s"] if by_cgroup else cpu_s,
+        "peak_memory_bytes": peak if peak is not None else largest,
+        "max_rss_bytes": largest,
         "throttled_s": counted.get("throttled_s"),
         "oom_kills": counted.get("oom_kills"),
-        "source": "cgroup (memory includes page cache)" if by_cgroup else "rusage (largest process)",
+        "source": source,
     }
 
 
@@ -425,20 +308,6 @@ def _attached_secrets(spec: TrialSpec) -> dict[str, str]:
                 for server in addresses.servers:
                     found[f"{SECRET}_{len(found)}_SECRET"] = server.places.get("secret", "")
     return found
-
-
-def _end_elsewhere(trial: TrialFolder, most_s: float = _ELSEWHERE_S) -> None:
-    """Let the servers on other nodes end in order, where the experiment did not do so: killed, they leave folders."""
-    if not trial.elsewhere.is_dir():
-        return
-    folders = [ServiceFolder(path) for path in trial.elsewhere.iterdir()]
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            folder.stop.touch()
-    deadline = time.monotonic() + most_s
-    while time.monotonic() < deadline and any(not ended("", folder) for folder in folders):
-        time.sleep(0.05)
-    shutil.rmtree(trial.elsewhere, ignore_errors=True)
 
 
 def _wait_for_attached(spec: TrialSpec) -> None:

@@ -46,12 +46,15 @@ class Words:
         reply, _ = self._ask({"ask": "tail", "component": component, "lines": n_lines})
         return str(reply["tail"])
 
+    def close(self) -> None:
+        self._line.close()
+
     def _ask(self, request: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         with self._lock:
             number = next(self._numbers)
             self._line.send(json.dumps(request | {"number": number}).encode())
             while True:
-                data, handles = _receive(self._line)
+                data, handles = receive(self._line)
                 if not data:
                     raise ConnectionError("the supervisor has closed the logs")
                 reply: dict[str, Any] = json.loads(data)
@@ -64,10 +67,10 @@ class Words:
         return reply, handles
 
 
-def _receive(line: socket.socket) -> tuple[bytes, list[int]]:
+def receive(line: socket.socket, most: int = 1) -> tuple[bytes, list[int]]:
     """One packet and the descriptors with it, which no program started meanwhile inherits: recv_fds can't do that."""
     handles = array("i")
-    room = socket.CMSG_LEN(handles.itemsize)
+    room = socket.CMSG_LEN(most * handles.itemsize)
     data, ancillary, _, _ = line.recvmsg(1 << 18, room, socket.MSG_CMSG_CLOEXEC)
     for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):

@@ -88,11 +88,20 @@ def test_a_stall_is_named_whatever_its_length_place_and_share(make, base, stalle
         (closed, {}, {}),
         (closed, {"usual_s": 0.02}, {"usual_s": 0.03}),
         (closed, {"each": 400}, {"each": 400, "slow": 0.004}),
+        (closed, {"each": 400}, {"each": 400, "slow": 0.03}),
         (closed, {}, {"stalls": [(0.7, 0.3)], "share": 0.125}),
         (opened, {"rate": 100}, {"rate": 100, "burst": 3.0}),
         (opened, {"rate": 100}, {"rate": 190}),
     ],
-    ids=["healthy", "all slower", "each for itself", "one client alone", "a burst that queues", "a queue"],
+    ids=[
+        "healthy",
+        "all slower",
+        "each for itself",
+        "many, each for itself",
+        "one client alone",
+        "a burst that queues",
+        "a queue",
+    ],
 )
 def test_what_is_slow_for_another_reason_is_no_stall(make, base, now):
     assert said(make, base, now) == []

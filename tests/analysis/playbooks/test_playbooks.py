@@ -116,6 +116,14 @@ def test_a_rank_that_was_as_slow_before_did_not_make_the_run_slower():
     assert causes(STEPS, members=members(ranks(5), ranks(5))) == []
 
 
+def test_a_rank_that_lags_in_most_trials_is_named_where_it_is_always_the_same():
+    now = ranks(5)
+    now[5] = [150.0, 98.0, 155.0, 148.0, 152.0]  # not in the second
+    assert causes(STEPS, members=members(now, ranks())) == ["straggler:slow_member"]
+    now[5] = [150.0, 98.0, 155.0, 101.0, 99.0]
+    assert causes(STEPS, members=members(now, ranks())) == []
+
+
 def test_several_slow_ranks_are_no_straggler():
     now = ranks(5)
     now |= dict.fromkeys((1, 2, 3), now[5])

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from benchhouse.analysis.playbooks.counting import SURE_P, Slowness, find_hits
 from benchhouse.analysis.playbooks.moving import Stat, Way, find_shift, tell, unit_words
 from benchhouse.analysis.playbooks.values import Case, Certainty, Diagnosis, Evidence, Number, Side, Signal
 
@@ -34,6 +35,11 @@ class Clue:
             not self.scope or re.fullmatch(self.scope, signal.scope)
         )
 
+    def ask(self, signal: Signal, slowness: Slowness = ()) -> Evidence | None:
+        """What the signal shows: a mean that moved, else, in the trials that were slow, a fault that came and went."""
+        moved = find_shift(signal, self.way, self.least, self.ratio, self.stat, self.normal)
+        return moved or find_hits(signal, self.way, self.least, self.ratio, self.stat, slowness)
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -60,22 +66,21 @@ class Weighed:
     strength: float
 
 
-def weigh(causes: Iterable[Cause], signals: Sequence[Signal]) -> list[Weighed]:
-    """The causes that have evidence: roots before what follows from them, then the strongest first."""
+def weigh(causes: Iterable[Cause], signals: Sequence[Signal], slowness: Slowness = ()) -> list[Weighed]:
+    """The causes that have evidence: roots before what follows from them, then the strongest first.
+
+    With the `slowness` of the run's trials, signals that come and go count as well.
+    """
     found = []
     for cause in causes:
         shown: list[Evidence] = []
         strength, met = 0.0, 0
         for clue in cause.clues:
-            moved = [
-                (one, clue)
-                for signal in signals
-                if clue.fits(signal)
-                and (one := find_shift(signal, clue.way, clue.least, clue.ratio, clue.stat, clue.normal))
-            ]
+            moved = [one for signal in signals if clue.fits(signal) and (one := clue.ask(signal, slowness))]
             met += bool(moved)
-            for one, _ in moved:
-                size = abs(sum(one.now) / len(one.now) - sum(one.base) / len(one.base))
+            for one in moved:
+                now = one.now[: one.hits]
+                size = abs(sum(now) / len(now) - sum(one.base) / len(one.base))
                 strength = max(strength, min(size / clue.least, _LARGEST_STRENGTH) if clue.least else one.distance)
                 shown.append(one)
         if shown and (not cause.both or met == len(cause.clues)):
@@ -101,10 +106,20 @@ def conclude(
         point=case.point,
         symptoms=[symptom_words(one) for one in symptoms],
         evidence=[*first, *best.evidence],
-        next=list(best.cause.next),
+        next=[*_more_trials(best.evidence), *best.cause.next],
         change=best.cause.change,
         also=[f"{one.cause.title}: {one.evidence[0].says}" for one in weighed[1:]],
     )
+
+
+def _more_trials(evidence: Sequence[Evidence]) -> list[str]:
+    """What comes and goes is surest told by more trials; twice as many make it moderate."""
+    if not all(one.hits for one in evidence):
+        return []
+    trials = 2 * max(len(one.now) for one in evidence)
+    return [
+        f"Run this and the good one again with `repetitions: {trials}`, for it comes and goes: bench run {{scenario}}"
+    ]
 
 
 def how_sure(evidence: Sequence[Evidence]) -> tuple[Certainty, str]:
@@ -112,12 +127,23 @@ def how_sure(evidence: Sequence[Evidence]) -> tuple[Certainty, str]:
     trials = min(len(one.now) if one.against == "peers" else min(len(one.base), len(one.now)) for one in evidence)
     series = len({one.series for one in evidence})
     farthest = max(one.distance for one in evidence)
+    counted = [one for one in evidence if one.hits is not None and one.p_value is not None]
+    if len(counted) == len(evidence):
+        return _how_sure_by_count(counted, series)
     told = f"{series} series moved, the farthest by {farthest:.0f} spreads, in {trials} trials a side"
     if all(one.against == "normal" for one in evidence):
         return "weak", f"{told}; the base has none of them to compare with"
     if farthest >= _SURE_DISTANCE and trials >= _SURE_TRIALS:
         return "strong", told
     return ("moderate", told) if trials >= _SURE_TRIALS or series > 1 else ("weak", f"{told}: few")
+
+
+def _how_sure_by_count(evidence: Sequence[Evidence], series: int) -> tuple[Certainty, str]:
+    """Of what comes and goes: never strong, for trials are only counted, and the others of the run are as the base."""
+    best = min(evidence, key=lambda one: one.p_value or 0.0)
+    seen = f"seen in {best.hits} of {len(best.now)} trials"
+    told = f"{series} series came and went, {seen}; chance alone does that in {best.p_value:.1%} of such pairs of runs"
+    return ("moderate" if best.p_value is not None and best.p_value <= SURE_P else "weak"), told
 
 
 def symptom_words(number: Number) -> str:

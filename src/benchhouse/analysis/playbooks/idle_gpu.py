@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from benchhouse.analysis.playbooks.causes import Cause, Clue, Weighed, conclude, weigh
-from benchhouse.analysis.playbooks.moving import find_shift
+from benchhouse.analysis.playbooks.counting import Slowness
 from benchhouse.analysis.playbooks.tail import CPU_THROTTLED
 from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Number, Reading, Signal
 from benchhouse.analysis.summary import mean
@@ -95,10 +95,10 @@ UNEXPLAINED = Cause(
 
 def diagnose(case: Case) -> Diagnosis | None:
     slower = [one for one in case.numbers if one.worse and _enough(one)]
-    waiting = _waiting(case)
+    waiting = _waiting(case, case.slow_trials(slower))
     if not slower or not waiting:
         return None
-    weighed = weigh(CAUSES, case.signals)
+    weighed = weigh(CAUSES, case.signals, case.slow_trials(slower))
     if not weighed:
         return conclude(case, NAME, [Weighed(UNEXPLAINED, waiting, 1.0)], slower)
     return conclude(case, NAME, weighed, slower, waiting[:1])
@@ -112,12 +112,12 @@ def _enough(number: Number) -> bool:
     return (number.is_rate and number.change <= -_LEAST_CHANGE) or (slow and number.change >= _LEAST_CHANGE)
 
 
-def _waiting(case: Case) -> list[Evidence]:
+def _waiting(case: Case, slowness: Slowness) -> list[Evidence]:
     """GPUs that are less busy than they were, and not nearly full; all together, as what feeds them is the same."""
     found = []
     for signal in _together([one for one in case.signals if _LESS_BUSY.fits(one)]):
-        one = find_shift(signal, "down", _LESS_BUSY.least, _LESS_BUSY.ratio, "avg", None)
-        if one and mean(one.now) < _LOW * (100.0 if max(one.base) > _A_SHARE else 1.0):
+        one = _LESS_BUSY.ask(signal, slowness)
+        if one and mean(one.now[: one.hits]) < _LOW * (100.0 if max(one.base) > _A_SHARE else 1.0):
             found.append(one)
     return found
 

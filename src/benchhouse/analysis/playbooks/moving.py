@@ -19,6 +19,9 @@ _LEAST_SPREAD = 0.01  # of the base's mean: what never varied at all is not know
 _MAD = 1.4826
 _MOST_ODD = 1 / 3  # of the members: more than that is not one that lags
 
+ODD_P = 0.025
+"""A member that lags in some trials only: that it is the same one in all of these may be chance to that much."""
+
 Way = Literal["up", "down"]
 Stat = Literal["avg", "peak", "range"]
 
@@ -42,7 +45,7 @@ def shift(base: Sequence[float], now: Sequence[float], way: Way, least: float, r
     difference = mean(now) - before
     if (difference > 0) != (way == "up") or abs(difference) < max(least, ratio * abs(before)):
         return None
-    distance = _distance(difference, math.sqrt(variance(base, before)), before, least)
+    distance = distance_of(difference, math.sqrt(variance(base, before)), before, least)
     p = p_value(base, now)
     return Shift(difference, distance, p) if distance >= FAR and p is not None and p <= P else None
 
@@ -112,16 +115,18 @@ def odd_one_out(
     found: list[Odd] = []
     for name, own in level.items():
         others = {other: rows for other, rows in level.items() if other != name}
-        centres = [_median(rows) for rows in others.values()]
-        centre = _median(centres)
-        excess = _median(own) - centre
+        centres = [median(rows) for rows in others.values()]
+        centre = median(centres)
+        excess = median(own) - centre
         if sign * excess < max(least, ratio * abs(centre)):
             continue
-        within = [value - _median(rows) for rows in others.values() for value in rows]
-        spread = max(_robust(within), _robust([value - centre for value in centres]))
-        distance = _distance(excess, spread, centre, least)
-        beyond = min(own) > max(centres) if way == "up" else max(own) < min(centres)
-        if distance >= FAR and beyond:
+        within = [value - median(rows) for rows in others.values() for value in rows]
+        spread = max(robust_spread(within), robust_spread([value - centre for value in centres]))
+        distance = distance_of(excess, spread, centre, least)
+        farthest = max(sign * value for value in centres)
+        beyond = sum(sign * value - farthest >= max(least, ratio * abs(centre)) for value in own)
+        always = min(sign * value for value in own) > farthest
+        if distance >= FAR and (always or len(level) ** (1 - beyond) <= ODD_P):
             found.append(Odd(name, own, centres, excess, distance))
     if not found or len(found) > max(1, int(len(level) * _MOST_ODD)):
         return None
@@ -136,8 +141,8 @@ def _levelled(known: Mapping[str, Sequence[Reading]], stat: Stat) -> dict[str, l
     plain = {name: values(rows, stat) for name, rows in known.items()}
     if any(len(row) < len(known) for row in by_trial.values()):
         return plain
-    centres = {trial: _median(list(row.values())) for trial, row in by_trial.items()}
-    whole = _median(list(centres.values()))
+    centres = {trial: median(list(row.values())) for trial, row in by_trial.items()}
+    whole = median(list(centres.values()))
     if whole == 0 or any(centre == 0 for centre in centres.values()):
         return plain
     return {
@@ -146,17 +151,17 @@ def _levelled(known: Mapping[str, Sequence[Reading]], stat: Stat) -> dict[str, l
     }
 
 
-def _distance(difference: float, spread: float, level: float, least: float) -> float:
+def distance_of(difference: float, spread: float, level: float, least: float) -> float:
     """In spreads; one smaller than a hundredth of the level, or than a tenth of what matters, is taken as that."""
     smallest = max(_LEAST_SPREAD * abs(level), 0.1 * least, 1e-300)
     return min(abs(difference) / max(spread, smallest), FARTHEST)
 
 
-def _robust(deviations: Sequence[float]) -> float:
-    return _MAD * _median([abs(value) for value in deviations]) if deviations else 0.0
+def robust_spread(deviations: Sequence[float]) -> float:
+    return _MAD * median([abs(value) for value in deviations]) if deviations else 0.0
 
 
-def _median(items: Sequence[float]) -> float:
+def median(items: Sequence[float]) -> float:
     ordered = sorted(items)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -8,6 +8,7 @@ from benchhouse.analysis.playbooks.values import Case, Diagnosis, Number
 
 NAME = "tail_latency_regression"
 _LEAST_CHANGE = 0.3
+_TAILS = ("p99", "p99.9")
 _MEAN_SHARE = 0.35
 """Of the tail's change: a mean that grew more than that is no tail alone."""
 
@@ -149,17 +150,27 @@ CAUSES = (
 def diagnose(case: Case) -> Diagnosis | None:
     tails = fitting(case)
     if tails:
-        weighed = weigh(CAUSES, case.signals)
+        weighed = weigh(CAUSES, case.signals, case.slow_trials(tails))
         return conclude(case, NAME, weighed, tails) if weighed else None
-    # What stops a process now and then lifts the mean, too, when it does so often enough. Only a root says so here.
-    slower = [one for one in case.numbers if one.is_time and one.worse and (one.change or 0.0) >= _LEAST_CHANGE]
-    weighed = weigh([one for one in CAUSES if one.depth == 0], case.signals) if slower else []
+    # What stops a process now and then lifts the mean, too, when it does so often enough. Only what stops it says so
+    # here: a root, or a stall seen in the requests themselves.
+    slower = grown(case)
+    stops = [one for one in CAUSES if one.depth == 0 or one.name == "stall"]
+    weighed = weigh(stops, case.signals, case.slow_trials(slower)) if slower else []
     if not weighed:
         return None
     found = conclude(case, NAME, weighed, slower)
     certainty = "moderate" if found.certainty == "strong" else found.certainty
-    told = f"{found.why_so_sure}; the mean grew with the tail, so more than few requests are hit"
+    tail = any(one.stat in _TAILS for one in slower)
+    told = f"{found.why_so_sure}; " + (
+        "the mean grew with the tail, so more than few requests are hit" if tail else "the mean grew, no tail for sure"
+    )
     return found.model_copy(update={"certainty": certainty, "why_so_sure": told})
+
+
+def grown(case: Case) -> list[Number]:
+    """Latencies that are worse for sure, whichever part of them."""
+    return [one for one in case.numbers if one.is_time and one.worse and (one.change or 0.0) >= _LEAST_CHANGE]
 
 
 def fitting(case: Case) -> list[Number]:
@@ -167,7 +178,7 @@ def fitting(case: Case) -> list[Number]:
     centres = {one.metric: one for one in case.numbers if one.stat in ("mean", "p50", "value")}
     found = []
     for one in case.numbers:
-        if one.stat not in ("p99", "p99.9") or not one.is_time or not one.worse or one.change is None:
+        if one.stat not in _TAILS or not one.is_time or not one.worse or one.change is None:
             continue
         centre = centres.get(one.metric)
         moved = centre.change if centre and centre.change is not None else None

@@ -90,7 +90,14 @@ class Case(Model):
     signals: list[Signal] = Field(default_factory=list)
     members: list[Member] = Field(default_factory=list)
     wait: Number | None = Field(None, description="Seconds from submission to start.")
+    slowness: dict[str, dict[str, float]] = Field(
+        default_factory=dict, description="By name of a number: each trial of the run, larger is worse."
+    )
     reasons: dict[str, int] = Field(default_factory=dict, description="Why jobs wait, as the batch system says.")
+
+    def slow_trials(self, symptoms: "list[Number]") -> list[dict[str, float]]:
+        """The slowness of the run's trials by each of these numbers that tells it."""
+        return [self.slowness[one.name] for one in symptoms if one.name in self.slowness]
 
 
 class Evidence(Model):
@@ -106,6 +113,9 @@ class Evidence(Model):
     trials: list[str] = Field(description="The trials of `now`, in that order.")
     distance: float = Field(description="How many spreads of the repetitions the mean moved; at most 99.")
     p_value: float | None = None
+    hits: int | None = Field(
+        None, description="Of a signal that comes and goes: how many trials of the run it hit, first in `trials`."
+    )
     against: str = Field("base", description="base, peers, or normal where the base has no such series.")
     says: str = Field(description="The same in words.")
 

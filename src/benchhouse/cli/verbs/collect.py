@@ -3,13 +3,14 @@
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.schema.errors import Exit
 
 
 @click.command(help=__doc__)
 @options.run_argument()
 @options.json_option
 @click.pass_context
-def command(ctx: click.Context, run: str, as_json: bool) -> None:
+def command(ctx: click.Context, run: str, as_json: bool) -> int:
     from benchhouse.api import following
 
     workspace = options.workspace(ctx)
@@ -18,13 +19,15 @@ def command(ctx: click.Context, run: str, as_json: bool) -> None:
         from benchhouse.api import alarms
 
         alarms.after_run(workspace, show.note)
+    code = Exit.TRIAL_FAILED if collected["skipped"] else Exit.GOOD
     if as_json:
         show.as_json(collected)
-        return
+        return code
     click.echo(f"run {collected['run_id']}: {show.count(collected['trials'], 'trial')}, {collected['rows']} rows")
     for line in collected["skipped"]:
         show.note(f"skipped: {line}")
     if collected["under_way"]:
         show.note(f"{show.count(collected['under_way'], 'trial')} still under way:  bench status {collected['run_id']}")
-        return
+        return code
     show.note(f"next:  bench report {collected['run_id']}")
+    return code

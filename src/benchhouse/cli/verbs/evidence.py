@@ -115,6 +115,7 @@ def _say(carried: "Carried") -> None:
 
 def _tell(carried: "list[Carried]", as_json: bool, dry_run: bool, then: str) -> int:
     counts = {what: sum(one.what == what for one in carried) for what in ("new", "same", "refused")}
+    unread = [one for one in carried if one.what == "new" and one.reason]
     if as_json:
         show.as_json({"dry_run": dry_run, "trials": [one.model_dump() for one in carried]})
     else:
@@ -122,5 +123,7 @@ def _tell(carried: "list[Carried]", as_json: bool, dry_run: bool, then: str) -> 
         rest = [f", {counts['same']} there already"] if counts["same"] else []
         rest += [f", {counts['refused']} refused"] if counts["refused"] else []
         show.note(words + "".join(rest))
+        for one in unread:
+            show.note(f"in no table: {one.folder}: {one.reason}")
         show.note("nothing was written" if dry_run else f"next:  {then}")
-    return Exit.TRIAL_FAILED if counts["refused"] else Exit.GOOD
+    return Exit.TRIAL_FAILED if counts["refused"] or unread else Exit.GOOD

@@ -27,7 +27,7 @@ def command(ctx: click.Context, runs: tuple[str, ...], audience: str | None, as_
         _view(workspace, runs, audience, as_json)
         return
     run_ids = [following.find_run(workspace, run) for run in runs or ("@last",)]
-    page = looking.report(workspace, run_ids)
+    page = looking.report(workspace, run_ids, say=show.note)
     if as_json:
         show.as_json(
             {"html": str(page), "markdown": str(page.parent / "report.md"), "json": str(page.parent / "report.json")}

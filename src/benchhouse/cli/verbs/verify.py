@@ -43,6 +43,8 @@ def command(ctx: click.Context, run: str, everything: bool, as_json: bool) -> in
             click.echo(f"{item.trial}/{item.file}: {item.kind}" + (f" ({item.detail})" if item.detail else ""))
         verdict = f"{show.count(len(damage), 'fault')}" if damage else "all as sealed"
         click.echo(f"{show.count(checked, 'trial')} checked: {verdict}")
+    if damage and all(item.trial == "warehouse" for item in damage):
+        show.note(f"the tables are only a view of the evidence; make them again:  {_REBUILD}")
     if outdated:
         few = ", ".join(outdated[:_SHOWN]) + (", ..." if len(outdated) > _SHOWN else "")
         runs = show.count(len(outdated), "run")

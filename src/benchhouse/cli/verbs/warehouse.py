@@ -1,5 +1,6 @@
 """Look after the curated tables: rebuild, schema, prune; share them: push, pull."""
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.warehouse.transfer import Moved
@@ -20,26 +22,50 @@ def command() -> None:
 
 
 @command.command(
-    help="Make all tables anew from the evidence; the bytes come out equal. Trials without good evidence leave them."
+    help="""Make all tables anew from the evidence; the bytes come out equal. Trials without good evidence leave them.
+
+    Says how many sealed folders there are and how many were read, whichever version wrote them; exit code 1 where one
+    was not.
+    """
 )
 @options.json_option
 @click.pass_context
-def rebuild(ctx: click.Context, as_json: bool) -> None:
+def rebuild(ctx: click.Context, as_json: bool) -> int:
     from benchhouse.api import looking
 
     rebuilt = looking.rebuild(options.workspace(ctx), lambda done, total, run: show.note(f"{done}/{total} {run}"))
+    code = Exit.TRIAL_FAILED if rebuilt.unread else Exit.GOOD
     if as_json:
         show.as_json(asdict(rebuilt))
-        return
-    click.echo(f"{show.count(rebuilt.runs, 'run')}, {show.count(rebuilt.trials, 'trial')}, {rebuilt.rows} rows")
+        return code
+    read = f"{rebuilt.sealed - len(rebuilt.unread)} of {show.count(rebuilt.sealed, 'sealed folder')} read"
+    click.echo(f"{show.count(rebuilt.runs, 'run')}, {show.count(rebuilt.trials, 'trial')}, {rebuilt.rows} rows; {read}")
+    known = {*rebuilt.dropped, *rebuilt.unread}
     for line in rebuilt.skipped:
-        show.note(f"skipped: {line}")
-    if rebuilt.dropped:
-        show.note(f"dropped: {show.count(len(rebuilt.dropped), 'trial')} without good evidence left the tables")
-        for line in rebuilt.dropped[:_SHOWN]:
-            show.note(f"  {line}")
-        if len(rebuilt.dropped) > _SHOWN:
-            show.note(f"  and {len(rebuilt.dropped) - _SHOWN} more: --json names them all")
+        if line not in known:
+            show.note(f"skipped: {line}")
+    _name_some("dropped: {} left the tables, without evidence that could be read", rebuilt.dropped)
+    _name_some("NOT READ: {} sealed, and in no table", [one for one in rebuilt.unread if one not in rebuilt.dropped])
+    if code:
+        show.note(f"whether it is whole:  bench verify {_folder(rebuilt.unread[0])}")
+    else:
+        show.note(f"next:  bench {'verify --all' if rebuilt.trials else 'status'}")
+    return code
+
+
+def _name_some(words: str, lines: list[str]) -> None:
+    """Say how many trials these lines are about, and which; of very many only the first."""
+    if not lines:
+        return
+    show.note(words.format(show.count(len(lines), "trial")))
+    for line in lines[:_SHOWN]:
+        show.note(f"  {line}")
+    if len(lines) > _SHOWN:
+        show.note(f"  and {len(lines) - _SHOWN} more: --json names them all")
+
+
+def _folder(line: str) -> str:
+    return shlex.quote(line.partition(": ")[0])
 
 
 @command.command(

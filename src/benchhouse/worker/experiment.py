@@ -1,0 +1,242 @@
+"""The process of an experiment, as its worker sees it: forked, held to its limits, followed until it is over.
+
+A process that trials share (`runtime: {shared: true}`) does not end with one of them: it says that it is done, and is
+given the next (`worker/sharing.py`).
+"""
+
+import contextlib
+import gc
+import math
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import NoReturn
+
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.service import ServiceFolder, ended
+from benchhouse.schema.trial import TrialSpec
+from benchhouse.worker import processes
+from benchhouse.worker.child import run_experiment
+from benchhouse.worker.limits import Cage
+from benchhouse.worker.monitors.procfs import leave_node
+from benchhouse.worker.monitors.watch import Watch
+from benchhouse.worker.output import Capture
+from benchhouse.worker.owned import Scratch
+from benchhouse.worker.sharing import Done, SharedProcess, take_streams
+
+STOPS = (signal.SIGTERM, signal.SIGINT)
+_TICK_S = 0.25
+_LOOK_S = 0.5  # for services that the trial has started
+_ELSEWHERE_S = 12.0  # for servers on other nodes to end
+
+
+class Bell:
+    """SIGUSR2: the batch system will end this job soon. `handle` becomes readable, so that nobody sleeps through it."""
+
+    def __init__(self) -> None:
+        self.rung = False
+        self.handle, self._other = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.signal(signal.SIGUSR2, self._ring)
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        self.rung = True
+        os.write(self._other, b"!")
+
+    def close(self) -> None:
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        for handle in (self.handle, self._other):
+            os.close(handle)
+
+
+@dataclass
+class Ended:
+    """How the experiment's part in a trial ended."""
+
+    status: int  # as waitpid gives it; 0 of a process that lives on
+    stopped_by: str = ""  # the limit that the worker enforced
+    oom_kills: int = 0
+    done: Done | None = None  # what a shared process said, which lives on
+
+    @property
+    def signal(self) -> int:
+        return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
+
+
+@dataclass
+class Running:
+    """The process that runs a trial; `shared` where it may run more of them."""
+
+    pid: int
+    shared: SharedProcess | None
+    done: Done | None = None
+
+    def is_over(self) -> bool:
+        if self.shared and (done := self.shared.heard()):
+            self.done = done
+            return True
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def handles(self) -> list[int]:
+        return [self.shared.line.fileno()] if self.shared and not self.shared.deaf else []
+
+
+def follow(
+    spec: TrialSpec,
+    folder: TrialFolder,
+    capture: Capture,
+    scratch: Scratch,
+    cage: Cage,
+    watch: Watch,
+    shared: SharedProcess | None,
+) -> Ended:
+    """Have the experiment run, and stay with it until it is over or has been ended.
+
+    In `shared` where there is such a process, which is forked here for its first trial; else in one of its own.
+    """
+    bell = Bell()
+    if shared and shared.pid:
+        shared.begin(spec, folder, capture, scratch)
+        running = Running(shared.pid, shared)
+    else:
+        running = Running(_fork(spec, folder, capture, scratch, cage, shared), shared)
+    capture.parent_side()
+    watch.begin(cage.folders, spec)
+    try:
+        stopped_by = _wait_for_end(running, spec, folder, capture, cage, watch, bell)
+    finally:
+        bell.close()
+    if stopped_by:
+        return Ended(int(signal.SIGKILL), stopped_by, cage.oom_kills())
+    status = 0 if running.done else processes.wait(running.pid)
+    if spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
+        stopped_by = "cpu"  # a child of its was ended by RLIMIT_CPU, and the experiment went on without it
+    return Ended(status, stopped_by, cage.oom_kills(), running.done)
+
+
+def _wait_for_end(
+    running: Running, spec: TrialSpec, folder: TrialFolder, capture: Capture, cage: Cage, watch: Watch, bell: Bell
+) -> str:
+    """Until it is over, or has been ended for the limit that is returned. It is not reaped where it ended by itself."""
+    deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else math.inf
+    tick_s = _TICK_S if spec.limits.cpu is not None else _LOOK_S if spec.monitors else math.inf
+    with _end_of(running.pid) as end:
+        while not running.is_over():
+            left = deadline - time.monotonic()
+            stopped_by = ""
+            if left <= 0:
+                stopped_by = "wall"
+            elif bell.rung:
+                stopped_by = "job"
+            elif spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
+                stopped_by = "cpu"
+            if stopped_by:
+                watch.end()
+                end_elsewhere(folder)
+                processes.kill_tree([running.pid], grace_s=1.0)
+                cage.kill()
+                return stopped_by
+            most_s = min(tick_s if end >= 0 else _TICK_S, left, watch.due_s)
+            _wait([end, bell.handle, *running.handles(), *capture.filenos()], most_s)
+            capture.pump(0.0)
+            watch.look(folder.services)
+        watch.end()  # before it is reaped: what it read and wrote is then gone
+    return ""
+
+
+@contextlib.contextmanager
+def _end_of(pid: int) -> Iterator[int]:
+    """A descriptor that becomes readable when the process ends; -1 where the kernel has none to give."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        yield -1
+        return
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _wait(handles: Iterable[int], most_s: float) -> None:
+    poll = select.poll()
+    for handle in handles:
+        if handle >= 0:
+            poll.register(handle, select.POLLIN)
+    poll.poll(None if math.isinf(most_s) else most_s * 1000)
+
+
+def _fork(
+    spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Scratch, cage: Cage, shared: SharedProcess | None
+) -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    worker = os.getpid()
+    theirs = shared.pair() if shared else None
+    pid = os.fork()
+    if pid == 0:
+        _become_experiment(spec, folder, capture, scratch, cage, worker, shared, theirs)
+    if shared and theirs:
+        shared.pid = pid
+        theirs.close()
+    return pid
+
+
+def _become_experiment(
+    spec: TrialSpec,
+    folder: TrialFolder,
+    capture: Capture,
+    scratch: Scratch,
+    cage: Cage,
+    worker: int,
+    shared: SharedProcess | None,
+    line: socket.socket | None,
+) -> NoReturn:
+    code = 1
+    try:
+        gc.freeze()  # it looks for garbage in what is its own, and copies no page of ours for that
+        gc.enable()
+        os.setsid()
+        processes.die_with_parent(signal.SIGKILL, worker)
+        for number in (*STOPS, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_DFL)
+        leave_node()
+        logs = capture.child_side()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        sys.stdin = os.fdopen(0, closefd=False)
+        cage.enter()
+        if shared and line:
+            shared.serve(line, spec, folder, scratch, logs)
+        else:
+            take_streams()
+            os.chdir(scratch.work)
+            run_experiment(spec, folder, scratch.work, scratch.result, logs)
+        code = 0
+    except BaseException:  # noqa: BLE001 - it is printed to the trial's log, and the process ends
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def end_elsewhere(trial: TrialFolder, most_s: float = _ELSEWHERE_S) -> None:
+    """Let the servers on other nodes end in order, where the experiment did not do so: killed, they leave folders."""
+    if not trial.elsewhere.is_dir():
+        return
+    folders = [ServiceFolder(path) for path in trial.elsewhere.iterdir()]
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.stop.touch()
+    deadline = time.monotonic() + most_s
+    while time.monotonic() < deadline and any(not ended("", folder) for folder in folders):
+        time.sleep(0.05)
+    shutil.rmtree(trial.elsewhere, ignore_errors=True)

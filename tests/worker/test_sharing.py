@@ -1,0 +1,196 @@
+"""Trials that share a process: what it keeps from one to the next, and what it must not."""
+
+import os
+import signal
+
+import pytest
+from laboratory import ENDINGS, Lab, chain
+
+SHARED = {"shared": True}
+REMEMBERS = '''
+import ctypes, os, subprocess, sys, time
+from pathlib import Path
+from benchhouse import Context, Metric, experiment
+
+SEEN = []
+HELD = []
+
+
+def burn(ctx):
+    end = time.process_time() + 0.3
+    while time.process_time() < end:
+        pass
+
+
+def leave_a_process(ctx):
+    subprocess.Popen(["sleep", "300"])
+
+
+def close_everything(ctx):
+    os.closerange(3, 4096)
+
+
+def lose_stdout(ctx):
+    sys.stdout = open(os.devnull, "w")
+    os.close(1)
+
+
+def wait(ctx):
+    mark = Path(os.environ["LAB"], "waits")
+    if not mark.exists():
+        mark.write_text(str(os.getpid()))
+        time.sleep(600)
+
+
+ACTS = {
+    "": lambda ctx: None,
+    "burn": burn,
+    "eat": lambda ctx: HELD.append(len(b"x" * (200 << 20))),
+    "leave": leave_a_process,
+    "close": close_everything,
+    "mute": lose_stdout,
+    "wait": wait,
+    "raise": lambda ctx: 1 / 0,
+    "die": lambda ctx: os._exit(3),
+}
+
+
+@experiment("remembers", version="1.0", metrics=[Metric(name="calls")])
+def remembers(ctx: Context, n: int = 0, act: str = ""):
+    """Tells the how manieth call of its process this is."""
+    SEEN.append(n)
+    print("python", n)
+    ctypes.CDLL(None).printf(b"C %d\\n", ctypes.c_int(n))
+    print("error", n, file=sys.stderr)
+    ctx.metadata(pid=os.getpid(), found=os.listdir("."))
+    Path("left").write_text("by " + str(n))
+    ACTS[act](ctx)
+    ctx.emit("calls", len(SEEN))
+'''
+
+
+@pytest.fixture
+def lab(tmp_path):
+    made = Lab(tmp_path)
+    made.install("remembers", "1.0", REMEMBERS, "[benchhouse.experiments]\nremembers = remembers:remembers\n")
+    return made
+
+
+def run(lab, acts, code=0, **scenario):
+    """One trial for each act, in that order; what became of them."""
+    points = [{"n": number, "act": act} for number, act in enumerate(acts)]
+    settings = {"runtime": SHARED, "order": "sequential", "axes": [{"points": points}]} | scenario
+    lab.run("remembers", code=code, **settings)
+    return [trial for _, trial in sorted(lab.by("n").items())]
+
+
+def calls(trials):
+    return [trial.metrics["benchhouse"]["measurements"][0]["value"] for trial in trials]
+
+
+def before(trials):
+    return [trial.meta["trials_before"] for trial in trials]
+
+
+def test_trials_share_a_process_and_are_told_how_many_came_before(lab):
+    trials = run(lab, [""] * 4)
+    assert calls(trials) == [1, 2, 3, 4]
+    assert before(trials) == [0, 1, 2, 3]
+    assert len({trial.meta["custom"]["pid"] for trial in trials}) == 1
+    for number, trial in enumerate(trials):
+        assert sorted(trial.stdout().splitlines()) == [f"C {number}", f"python {number}"]
+        assert (trial.folder / "logs" / "stderr.log").read_text() == f"error {number}\n"
+        assert trial.meta["custom"]["found"] == []  # of what the others left in their folder
+    lab.is_tidy()
+    rows = lab.bench("query", "select distinct runtime from software_version_dim", "--json").stdout
+    assert '"process, shared"' in rows
+
+
+def test_without_being_asked_no_trial_shares_its_process(lab):
+    trials = run(lab, ["", ""], runtime={})
+    assert calls(trials) == [1, 1]
+    assert before(trials) == [None, None]
+
+
+def test_two_at_a_time_are_two_processes(lab):
+    trials = run(lab, [""] * 6, parallel=2)
+    pids = [trial.meta["custom"]["pid"] for trial in trials]
+    assert len(set(pids)) <= 2
+    assert sum(1 for count in before(trials) if count == 0) == len(set(pids))
+
+
+def test_what_one_trial_used_is_not_counted_for_the_next(lab):
+    busy, idle, large, small = run(lab, ["burn", "", "eat", ""], monitors={"interval": 0.1})
+    assert busy.meta["usage"]["cpu_s"] > 0.25
+    assert idle.meta["usage"]["cpu_s"] < 0.15
+    assert large.meta["usage"]["peak_memory_bytes"] > 200 << 20 > small.meta["usage"]["peak_memory_bytes"]
+    assert before([busy, idle, large, small]) == [0, 1, 2, 3]
+
+
+def test_an_exception_ends_a_trial_and_not_the_process(lab):
+    trials = run(lab, ["", "raise", ""], code=1)
+    assert [trial.outcome for trial in trials] == ["succeeded", "error", "succeeded"]
+    assert trials[1].code == "ZeroDivisionError"
+    assert before(trials) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("act", ["die", "leave", "close"])
+def test_a_trial_that_breaks_its_process_leaves_a_fresh_one_to_the_next(lab, act):
+    trials = run(lab, ["", act, ""], code=None)
+    assert [trial.outcome for trial in trials] == ["succeeded", "error" if act == "die" else "succeeded", "succeeded"]
+    assert before(trials) == [0, 1, 0]
+    warned = [(warning["code"], warning["message"]) for warning in trials[1].meta["warnings"]]
+    assert warned == ([("left_processes", "ended by the worker: sleep")] if act == "leave" else [])
+    lab.is_tidy()
+
+
+def test_a_trial_that_closes_its_output_does_not_silence_the_next(lab):
+    trials = run(lab, ["mute", ""])
+    assert before(trials) == [0, 1]
+    assert "python 1" in trials[1].stdout()
+
+
+def test_a_limit_of_time_ends_the_process_and_the_next_trial_gets_another(lab):
+    trials = run(lab, ["", "wait", ""], code=1, limits={"wall": 3.0})
+    assert [trial.outcome for trial in trials] == ["succeeded", "timeout", "succeeded"]
+    assert before(trials) == [0, 1, 0]
+    lab.is_tidy()
+
+
+def test_a_limit_of_cpu_time_needs_a_process_for_each_trial(lab):
+    assert before(run(lab, ["", ""], limits={"cpu": 60})) == [None, None]
+
+
+def test_a_killed_process_costs_its_trial_one_attempt(lab):
+    points = [{"n": number, "act": act} for number, act in enumerate(["", "wait", ""])]
+    lab.scenario("remembers", runtime=SHARED, order="sequential", axes=[{"points": points}])
+    started = lab.start("run", "s.yaml")
+    lab.wait_for_mark("waits")
+    os.kill(chain(started.pid)[2], signal.SIGKILL)
+    assert started.wait(timeout=120) == 0
+    trials = [trial for _, trial in sorted(lab.by("n").items())]
+    assert [[attempt["outcome"] for attempt in trial.meta["attempts"]] for trial in trials] == [
+        ["succeeded"], ["error", "succeeded"], ["succeeded"],
+    ]  # fmt: skip
+    lab.is_tidy()
+
+
+def test_a_run_that_is_interrupted_leaves_nothing(lab):
+    points = [{"n": number, "act": act} for number, act in enumerate(["", "wait"])]
+    lab.scenario("remembers", runtime=SHARED, order="sequential", axes=[{"points": points}])
+    started = lab.start("run", "s.yaml")
+    lab.wait_for_mark("waits")
+    started.send_signal(signal.SIGINT)
+    assert started.wait(timeout=120) == 130
+    lab.is_tidy()
+
+
+def test_each_ending_is_the_same_in_a_shared_process(lab):
+    acts = [act for act, ending in ENDINGS.items() if ending]
+    lab.scenario("mischief", runtime=SHARED, workload={"act": acts}, parallel=2)
+    lab.bench("run", "s.yaml", code=1)
+    for act, trial in lab.by("act").items():
+        outcome, code = ENDINGS[act]
+        assert (act, trial.outcome) == (act, outcome)
+        assert code is None or trial.code == code
+    lab.is_tidy()
