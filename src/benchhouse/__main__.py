@@ -1,6 +1,6 @@
 """`python -m benchhouse` is `bench`."""
 
-from benchhouse.cli import main
+from benchhouse.cli import start
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from benchhouse.evidence.writing import write_text
+from benchhouse.report.cells import make_cells
 from benchhouse.report.data import gather
 from benchhouse.report.data import write_report as write_files
-from benchhouse.report.lineage import Trace, make_cells, publish, trace
+from benchhouse.report.lineage import Trace, publish, trace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.layout import Workspace

@@ -50,13 +50,13 @@ def test_long_columns_come_out_the_same(monkeypatch):
     assert column(["x", None] * 10, pa.string()).equals(short)
 
 
-def test_writing_a_small_table_does_not_import_pandas():
+def test_writing_a_table_does_not_import_pandas():
     code = (
         "import sys\n"
         "from benchhouse.warehouse.lake import encode\n"
         "from benchhouse.warehouse.tables import TRIAL_FACT\n"
-        "row = dict.fromkeys(field.name for field in TRIAL_FACT.schema())\n"
-        "assert encode(TRIAL_FACT, [row]).startswith(b'PAR1')\n"
+        "row = dict.fromkeys(TRIAL_FACT.kinds)\n"
+        "assert encode(TRIAL_FACT, [row] * 1001).startswith(b'PAR1')\n"
         "assert 'pyarrow' in sys.modules and 'pandas' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -76,13 +76,17 @@ def test_a_run_without_a_number_is_summed_up_without_an_engine_too(workspace, mo
         assert len(trials(warehouse, ["run-a"]).rows) == 1
 
 
-def test_the_summary_of_a_run_starts_no_engine(tmp_path):
+def test_a_short_run_imports_nothing_that_it_does_not_need(tmp_path):
     scenario = tmp_path / "one.yaml"
     scenario.write_text("{scenario: one, experiment: command, target: {argv: ['true']}, workload: {executions: 1}}")
     code = (
         "import sys\nfrom benchhouse.cli import main\n"
-        "try: main()\nexcept SystemExit as end: print(end.code, 'duckdb' in sys.modules)\n"
+        "try: main()\nexcept SystemExit as end: print(end.code, *sorted(sys.modules))\n"
     )
     command = [sys.executable, "-c", code, "run", str(scenario)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
-    assert done.stdout.splitlines()[-1] == "0 False", done.stdout + done.stderr
+    code, *imported = done.stdout.splitlines()[-1].split()
+    assert code == "0", done.stdout + done.stderr
+    dear = {"duckdb", "numpy", "pyarrow", "asyncio", "logging"}
+    ours = {"analysis.stopping", "catalog.nexus", "catalog.uses", "report.comparison", "report.lineage", "schema.nexus"}
+    assert {*dear, *(f"benchhouse.{name}" for name in ours)} & {*imported} == set()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from benchhouse.evidence.folder import read_meta, read_metrics, read_spec
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.hot_metrics import given_labels
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.telemetry import Monitors
 
@@ -72,6 +71,10 @@ def checked_labels(folder: Path | None, labels: Sequence[str]) -> dict[str, str]
         pairs[name.strip()] = value.strip()
     if pairs and folder is None:
         raise BenchError("--label is of the text file", "say where that goes: --textfile DIR")
+    if not pairs:
+        return {}
+    from benchhouse.schema.hot_metrics import given_labels
+
     return given_labels(pairs)
 
 

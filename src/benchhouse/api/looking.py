@@ -11,7 +11,7 @@ from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.api import following
 from benchhouse.evidence.folder import read_spec
 from benchhouse.evidence.verify import Damage, verify
-from benchhouse.report.lineage import make_cells
+from benchhouse.report.cells import make_cells
 from benchhouse.report.numbers import number, percent, quantity, spread_text, titled
 from benchhouse.report.order import declared_order
 from benchhouse.runs.ledger import Ledger

@@ -6,16 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchhouse.api import places
 from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
 from benchhouse.catalog.loading import code_digest
-from benchhouse.catalog.nexus import model_of, target_inputs
-from benchhouse.catalog.nexus_root import find_nexus
-from benchhouse.catalog.uses import Shelf
+from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
 from benchhouse.plan import (
     FaultyScenarioError,
     Plan,
@@ -42,6 +40,9 @@ from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
 from benchhouse.schema.yamltext import load_yaml
+
+if TYPE_CHECKING:
+    from benchhouse.catalog.uses import Shelf
 
 _BARE = ("process", "venv")  # runtimes that enter no container
 
@@ -273,8 +274,10 @@ def _expanded(registered: Registered) -> Registered:
     return replace(registered, benchmark=expand_benchmark(registered.document, os.environ), base=base)
 
 
-def shelf(workspace: Workspace, home: Path) -> Shelf:
+def shelf(workspace: Workspace, home: Path) -> "Shelf":
     """Where `uses:` of a file in the folder `home` looks."""
+    from benchhouse.catalog.uses import Shelf
+
     folders = (workspace.benchmarks, home / workspace.benchmarks.name)
     nexus = find_nexus(None, {}, home) or places.nexus(None, workspace.root)  # its own before all others
     return Shelf(
@@ -286,9 +289,12 @@ def shelf(workspace: Workspace, home: Path) -> Shelf:
 
 def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, problems: list[Problem]) -> ScenarioFile:
     """In a model's folder of a nexus the model is the target; what contradicts that is added to `problems`."""
-    found = model_of(home)
-    if found is None:
+    if not holds_models_benchmark(home):
         return file
+    from benchhouse.catalog.nexus import model_of, target_inputs
+
+    found = model_of(home)
+    assert found is not None
     entry, document = found
     name = code.name if code else file.scenario.experiment or ""
     try:

@@ -18,6 +18,7 @@ from benchhouse.api.sweeping import clean_up
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.plan import Plan, PlannedTrial
+from benchhouse.runs.holding import Enough
 from benchhouse.runs.keeping import Attached, Jobs, Keep
 from benchhouse.runs.ledger import Ledger, RunRecord, new_run_id
 from benchhouse.runs.ledger import list_runs as list_runs
@@ -196,8 +197,6 @@ def orchestrator(
     export: Export | None = None,
 ) -> Iterator[Orchestrator]:
     """Own a run for a while, with everything made that its trials need."""
-    from benchhouse.api import stopping
-
     plan = prepared.plan
     scenario = plan.scenario
     ledger.own()
@@ -229,7 +228,7 @@ def orchestrator(
             workspace, plan, ledger, executor, python, frame,
             export.following(show) if export else show,
             rerun_failed, attached, export.sealed if export else None,
-            stopping.rule(workspace, plan, ledger.folder.run_id) if scenario.until else None,
+            _enough(workspace, plan, ledger.folder.run_id) if scenario.until else None,
         )  # fmt: skip
         yield made
     finally:
@@ -241,6 +240,12 @@ def orchestrator(
         if attached is not None and (over or attached.ours):
             attached.close()
         ledger.release()
+
+
+def _enough(workspace: Workspace, plan: Plan, run_id: str) -> Enough:
+    from benchhouse.api import stopping
+
+    return stopping.rule(workspace, plan, run_id)
 
 
 def execute(

@@ -13,7 +13,6 @@ from benchhouse.catalog.entries import Entry, entries, load_object
 from benchhouse.schema.document import Document
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.nexus import is_logical
 from benchhouse.schema.problems import ProblemsError, did_you_mean
 from benchhouse.schema.scenario import Benchmark
 from benchhouse.schema.yamltext import load_yaml
@@ -66,6 +65,8 @@ def read_benchmark(document: Document) -> Benchmark:
 
 def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
     """All benchmarks, those of `folders` first; what can't be read spoils none of the others."""
+    from benchhouse.schema.nexus import is_logical
+
     good: list[Registered] = []
     broken: list[Broken] = []
     for place, origin in _places(folders):

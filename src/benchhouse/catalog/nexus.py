@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from benchhouse.catalog.benchmarks import Broken, load_benchmark
+from benchhouse.catalog.nexus_root import holds_models_benchmark
 from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.misfits import from_pydantic
@@ -167,13 +168,10 @@ def target_inputs(root: Path) -> dict[str, str]:
 
 def model_of(folder: Path) -> tuple[ModelEntry, Document] | None:
     """The model whose benchmarks are in `folder` (`.../models/<model>/benchmark_instances/<name>`), if that it is."""
-    here = folder.absolute()
-    match [item.name for item in here.parents][:5]:
-        case [instances, _, "models", _, "packages"] if instances == INSTANCES:
-            home = folder if len(folder.parts) > 2 else here  # as it was given, for messages
-            file, document = _load(home.parents[1] / "model.yaml", ModelFile)
-        case _:
-            return None
+    if not holds_models_benchmark(folder):
+        return None
+    home = folder if len(folder.parts) > 2 else folder.absolute()  # as it was given, for messages
+    file, document = _load(home.parents[1] / "model.yaml", ModelFile)
     return file.model, document
 
 

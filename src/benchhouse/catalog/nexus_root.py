@@ -11,6 +11,14 @@ def is_nexus(folder: Path) -> bool:
     return any(folder.glob("packages/*/nexus.yaml"))
 
 
+def holds_models_benchmark(folder: Path) -> bool:
+    """Whether it is `packages/<package>/models/<model>/benchmark_instances/<name>`."""
+    match [item.name for item in folder.absolute().parents][:5]:
+        case ["benchmark_instances", _, "models", _, "packages"]:
+            return True
+    return False
+
+
 def find_nexus(given: str | Path | None, environ: Mapping[str, str], *starts: Path) -> Path | None:
     """The root as said (`--nexus`, $BENCH_NEXUS), else the nearest at or above one of `starts`; None: there is none."""
     if said := given or environ.get("BENCH_NEXUS"):

@@ -29,7 +29,7 @@ def load_site(path: Path) -> Site:
 def find_site(name: str | None, workspace_file: Path) -> Site:
     """By its file or its name; without either the workspace's own, else `local`."""
     if name is None:
-        return load_site(workspace_file) if workspace_file.is_file() else Site()
+        return load_site(workspace_file) if workspace_file.is_file() else Site.model_construct()
     if name.endswith((".yaml", ".yml")) or "/" in name:
         return load_site(Path(name))
     known = shipped()

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from benchhouse import __version__
-from benchhouse.cli.ending import end_quickly
+from benchhouse.cli.ending import leave_after
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.waiting import show_by
 
@@ -104,10 +104,14 @@ def main() -> None:
     run(bench, "bench")
 
 
+def start() -> None:
+    """Run the command line as this process's only task."""
+    leave_after(main)
+
+
 def run(command: click.Command, name: str) -> NoReturn:
     """Every error of ours is printed once, here, and becomes the exit code."""
     gc.set_threshold(_OBJECTS)
-    end_quickly()
     show_by(lambda text: click.echo(text, err=True))
     try:
         code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")

@@ -8,6 +8,7 @@ import click
 
 from benchhouse import __version__
 from benchhouse.cli import bench, options, run, show, show_error
+from benchhouse.cli.ending import leave_after
 from benchhouse.cli.verbs import leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
 from benchhouse.schema.errors import BenchError, Exit
@@ -210,3 +211,7 @@ def _broken(errors: Sequence[BenchError]) -> int:
 
 def main() -> None:
     run(nexus, "nexus")
+
+
+def start() -> None:
+    leave_after(main)

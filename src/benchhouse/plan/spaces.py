@@ -21,9 +21,9 @@ from benchhouse.plan.space import Space as Points
 from benchhouse.schema.ado import OURS, Operation, WalkParameters
 from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.nexus import Property, PropertyDomain, Space, SpaceExperiment
 from benchhouse.schema.problems import Problem, ProblemsError
 from benchhouse.schema.scenario import MAX_AXIS_VALUES
+from benchhouse.schema.space import Property, PropertyDomain, Space, SpaceExperiment
 from benchhouse.schema.yamldump import dump_yaml
 from benchhouse.schema.yamltext import load_yaml
 

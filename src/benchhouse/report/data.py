@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from benchhouse.evidence.folder import read_meta
 from benchhouse.evidence.writing import write_text
 from benchhouse.report import html, markdown, scaling, stopped, tradeoff
+from benchhouse.report.cells import make_cells
 from benchhouse.report.content import FailureFacts, Point, ReportData, RunFacts, TrialFacts, WarningGroup
 from benchhouse.report.curves import Tradeoff
 from benchhouse.report.environment import environment
-from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, make_cells, publish
+from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, publish
 from benchhouse.report.loads import gather_loads
 from benchhouse.report.machine import gather_failed, gather_machine
 from benchhouse.report.numbers import headline_stats

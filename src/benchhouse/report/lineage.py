@@ -1,7 +1,6 @@
 """From a published number back to the bytes that prove it: report row, query, runs and digests, evidence."""
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from benchhouse.report.cells import make_cells
 from benchhouse.report.comparison import Selector, parse_selector, select
 from benchhouse.report.proof import prove, same_bits
 from benchhouse.report.refusals import invalid_rows, reasons
@@ -26,7 +26,6 @@ from benchhouse.warehouse.query import Result, Warehouse, own
 REPORT_FILE = "report.json"
 PUBLISHED = "published"  # beside it: every report that was ever written there
 SHORTEST_PREFIX = 4
-_KEY = ("run_id", "instance_digest", "metric", "stat")
 _PREFERRED_STATS = ("value", "mean", "p50")
 _SHOWN = 8
 
@@ -75,34 +74,6 @@ class _Number:
 
     cell: Cell
     spec: QuerySpec
-
-
-def make_cells(result: Result, column: str = "mean") -> list[Cell]:
-    """One cell per row of a `points` result in which `column` is a number."""
-    query = result.spec.digest()
-    rows = result.dicts()
-    keys = Counter(tuple(row[name] for name in _KEY) for row in rows)
-    cells = []
-    for row in rows:
-        if row[column] is None:
-            continue
-        names = (
-            _KEY if keys[tuple(row[name] for name in _KEY)] == 1 else (*_KEY, "unit")
-        )  # a metric whose unit changed between trials
-        picked = {name: row[name] for name in names}
-        cells.append(
-            Cell(
-                ref=cell_ref(query, picked, column),
-                query=query,
-                key=picked,
-                column=column,
-                value=row[column],
-                unit=row["unit"],
-                n=row["n"],
-                trials=row["trials"],
-            )
-        )
-    return cells
 
 
 def publish(

@@ -3,29 +3,18 @@
 Keys are spelled as published (camelCase where ado's are). A nexus is a folder with `packages/` and `benchmarks/`.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BeforeValidator, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
+from benchhouse.schema.space import Camel, PropertyRef, PropertyValue, Version
+from benchhouse.schema.space import Property as Property
+from benchhouse.schema.space import PropertyDomain as PropertyDomain
+from benchhouse.schema.space import Space as Space
 
 Scalar = bool | int | float | str
-
-
-def _text(value: Any) -> Any:
-    """`2.0` of YAML is a number; a version is a text."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-Version = Annotated[str, BeforeValidator(_text)]
-
-
-class _Camel(Model):
-    """Of ado's family of files: keys in camelCase."""
-
-    model_config = Model.model_config | {"alias_generator": to_camel}
 
 
 # nexus.yaml -----------------------------------------------------------------------------------------------------------
@@ -74,61 +63,10 @@ class ModelFile(Model):
     model: ModelEntry
 
 
-# space.yaml (ado) -----------------------------------------------------------------------------------------------------
-
-VariableType = Literal[
-    "CONTINUOUS_VARIABLE_TYPE",
-    "DISCRETE_VARIABLE_TYPE",
-    "CATEGORICAL_VARIABLE_TYPE",
-    "OPEN_CATEGORICAL_VARIABLE_TYPE",
-    "BINARY_VARIABLE_TYPE",
-    "UNKNOWN_VARIABLE_TYPE",
-]
-
-
-class PropertyDomain(_Camel):
-    values: list[Any] | None = Field(default=None, description="The values, one by one.")
-    domain_range: tuple[float, float] | None = Field(default=None, description="From, and up to but without.")
-    interval: float | None = Field(default=None, gt=0, description="Step of a range.")
-    variable_type: VariableType | None = Field(default=None, description="What kind of values these are.")
-    probability_function: Any = Field(default=None, description="How ado samples; read and not used.")
-
-
-class Property(_Camel):
-    identifier: str = Field(min_length=1, description="The property's name.")
-    property_domain: PropertyDomain | None = Field(default=None, description="Which values it takes.")
-    metadata: dict[str, Any] | None = Field(default=None, description="Said about it.")
-
-
-class PropertyRef(_Camel):
-    identifier: str = Field(min_length=1, description="The property's name.")
-
-
-class PropertyValue(_Camel):
-    property: PropertyRef = Field(description="Which property.")
-    value: Any = Field(description="Its value.")
-
-
-class SpaceExperiment(_Camel):
-    actuator_identifier: str = Field(min_length=1, description="ado's actuator; `custom_experiments` for functions.")
-    experiment_identifier: str = Field(min_length=1, description="The experiment.")
-    experiment_version: Version = Field(default="", description="The version that is asked for.")
-    parameterization: list[PropertyValue] | None = Field(default=None, description="Optional inputs given a value.")
-
-
-class Space(_Camel):
-    """`space.yaml`: points, and the experiments that measure them."""
-
-    entity_space: list[Property] = Field(default=[], description="The properties that span the space.")
-    experiments: list[SpaceExperiment] = Field(min_length=1, description="What measures each point.")
-    sample_store_identifier: str | None = Field(default=None, description="ado's store; not used here.")
-    metadata: dict[str, Any] | None = Field(default=None, description="Said about it.")
-
-
 # benchmarks/<id>.yaml -------------------------------------------------------------------------------------------------
 
 
-class LogicalBenchmark(_Camel):
+class LogicalBenchmark(Camel):
     benchmark_identifier: Name = Field(description="Its name; the file has this name.")
     target: PropertyRef = Field(description="What is ranked.")
     properties: list[Property] = Field(default=[], description="What a result is asked for.")
@@ -136,7 +74,7 @@ class LogicalBenchmark(_Camel):
     metadata: dict[str, Any] | None = Field(default=None, description="Said about it.")
 
 
-class PropertyMapping(_Camel):
+class PropertyMapping(Camel):
     """One of ours is one of the experiment's; or a value of ours stands for a region of the experiment's inputs."""
 
     benchmark: PropertyRef | None = Field(default=None, description="Of the logical benchmark.")
@@ -145,18 +83,18 @@ class PropertyMapping(_Camel):
     predicate: list[Property] | None = Field(default=None, description="...where the experiment's inputs lie in these.")
 
 
-class MetricMapping(_Camel):
+class MetricMapping(Camel):
     benchmark: PropertyRef = Field(description="Metric of the logical benchmark.")
     experiment: PropertyRef = Field(description="Metric of the experiment.")
 
 
-class BoundExperiment(_Camel):
+class BoundExperiment(Camel):
     actuator_identifier: str = Field(min_length=1, description="ado's actuator; `benchhouse` for ours.")
     experiment_identifier: str = Field(min_length=1, description="The experiment.")
     experiment_version: Version = Field(default="", description="The version that is asked for.")
 
 
-class Binding(_Camel):
+class Binding(Camel):
     benchmark_identifier: str = Field(description="Which logical benchmark.")
     experiment: BoundExperiment = Field(description="Which experiment answers it.")
     target_mapping: str = Field(description="The experiment's input that is the target.")
@@ -165,7 +103,7 @@ class Binding(_Camel):
     metric_mapping: list[MetricMapping] = Field(default=[], description="Metrics as the experiment's.")
 
 
-class LogicalFile(_Camel):
+class LogicalFile(Camel):
     """`benchmarks/<id>.yaml` of a nexus."""
 
     logical_benchmark: LogicalBenchmark

@@ -112,15 +112,16 @@ class Site(Model, strict=True):
         (), strict=False, description="`module load` of these before a container or a job starts."
     )
     environment: dict[Name, str] = Field(default_factory=dict, description="Variables of every job.")
-    slurm: SlurmSite = Field(default_factory=SlurmSite)
-    dask: DaskSite = Field(default_factory=DaskSite)
-    ray: RaySite = Field(default_factory=RaySite)
-    spark: SparkSite = Field(default_factory=SparkSite)
-    folders: Folders = Field(default_factory=Folders)
+    # What nobody wrote needs no validator: to build one takes longer than all else that is done with a profile.
+    slurm: SlurmSite = Field(default_factory=SlurmSite.model_construct)
+    dask: DaskSite = Field(default_factory=DaskSite.model_construct)
+    ray: RaySite = Field(default_factory=RaySite.model_construct)
+    spark: SparkSite = Field(default_factory=SparkSite.model_construct)
+    folders: Folders = Field(default_factory=Folders.model_construct)
     quotas: dict[str, Quota] = Field(
         default_factory=dict, description="By folder, for what no command of the site tells."
     )
-    network: Network = Field(default_factory=Network)
+    network: Network = Field(default_factory=Network.model_construct)
     cluster: Cluster = Field(default_factory=Cluster, description="Where it is, for tables that compare places.")
     keep_logs: Seconds | None = Field(None, gt=0, description="Age at which logs may be pruned.")
     to_confirm: tuple[str, ...] = Field(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from benchhouse.schema.digests import canonical_json, digest
@@ -52,10 +53,8 @@ def scheduler_path(spec: TrialSpec, meta: Meta) -> str:
 
 
 def _software(spec: TrialSpec, meta: Meta) -> Row:
-    packages = {name.lower(): version for name, version in meta.packages.items()}
+    packages, mattering, nccl, framework = _installed(tuple(meta.packages.items()))
     topology = meta.topology
-    nccl = next((version for name, version in packages.items() if name.startswith("nvidia-nccl")), None)
-    framework = [f"{name} {packages[name]}" for name in _FRAMEWORKS if name in packages]
     server = spec.target.get("framework") or spec.service or None
     server_version = meta.custom.get("server_version")
     no_gpu = topology.unknown.get("gpu_driver", "") if topology else _NOT_READ
@@ -72,7 +71,7 @@ def _software(spec: TrialSpec, meta: Meta) -> Row:
         "python": meta.python,
         "benchhouse": packages.get("benchhouse"),
         "package_lock_digest": meta.package_lock_digest,
-        "packages": canonical_json({name: packages[name] for name in sorted(_MATTERS) if name in packages}).decode(),
+        "packages": mattering,
     }
     why = {
         "image_digest": f"the runtime {spec.runtime.kind} is no container",
@@ -86,6 +85,16 @@ def _software(spec: TrialSpec, meta: Meta) -> Row:
         "benchhouse": "not among the installed distributions",
     }
     return row | {"unknown": explained(_gaps(row, why))}
+
+
+@lru_cache(maxsize=4)
+def _installed(found: tuple[tuple[str, str], ...]) -> tuple[dict[str, str], str, str | None, list[str]]:
+    """All, those that matter, NCCL's version, frameworks. Of hundreds, and mostly the same for all trials of a run."""
+    packages = {name.lower(): version for name, version in found}
+    nccl = next((version for name, version in packages.items() if name.startswith("nvidia-nccl")), None)
+    framework = [f"{name} {packages[name]}" for name in _FRAMEWORKS if name in packages]
+    mattering = {name: packages[name] for name in sorted(_MATTERS) if name in packages}
+    return packages, canonical_json(mattering).decode(), nccl, framework
 
 
 def _hardware(topology: Topology | None, hardware: Mapping[str, Any]) -> Row:

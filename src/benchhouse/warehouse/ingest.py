@@ -5,7 +5,6 @@ trial. Only a rebuild takes rows away, those of trials whose evidence is gone or
 """
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -144,6 +143,8 @@ def open_catalog(workspace: Workspace, say: Say | None = None, given: Iterable[P
             with Catalog.open_for_rebuild(workspace) as catalog:
                 catalog.finish()
         else:
+            import logging
+
             tell = say or logging.getLogger(__name__).warning
             tell(f"{lost}; it is made again from the evidence")
             # Nobody asked for rows to go: the evidence may be on a disk that is away.

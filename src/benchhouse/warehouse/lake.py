@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchhouse.evidence.parquet import encode_rows
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.catalog import FileEntry
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"(?P<run>.+)-(?P<sha>[0-9a-f]{12})\.parquet")
 
 
-_FEW, _VERY_FEW = 256, 8  # rows
+_FEW = 1000  # rows
 
 
 class Foreign(Exception):  # noqa: N818 - a reason, told to the user in a list
@@ -47,19 +48,19 @@ def write_tables(workspace: Workspace, run_id: str, tables: Mapping[str, Content
 
 
 def encode(table: Table, rows: Sequence[Any]) -> bytes:
-    """The Parquet file of these rows, zstd-compressed."""
+    """The Parquet file of these rows. A few are written without Arrow, whose import costs more than the whole run."""
+    if len(rows) <= _FEW and table is not TELEMETRY_SLICE_FACT:
+        return encode_rows(table.kinds, rows, table.metadata)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     content = join(rows) if table is TELEMETRY_SLICE_FACT else records(rows, table.schema())
     sink = pa.BufferOutputStream()
-    few = content.num_rows <= _FEW  # of such a file most of the cost is a dictionary and statistics of each column
     with pq.ParquetWriter(
         sink,
         content.schema,
-        compression="zstd" if content.num_rows > _VERY_FEW else "none",
-        use_dictionary=not few,
-        write_statistics=[] if few else ["run_id"],  # a file is one group of rows: others would skip nothing
+        compression="zstd",
+        write_statistics=["run_id"],  # a file is one group of rows: others would skip nothing
         store_schema=False,  # Parquet's own types say all there is to say
     ) as writer:
         writer.write_table(content)

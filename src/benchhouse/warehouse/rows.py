@@ -303,8 +303,8 @@ def _sealed_bytes(path: Path, manifest: Manifest, name: str = "") -> bytes:
 
 
 def _place(workspace: Workspace, folder: TrialFolder) -> str:
-    path, root = folder.path.resolve(), workspace.root.resolve()
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+    path, root = os.path.realpath(folder.path), os.path.realpath(workspace.root)
+    return path.removeprefix(f"{root.rstrip('/')}/")
 
 
 def _as_signed(seed: int) -> int:

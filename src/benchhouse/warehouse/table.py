@@ -6,13 +6,14 @@ of the workspace as they are: what people accepted, what was published, what an 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.evidence.parquet import Kind as Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA_VERSION = 2
-Kind = Literal["text", "texts", "integer", "number", "truth", "time"]
 Row = dict[str, Any]
 
 _FILE, _FILENAME = "<file>", "read_from"
@@ -103,6 +104,16 @@ class Table:
         whole = f" WHERE {quoted(self.order[0])} IS NOT NULL" if self.source.endswith(".jsonl") else ""
         return f"SELECT {', '.join(shown)} FROM {read}{whole}"  # noqa: S608 - ours
 
+    @cached_property
+    def kinds(self) -> dict[str, Kind]:
+        """The kind of each column, in their order."""
+        return {column.name: column.kind for column in self.columns}
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What each of its files says of itself."""
+        return {"benchhouse.table": self.name, "benchhouse.schema_version": str(SCHEMA_VERSION)}
+
     def schema(self) -> "pa.Schema":
         """The pyarrow schema, with table name and schema_version in its metadata."""
         return self._schema
@@ -132,6 +143,4 @@ def _arrow_schema(table: Table) -> "pa.Schema":
         pa.field(column.name, types[column.kind], metadata={"description": column.description})
         for column in table.columns
     ]
-    return pa.schema(
-        fields, metadata={"benchhouse.table": table.name, "benchhouse.schema_version": str(SCHEMA_VERSION)}
-    )
+    return pa.schema(fields, metadata=table.metadata)

@@ -7,10 +7,11 @@ from typing import Any
 
 import benchhouse
 from benchhouse.analysis.compare import DEFINITION, Comparison, Direction, compare
+from benchhouse.report.cells import make_cells
 from benchhouse.report.claims.basis import Basis
 from benchhouse.report.claims.judging import interval_of
 from benchhouse.report.comparison import SEED, compare_selected
-from benchhouse.report.lineage import check_cells, make_cells, pick_cells
+from benchhouse.report.lineage import check_cells, pick_cells
 from benchhouse.report.numbers import name_of, quantity
 from benchhouse.report.proof import same_bits
 from benchhouse.report.stopped import confidence_for

@@ -1,0 +1,36 @@
+"""Each number of a table of points as a cell that can be walked back."""
+
+from collections import Counter
+
+from benchhouse.schema.query import Cell, cell_ref
+from benchhouse.warehouse.query import Result
+
+_KEY = ("run_id", "instance_digest", "metric", "stat")
+
+
+def make_cells(result: Result, column: str = "mean") -> list[Cell]:
+    """One cell per row of a `points` result in which `column` is a number."""
+    query = result.spec.digest()
+    rows = result.dicts()
+    keys = Counter(tuple(row[name] for name in _KEY) for row in rows)
+    cells = []
+    for row in rows:
+        if row[column] is None:
+            continue
+        names = (
+            _KEY if keys[tuple(row[name] for name in _KEY)] == 1 else (*_KEY, "unit")
+        )  # a metric whose unit changed between trials
+        picked = {name: row[name] for name in names}
+        cells.append(
+            Cell(
+                ref=cell_ref(query, picked, column),
+                query=query,
+                key=picked,
+                column=column,
+                value=row[column],
+                unit=row["unit"],
+                n=row["n"],
+                trials=row["trials"],
+            )
+        )
+    return cells
