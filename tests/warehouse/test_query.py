@@ -157,6 +157,7 @@ def test_bad_sql_is_answered_with_the_engines_words(warehouse):
     [
         ("@last", "20260302-bb33"),
         ("@last-1", "20260302-bb22"),
+        ("@last~1", "20260302-bb22"),
         ("@last-2", "20260301-aa11"),
         ("20260301", "20260301-aa11"),
         ("20260302-bb22", "20260302-bb22"),

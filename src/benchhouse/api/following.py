@@ -27,12 +27,12 @@ _FIGURE = re.compile(r"\d+([.,]\d+)*")
 
 
 def find_run(workspace: Workspace, token: str) -> str:
-    """A run id from `@last`, `@last-N`, a unique prefix, or a scenario's name (its last run)."""
+    """A run id from `@last`, `@last-N` (or `~N`, as git has it), a unique prefix, or a scenario's name (its last run)."""
     runs = list_runs(workspace)
     if not runs:
         raise BenchError("there is no run in this workspace yet", "start one: bench run SCENARIO.yaml")
     if token.startswith("@last"):
-        back = token.removeprefix("@last").removeprefix("-") or "0"
+        back = token.removeprefix("@last").replace("~", "-", 1).removeprefix("-") or "0"
         if not back.isdigit() or int(back) >= len(runs):
             raise BenchError(f"there is no run {token}: this workspace has {len(runs)}", "see: bench status")
         return runs[-1 - int(back)]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _ANY_TABLE = re.compile(rf"\b(?:{'|'.join(TABLES)})\b", re.IGNORECASE)
 _FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
-_LAST = re.compile(r"@last(?:-(\d+))?")
+_LAST = re.compile(r"@last(?:[-~](\d+))?")
 _SHOWN = 5
 _OWN: dict[str, InMemory | None] = {}
 _LOOKS = 40  # a collector may replace files between the look at the catalog and the look at the lake
@@ -139,7 +139,7 @@ class Warehouse:
         return self.catalog.runs(limit)
 
     def resolve_run(self, token: str) -> str:
-        """The run id that `@last`, `@last-1`, a unique prefix of a run id, or a scenario's name stands for."""
+        """The run id that `@last`, `@last-1` (or `~1`), a unique prefix of a run id, or a scenario's name stands for."""
         if match := _LAST.fullmatch(token):
             found = self.catalog.run_at(int(match[1] or 0))
             if found is None:
