@@ -27,7 +27,7 @@ _FIGURE = re.compile(r"\d+([.,]\d+)*")
 
 
 def find_run(workspace: Workspace, token: str) -> str:
-    """A run id from `@last`, `@last-N` (or `~N`, as git has it), a unique prefix, or a scenario's name (its last run)."""
+    """A run id from `@last`, `@last-N` or `@last~N`, a unique prefix, or a scenario's name (its last run)."""
     runs = list_runs(workspace)
     if not runs:
         raise BenchError("there is no run in this workspace yet", "start one: bench run SCENARIO.yaml")

@@ -139,7 +139,7 @@ class Warehouse:
         return self.catalog.runs(limit)
 
     def resolve_run(self, token: str) -> str:
-        """The run id that `@last`, `@last-1` (or `~1`), a unique prefix of a run id, or a scenario's name stands for."""
+        """The run id that `@last`, `@last-1` or `~1`, a unique prefix of one, or a scenario's name stands for."""
         if match := _LAST.fullmatch(token):
             found = self.catalog.run_at(int(match[1] or 0))
             if found is None:
