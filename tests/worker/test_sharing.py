@@ -8,7 +8,7 @@ from laboratory import ENDINGS, Lab, chain
 
 SHARED = {"shared": True}
 REMEMBERS = '''
-import ctypes, os, subprocess, sys, time
+import ctypes, mmap, os, subprocess, sys, time
 from pathlib import Path
 from benchhouse import Context, Metric, experiment
 
@@ -30,6 +30,17 @@ def close_everything(ctx):
     os.closerange(3, 4096)
 
 
+def keep_open(ctx):
+    HELD.append((ctx.artifacts / "late.txt").open("w"))
+    HELD[-1].write("written when it is sealed")
+
+
+def keep_mapped(ctx):
+    (ctx.artifacts / "late.bin").write_bytes(b"x" * 4096)
+    with (ctx.artifacts / "late.bin").open("r+b") as file:
+        HELD.append(mmap.mmap(file.fileno(), 4096))
+
+
 def lose_stdout(ctx):
     sys.stdout = open(os.devnull, "w")
     os.close(1)
@@ -47,6 +58,8 @@ ACTS = {
     "burn": burn,
     "eat": lambda ctx: HELD.append(len(b"x" * (200 << 20))),
     "leave": leave_a_process,
+    "open": keep_open,
+    "mapped": keep_mapped,
     "close": close_everything,
     "mute": lose_stdout,
     "wait": wait,
@@ -134,7 +147,7 @@ def test_an_exception_ends_a_trial_and_not_the_process(lab):
     assert before(trials) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("act", ["die", "leave", "close"])
+@pytest.mark.parametrize("act", ["die", "leave", "close", "open", "mapped"])
 def test_a_trial_that_breaks_its_process_leaves_a_fresh_one_to_the_next(lab, act):
     trials = run(lab, ["", act, ""], code=None)
     assert [trial.outcome for trial in trials] == ["succeeded", "error" if act == "die" else "succeeded", "succeeded"]

@@ -142,9 +142,10 @@ class Sharing:
         self.end()
         return None
 
-    def keep(self, process: SharedProcess) -> bool:
-        """Hold it for the next trial; False where it can't go on, as it has left other processes behind."""
-        if process.deaf or processes.descendants(os.getpid()) != [process.pid]:
+    def keep(self, process: SharedProcess, folder: TrialFolder) -> bool:
+        """Hold it for the next trial; False where it can't go on, as it has left other processes behind, or could still
+        write to the evidence in `folder`, which is about to be sealed."""
+        if process.deaf or processes.descendants(os.getpid()) != [process.pid] or _holds(process.pid, folder):
             return False
         self.process = process
         return True
@@ -160,6 +161,18 @@ class Sharing:
 def _asked(spec: TrialSpec) -> tuple[Any, ...]:
     """What trials must have in common to share a process."""
     return spec.experiment, spec.code_digest, spec.environment, spec.limits, spec.resources, spec.runtime
+
+
+def _holds(pid: int, folder: TrialFolder) -> bool:
+    """Whether it has a file below `folder` open or mapped; so, too, where that can't be known."""
+    inside = f"{os.path.realpath(folder.path)}/"
+    try:
+        handles = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - names, not paths
+        opened = [os.readlink(f"/proc/{pid}/fd/{handle}") for handle in handles]  # noqa: PTH115 - as text
+        mapped = Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return True
+    return any(name.startswith(inside) for name in opened) or os.fsencode(inside) in mapped
 
 
 def take_streams() -> None:

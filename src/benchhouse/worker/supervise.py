@@ -113,7 +113,7 @@ def _run(
     usage = _usage(cage, ended.done)
     end_elsewhere(folder)
     left: list[str] = []
-    if not (sharing and shared and ended.done and sharing.keep(shared)):
+    if not (sharing and shared and ended.done and sharing.keep(shared, folder)):
         if shared:
             shared.close(alive=ended.done is not None)
         left = processes.kill_descendants(grace_s=0.5)

@@ -17,6 +17,7 @@ from benchhouse.analysis.playbooks.moving import (
     Way,
     distance_of,
     median,
+    named,
     robust_spread,
     tell,
     unit_words,
@@ -91,13 +92,14 @@ def find_hits(signal: Signal, way: Way, least: float, ratio: float, stat: Stat, 
     if not any(_are_slow(hit, trials) for trials in slowness):
         return None
     order = found.now + [at for at in range(len(now)) if at not in found.now]
-    told = {"avg": "", "peak": "peak of ", "range": "range of "}[stat]
+    unit = unit_words(signal.unit)
     typical = tell(median([now[at] for at in found.now]))
     before = f"{len(found.base)} of {len(base)}" if found.base else f"none of {len(base)}"
     rest = [now[at] for at in order[len(hit) :]] + [value for at, value in enumerate(base) if at not in found.base]
-    words = f"{told}{signal.series} of {signal.scope} was about {typical} {unit_words(signal.unit)}in {len(hit)} of "
-    words += f"{len(now)} trials, the slow ones, and in {before} of the base (else about {tell(median(rest))} "
-    words += f"{unit_words(signal.unit)}".rstrip()
+    words = (
+        f"{named(signal, stat)} was about {typical} {unit}in {len(hit)} of {len(now)} trials, the slow ones, and in "
+    )
+    words += f"{before} of the base (else about {tell(median(rest))} {unit}"
     return Evidence(
         scope=signal.scope,
         series=signal.series,

@@ -62,8 +62,7 @@ def find_shift(
     if found is None:
         return None
     rose = "rose" if way == "up" else "fell"
-    told = {"avg": "", "peak": "peak of ", "range": "range of "}[stat]
-    words = f"{told}{signal.series} of {signal.scope} {rose} from {tell(mean(base))} to {tell(mean(now))}"
+    words = f"{named(signal, stat)} {rose} from {tell(mean(base))} to {tell(mean(now))}"
     return Evidence(
         scope=signal.scope,
         series=signal.series,
@@ -176,6 +175,10 @@ def _how_far(distance: float, against: str) -> str:
 
 def tell(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def named(signal: Signal, stat: Stat) -> str:
+    return {"avg": "", "peak": "peak of ", "range": "range of "}[stat] + f"{signal.series} of {signal.scope}"
 
 
 def unit_words(unit: str) -> str:
