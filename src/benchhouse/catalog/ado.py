@@ -20,8 +20,17 @@ Call = Callable[[dict[str, Any]], Any]
 """Takes the inputs by their names, gives what the experiment returns."""
 
 
+class AnyInputs(BaseModel):
+    """Inputs that were checked before."""
+
+    model_config = ConfigDict(extra="allow")
+
+
 def declare(described: Mapping[str, Any], call: Call | None = None) -> Experiment:
-    """The experiment that `described` (a `Listed` as a dict) tells of; without `call` it can be planned, not run."""
+    """The experiment that `described` (a `Listed` as a dict) tells of; without `call` it can be planned, not run.
+
+    Where its inputs are not told, they are taken as they come: from a plan, which has checked them.
+    """
     outputs = tuple(item["name"] for item in described["metrics"])
 
     def run(workload: Any, ctx: Context) -> dict[str, Any]:
@@ -29,7 +38,8 @@ def declare(described: Mapping[str, Any], call: Call | None = None) -> Experimen
             raise BenchError(f"{described['name']} is only described here")
         return _sort_out(call(workload.model_dump(by_alias=True)), outputs, ctx)
 
-    run.__annotations__ = {"workload": input_model(described["name"], described["inputs"])}
+    inputs = described["inputs"]
+    run.__annotations__ = {"workload": AnyInputs if inputs is None else input_model(described["name"], inputs)}
     deprecated = described.get("deprecated")
     return Experiment(
         name=described["name"],

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from benchhouse.catalog.ado import declare
-from benchhouse.catalog.ado_describe import check, describe_experiment, describe_function, keep_ray_options
+from benchhouse.catalog.ado import Call, declare
+from benchhouse.catalog.ado_describe import check, describe_experiment, describe_function, describe_metric
+from benchhouse.catalog.ado_functions import PREFIX, Decorated, prepare_for_functions
+from benchhouse.catalog.ado_without_ray import import_ado
 from benchhouse.catalog.entries import load_object
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment, ExperimentFailed
@@ -13,18 +15,38 @@ from benchhouse.schema.trial import ExperimentRef
 def load_ado(ref: ExperimentRef) -> Experiment:
     """The function or actuator that `ref` names. It is loaded by itself: ado finds functions by name, whatever the
     version, and with two versions installed runs the wrong one."""
-    keep_ray_options()
+    preload_ado(ref.name, once=True)
     found = load_object(ref.object)
     if getattr(found, "_is_custom_experiment", False):
-        told = describe_function(found)
-        check(told, ref.name, ref.version)
-        return declare(told | {"version": ref.version}, lambda values: found(**values))
+        return _function(found, ref)
     identifier = ref.name.partition(".")[2]
     for experiment in found.catalog().experiments if hasattr(found, "catalog") else ():
         told = describe_experiment(experiment, found.identifier)
         if experiment.identifier == identifier and (told["version"] or ref.version) == ref.version:
             return declare(told | {"version": ref.version}, _Actuated(found, experiment))
     raise BenchError(f"{ref.object} does not offer {ref.name} {ref.version}: was the package changed?")
+
+
+def preload_ado(name: str, *, once: bool) -> None:
+    """What of ado an experiment needs to be imported, with as little as possible where that is done `once`.
+
+    Where many processes are forked afterwards, none of them should have to import the rest of it for itself.
+    """
+    if once and name.startswith(PREFIX):
+        prepare_for_functions()
+    else:
+        import_ado()
+
+
+def _function(found: Any, ref: ExperimentRef) -> Experiment:
+    """Called as its package wrote it: the plan has checked the values by the same description as ado would."""
+    call: Call = lambda values: found._original_func(**values)  # noqa: E731
+    if isinstance(found, Decorated) and found.name == ref.name and found.version in ("", ref.version):
+        outputs = [describe_metric(output) for output in found.outputs]
+        return declare({"name": ref.name, "version": ref.version, "metrics": outputs, "inputs": None}, call)
+    told = describe_function(found)
+    check(told, ref.name, ref.version)
+    return declare(told | {"version": ref.version}, call)
 
 
 class _Actuated:

@@ -82,7 +82,7 @@ def describe_experiment(experiment: Any, actuator: str) -> dict[str, Any]:
         "name": f"{actuator}.{experiment.identifier}",
         "version": experiment.version or "",
         "description": str((experiment.metadata or {}).get("description", "")),
-        "metrics": [_metric(item.identifier) for item in experiment.targetProperties],
+        "metrics": [describe_metric(item.identifier) for item in experiment.targetProperties],
         "inputs": inputs,
         "resources": {},
         "notes": [],
@@ -91,7 +91,7 @@ def describe_experiment(experiment: Any, actuator: str) -> dict[str, Any]:
     }
 
 
-def _metric(output: str) -> dict[str, Any]:
+def describe_metric(output: str) -> dict[str, Any]:
     name = metric_name(output)
     return Metric(name=name, formula="" if name == output else f"the output '{output}'").model_dump()
 

@@ -9,51 +9,24 @@ import sys
 from types import ModuleType
 from typing import Any, Literal
 
-_ADO = "ado.modules.actuators.custom_experiments"
+from benchhouse.catalog.stand_ins import StandIn, import_with
+
+ADO = "ado.modules.actuators.custom_experiments"
 _NAMES = ("ray", "ray.util", "ray.util.queue", "ray.util.state", "ray.util.state.common", "ray.remote_function")
 
 
 def import_ado() -> ModuleType:
     """ado's module of custom experiments. Where a release of ado needs more of Ray than is stood in for, with Ray."""
-    if "ray" in sys.modules or _ADO in sys.modules:
-        return importlib.import_module(_ADO)
-    before = set(sys.modules)
+    if isinstance(sys.modules.get(ADO), StandIn):
+        del sys.modules[ADO]
+    if "ray" in sys.modules or ADO in sys.modules:
+        return importlib.import_module(ADO)
     stand_ins = _stand_ins()
-    sys.modules.update(stand_ins)
     try:
-        return importlib.import_module(_ADO)
-    except Exception:  # noqa: BLE001 - whatever it is, it is raised again by the import with Ray if Ray is not to blame
-        for name in set(sys.modules) - before:
-            if name.partition(".")[0] == "ado":  # half made, or made with what is not Ray
-                del sys.modules[name]
+        return import_with(stand_ins, ADO)
     finally:
-        for name, module in stand_ins.items():
-            if sys.modules.get(name) is module:
-                del sys.modules[name]
-            vars(module).pop("__path__", None)
+        for module in stand_ins.values():
             module.step_aside()
-    return importlib.import_module(_ADO)
-
-
-class _StandIn(ModuleType):
-    """A module of Ray that knows some names; once it stepped aside, every name is the real one's."""
-
-    def __init__(self, name: str, **known: Any) -> None:
-        super().__init__(name)
-        self.__path__: list[str] = []  # a package: what is below is found in `sys.modules`
-        self._known = tuple(known)
-        vars(self).update(known)
-
-    def step_aside(self) -> None:
-        for name in self._known:
-            vars(self).pop(name, None)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or sys.modules.get(self.__name__) is self:
-            raise AttributeError(f"the stand-in for {self.__name__} has no {name}")
-        for module in _NAMES:  # ado has imported them all, as far as it knows
-            importlib.import_module(module)
-        return getattr(sys.modules[self.__name__], name)
 
 
 class _Queue:
@@ -76,11 +49,11 @@ class _TaskState:
     ]  # fmt: skip
 
 
-def _stand_ins() -> dict[str, _StandIn]:
-    queue = _StandIn("ray.util.queue", Queue=_Queue)
-    common = _StandIn("ray.util.state.common", TaskState=_TaskState)
-    state = _StandIn("ray.util.state", common=common)
-    util = _StandIn("ray.util", queue=queue, state=state)
-    function = _StandIn("ray.remote_function", RemoteFunction=object)
-    ray = _StandIn("ray", util=util, remote_function=function)
+def _stand_ins() -> dict[str, StandIn]:
+    queue = StandIn("ray.util.queue", _NAMES, Queue=_Queue)
+    common = StandIn("ray.util.state.common", _NAMES, TaskState=_TaskState)
+    state = StandIn("ray.util.state", _NAMES, common=common)
+    util = StandIn("ray.util", _NAMES, queue=queue, state=state)
+    function = StandIn("ray.remote_function", _NAMES, RemoteFunction=object)
+    ray = StandIn("ray", _NAMES, util=util, remote_function=function)
     return dict(zip(_NAMES, (ray, util, queue, state, common, function), strict=True))

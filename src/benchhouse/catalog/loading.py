@@ -42,16 +42,17 @@ def load(ref: ExperimentRef) -> Experiment:
     raise BenchError(f"{ref.object} offers {offered}, not {ref.name} {ref.version}: was the package changed?")
 
 
-def preload(ref: ExperimentRef) -> None:
+def preload(name: str, bridge: str, *, once: bool) -> None:
     """Import what an experiment needs and is not its own: ado, which takes longer than most of what is written for it.
 
-    What can't be imported is told by whoever loads the experiment.
+    `once`: for a single process, not for many that are forked afterwards. What can't be imported is told by whoever
+    loads the experiment.
     """
-    if ref.bridge:
+    if bridge:
         with suppress(Exception):
-            from benchhouse.catalog.ado_describe import keep_ray_options
+            from benchhouse.catalog.ado_call import preload_ado
 
-            keep_ray_options()
+            preload_ado(name, once=once)
 
 
 def load_entry(entry: Entry) -> list[Experiment]:

@@ -19,7 +19,7 @@ from benchhouse.worker.limits import sweep_cages
 from benchhouse.worker.owned import left_processes, processes_of, sweep_scratch
 from benchhouse.worker.pool import Pool
 from benchhouse.worker.supervise import LEFTOVERS
-from benchhouse.worker.warming import bridge_of, warm_up, warm_up_for
+from benchhouse.worker.warming import warm_up, warm_up_for
 
 _GRACE_S = 3.0
 
@@ -71,13 +71,8 @@ def _obey(order: dict[str, Any], pool: Pool) -> None:
     if "stop" in order:
         pool.stop(order["stop"])
         return
-    pid = pool.begin(order, lambda: _warm_up_for(order))
+    pid = pool.begin(order, lambda: warm_up_for(Path(order["folder"]) / "trial.json"))
     _say({"id": order["id"], "pid": pid, "start": processes.start_time(pid)})
-
-
-def _warm_up_for(order: dict[str, Any]) -> None:
-    if bridge := bridge_of(Path(order["folder"]) / "trial.json"):
-        warm_up_for(bridge)
 
 
 def _stop_all_and_exit() -> None:

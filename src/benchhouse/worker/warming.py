@@ -23,11 +23,11 @@ _MODELS = (
 )  # fmt: skip
 
 
-def warm_up(ref: ExperimentRef | None = None) -> None:
+def warm_up(ref: ExperimentRef | None = None, *, shared: bool = False) -> None:
     """Facts about this machine, and validators, which are otherwise built where they are first used.
 
     And the experiment, where it is known and one of ours: a stranger's package may start threads, or open a device, and
-    is loaded by each trial for itself.
+    is loaded by each trial for itself, or by the process that they share.
     """
     gc.disable()  # what is made here stays: looking for garbage in it is a tenth of the time
     for learn in (node.packages, node.hardware, node.lock_digest, node.drivers, node_topology, find_devices):
@@ -40,24 +40,29 @@ def warm_up(ref: ExperimentRef | None = None) -> None:
             if inputs is not None:
                 inputs.model_rebuild()
     if ref is not None:
-        preload(ref)
+        preload(ref.name, ref.bridge, once=shared)
     gc.freeze()  # so that no child copies pages only to mark objects in them
     gc.enable()
 
 
+def warm_up_for(spec: Path) -> None:
+    """The system that this trial's experiment was written for, once for all trials that a host forks.
+
+    Read without a model: this is asked before every worker, and is nothing for nearly all of them.
+    """
+    try:
+        told = json.loads(spec.read_bytes())
+        name, bridge = told["experiment"]["name"], told["experiment"].get("bridge", "")
+        shared = bool(told["runtime"].get("shared"))
+    except (OSError, ValueError, KeyError, AttributeError):
+        return  # the trial's own worker tells what is wrong with it
+    if bridge:
+        _preload(name, bridge, shared)
+
+
 @cache
-def warm_up_for(bridge: str) -> None:
-    """The system that experiments of this bridge were written for, once for all trials that a host forks."""
+def _preload(name: str, bridge: str, shared: bool) -> None:
     gc.disable()
-    preload(ExperimentRef(name="", version="", object="", distribution="", distribution_version="", bridge=bridge))
+    preload(name, bridge, once=shared)
     gc.freeze()
     gc.enable()
-
-
-def bridge_of(spec: Path) -> str:
-    """Read without a model: this is asked before every trial, and is nothing for nearly all of them."""
-    try:
-        found: str = json.loads(spec.read_bytes())["experiment"].get("bridge", "")
-    except (OSError, ValueError, KeyError):
-        return ""  # the trial's own worker tells what is wrong with it
-    return found
