@@ -56,7 +56,7 @@ class Decorated:
         return getattr(self.real, name)
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # pickled by its name, as functions are
+        return str(self.__qualname__)  # pickled by its name, as functions are
 
 
 def prepare_for_functions() -> None:

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from benchhouse.experiments.printed import SEARCHED_BYTES, OutputMetric, PrintedValues
 from benchhouse.experiments.processes import CannotStart, Finished, Program, Streams, own_peak_kib, run, run_small
 from benchhouse.schema.experiment import Context, Metric, experiment
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.telemetry import STEADY
 
@@ -81,7 +81,7 @@ class CommandTarget(Model):
     """The program: `argv`, or `shell` where a shell is really wanted."""
 
     argv: list[str] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Program and arguments; no shell is involved. Relative paths start in `cwd` of the workload.",
     )
     shell: str = Field(
@@ -126,10 +126,10 @@ class CommandWorkload(Model):
         False,
         description="Count failing executions in `error_rate` and go on; by default the first one fails the trial.",
     )
-    prepare: list[str] = Field(default_factory=list, description="Program run before each execution, not timed.")
+    prepare: list[str] = Field(default_factory=empty_list, description="Program run before each execution, not timed.")
     json_lines: bool = Field(False, description="Numeric members of JSON objects on stdout become metrics.")
     metrics: list[OutputMetric] = Field(
-        default_factory=list,
+        default_factory=empty_list,
         description="Numbers to find in the output; with `json_lines` also units and directions of JSON members.",
     )
 

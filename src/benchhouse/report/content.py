@@ -9,7 +9,7 @@ from benchhouse.report.loads import LoadFacts
 from benchhouse.report.machine import MachineFacts
 from benchhouse.report.numbers import change_texts, name_of
 from benchhouse.schema.experiment import Direction
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import Cell, QuerySpec
 
 
@@ -182,25 +182,28 @@ class ReportData(Model):
     description: str = ""
     runs: list[RunFacts]
     points: list[Point] = Field(description="Those with a successful trial.")
-    without_number: list[str] = Field(default_factory=list, description="Points of which no trial succeeded.")
+    without_number: list[str] = Field(default_factory=empty_list, description="Points of which no trial succeeded.")
     trials: list[TrialFacts]
     headline: list[str] = Field(description="Plain sentences, the most important first.")
-    rankings: list[Ranking] = Field(default_factory=list)
-    cases: list[CaseRanking] = Field(default_factory=list, description="Where there are several tests: one by one.")
+    rankings: list[Ranking] = Field(default_factory=empty_list)
+    cases: list[CaseRanking] = Field(
+        default_factory=empty_list, description="Where there are several tests: one by one."
+    )
     tradeoff: Tradeoff | None = Field(None, description="Curves of targets whose search parameter was swept.")
-    scalings: list[Scaling] = Field(default_factory=list, description="Targets along each axis of load or size.")
-    loads: list[LoadFacts] = Field(default_factory=list, description="What load trials say of themselves.")
+    scalings: list[Scaling] = Field(default_factory=empty_list, description="Targets along each axis of load or size.")
+    loads: list[LoadFacts] = Field(default_factory=empty_list, description="What load trials say of themselves.")
     machines: list[MachineFacts] = Field(
-        default_factory=list, description="Telemetry of one trial of each point, and of some that did not succeed."
+        default_factory=empty_list,
+        description="Telemetry of one trial of each point, and of some that did not succeed.",
     )
-    failures: list[FailureFacts] = Field(default_factory=list, description="Trials that were cut short.")
+    failures: list[FailureFacts] = Field(default_factory=empty_list, description="Trials that were cut short.")
     invalid: list[FailureFacts] = Field(
-        default_factory=list, description="Trials that measured something which doesn't hold by their own check."
+        default_factory=empty_list, description="Trials that measured something which doesn't hold by their own check."
     )
-    warnings: list[WarningGroup] = Field(default_factory=list)
+    warnings: list[WarningGroup] = Field(default_factory=empty_list)
     configuration: str = Field("", description="The effective scenario, YAML.")
-    environments: list[Environment] = Field(default_factory=list)
-    queries: list[QuerySpec] = Field(default_factory=list, description="What every cell was computed by.")
+    environments: list[Environment] = Field(default_factory=empty_list)
+    queries: list[QuerySpec] = Field(default_factory=empty_list, description="What every cell was computed by.")
 
     def columns(self) -> list[Number]:
         """One example number per (metric, stat, unit): those that lead first, metrics in order of appearance."""

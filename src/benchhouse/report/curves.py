@@ -6,7 +6,7 @@ from pydantic import Field
 
 from benchhouse.report.numbers import change_texts, name_of, number, quantity
 from benchhouse.schema.experiment import Direction
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 
 Ends = tuple[float, float]
 
@@ -91,8 +91,8 @@ class Tradeoff(Model):
     scales: str = Field(description="On which scales the curves were interpolated.")
     confidence: float
     curves: list[TradeoffCurve]
-    sentences: list[str] = Field(default_factory=list, description="What it comes to, the most important first.")
-    notes: list[str] = Field(default_factory=list)
+    sentences: list[str] = Field(default_factory=empty_list, description="What it comes to, the most important first.")
+    notes: list[str] = Field(default_factory=empty_list)
 
     def rows(self) -> "list[TradeoffRow]":
         """The curves at the level as texts: those that meet it, best first, then the others."""
@@ -189,7 +189,7 @@ class Scaling(Model):
     resource: bool = Field(description="Whether the axis adds load or resources, so that efficiency means something.")
     confidence: float
     curves: list[ScalingCurve]
-    notes: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=empty_list)
 
     @property
     def axis(self) -> str:

@@ -15,7 +15,7 @@ from benchhouse.report.refusals import invalid_rows, reasons
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.query import Cell, QuerySpec, cell_ref
 from benchhouse.schema.trial import outcome_words
@@ -52,7 +52,7 @@ class Step(Model):
     name: Literal["report", "query", "identity", "evidence"]
     ok: bool
     says: list[str]
-    details: list[dict[str, Any]] = Field(default_factory=list)
+    details: list[dict[str, Any]] = Field(default_factory=empty_list)
 
 
 class Trace(Model):

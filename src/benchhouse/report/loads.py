@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from benchhouse.evidence.folder import read_meta
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 
 MOST = 200
 """Trials that are read: what else there is stays in their folders."""
@@ -32,8 +32,8 @@ class LoadFacts(Model):
     lag_ms: float = Field(description="p99 of the time from due to sent.")
     wake_ms: float = Field(description="p99 of how late the load process woke.")
     cpu_share: float = Field(description="Of one core, by the busiest load process.")
-    rates: list[float] = Field(default_factory=list, description="Answers a second, one a second of the window.")
-    errors: list[float] = Field(default_factory=list, description="Failures a second.")
+    rates: list[float] = Field(default_factory=empty_list, description="Answers a second, one a second of the window.")
+    errors: list[float] = Field(default_factory=empty_list, description="Failures a second.")
 
     @property
     def verdict(self) -> str:

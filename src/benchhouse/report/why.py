@@ -18,7 +18,7 @@ from benchhouse.report.comparison import ComparisonTable, PointRow
 from benchhouse.report.holds import SCOPE, add_holds, files_of
 from benchhouse.report.slow_requests import slowest
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.warehouse.query import Warehouse
 
 Row = Mapping[str, Any]
@@ -43,7 +43,7 @@ class TrialEvidence(Model):
     folder: str = Field(description="Relative to the workspace; sealed.")
     files: list[str] = Field(description="Of the evidence that moved: telemetry of its scopes, relative to the folder.")
     requests: str = Field("", description="File with one row a request or a second, where there is one.")
-    slow: list[str] = Field(default_factory=list, description="The slowest requests or fullest seconds in it.")
+    slow: list[str] = Field(default_factory=empty_list, description="The slowest requests or fullest seconds in it.")
     logs: str = Field(description="Command that prints its log.")
     trace: str = Field(description="Command that walks it back to its bytes.")
 
@@ -82,13 +82,13 @@ class Why(Model):
     scenario: str
     compared: int = Field(description="Numbers that were compared.")
     points: list[PointWhy] = Field(description="Points that got worse.")
-    better: list[str] = Field(default_factory=list, description="Numbers that got better, in words.")
-    differences: list[str] = Field(default_factory=list, description="What else is not the same in both runs.")
-    failures: list[FailedTrial] = Field(default_factory=list)
+    better: list[str] = Field(default_factory=empty_list, description="Numbers that got better, in words.")
+    differences: list[str] = Field(default_factory=empty_list, description="What else is not the same in both runs.")
+    failures: list[FailedTrial] = Field(default_factory=empty_list)
     pending: dict[str, int] = Field(
         default_factory=dict, description="Why trials wait or waited, by the batch system's words: of how many at most."
     )
-    notes: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=empty_list)
     scenario_file: str = Field("", description="What to run again.")
 
     @property

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.writing import now, write_model
-from benchhouse.runs.forking import Forked, can_fork, fork
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.forking import Forked, can_fork, fork
 from benchhouse.schema.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.schema.protocols import Keepers
 from benchhouse.schema.service import (

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import Cell, QuerySpec
 
 Label = Literal["PUBLICATION-GRADE", "REALISM-GRADE"]
@@ -95,7 +95,7 @@ class Claim(Model):
     n: int = Field(description="Trials; of a comparison on the side with fewer.")
     method: str = Field(description="How the interval was computed.")
     verdict: str = Field("", description="Of a comparison, in words.")
-    changed: list[Changed] = Field(default_factory=list, description="What differs between the sides.")
+    changed: list[Changed] = Field(default_factory=empty_list, description="What differs between the sides.")
     seed: int | None = Field(None, description="Of the resampling, where there is any.")
     definition: int | None = Field(
         None, ge=1, description="Version of the definition of intervals; null: made before it was noted."

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from benchhouse.schema.experiment import Direction, Role
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 
 
 class Measurement(Model):
@@ -59,7 +59,7 @@ class Extras(Model):
     quantile_definitions: dict[str, str] = Field(
         default_factory=dict, description="Metrics whose percentiles are read from something else, and how."
     )
-    warnings: list[str] = Field(default_factory=list)
+    warnings: list[str] = Field(default_factory=empty_list)
     measurements: list[Measurement]
 
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 
 
 class BaselineRecord(Model):
@@ -20,7 +20,7 @@ class BaselineRecord(Model):
     unit: str = Field("", description="Unit of the level.")
     direction: Literal["higher", "lower"] | None = Field(None, description="Which way is better.")
     run_id: str = Field("", description="The last run that is part of the level.")
-    runs: list[str] = Field(default_factory=list, description="All runs that the level is made of, oldest first.")
+    runs: list[str] = Field(default_factory=empty_list, description="All runs that the level is made of, oldest first.")
     level: float = Field(0.0, description="The accepted level, in the unit.")
     log_level: bool = Field(False, description="Whether the spread is that of logarithms: a share of the level.")
     spread: float = Field(0.0, description="Standard deviation of a run around the level.")

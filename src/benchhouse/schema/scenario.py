@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from benchhouse.schema.dask import DaskSettings
 from benchhouse.schema.logs import LogSettings
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Share
 from benchhouse.schema.ray import RaySettings
@@ -112,7 +112,7 @@ class Runtime(Model, strict=True):
 
     kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")
     image: str | None = Field(None, description="Container image; `artifacts: {container: ...}` is accepted too.")
-    requirements: list[str] = Field(default_factory=list, description="What the isolated environment installs.")
+    requirements: list[str] = Field(default_factory=empty_list, description="What the isolated environment installs.")
     python: str | None = Field(None, description="Interpreter of the isolated environment.")
     shared: bool = Field(
         False, description="Trials of one worker run in one process, one after the other; else each has its own."
@@ -149,8 +149,10 @@ class Defined(Model, strict=True):
     experiment: str | None = Field(None, description="Name of an installed experiment.")
     version: str | None = Field(None, description="Its version; the newest installed one if not given.")
     workload: dict[str, Any] = Field(default_factory=dict, description="Parameters; a list is an axis.")
-    axes: list[AxisBlock] = Field(default_factory=list, description="Further axes: grid, zip, points.")
-    exclude: list[dict[str, Any]] = Field(default_factory=list, description="Points left out; a list means any of.")
+    axes: list[AxisBlock] = Field(default_factory=empty_list, description="Further axes: grid, zip, points.")
+    exclude: list[dict[str, Any]] = Field(
+        default_factory=empty_list, description="Points left out; a list means any of."
+    )
     resources: Resources | None = Field(None, description="What one trial needs.")
     limits: Limits = Field(default_factory=Limits, description="Hard limits of one trial.")
 
@@ -182,7 +184,7 @@ class Scenario(Defined):
     uses: str | None = Field(None, description="A registered benchmark that this scenario runs.")
     target: dict[str, Any] | str | None = Field(None, description="What is benchmarked; a list inside is an axis.")
     targets: list[dict[str, Any] | str] = Field(
-        default_factory=list, min_length=1, description="Several targets, compared."
+        default_factory=empty_list, min_length=1, description="Several targets, compared."
     )
     repetitions: Annotated[int, Field(ge=1, le=100_000)] | Repeated = Field(
         1, description="Trials per point; or `{until: {ci: 2%, max: 30}}`: as many as it takes."
@@ -204,7 +206,7 @@ class Scenario(Defined):
     ray: RaySettings = Field(default_factory=RaySettings, description="How trials run on Ray.")
     spark: SparkSettings = Field(default_factory=SparkSettings, description="How trials run on Spark.")
     artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
-    binds: list[str] = Field(default_factory=list, description="source:destination folders for containers.")
+    binds: list[str] = Field(default_factory=empty_list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")
     services: dict[Name, ServiceUse] = Field(
         default_factory=dict, description="Servers that its trials need; `service:NAME` stands for an endpoint."

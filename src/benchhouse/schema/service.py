@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.owner import is_gone
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.recipe import Recipe
@@ -160,7 +160,7 @@ class ServiceState(Model):
     keeper: str = Field(description="The process that keeps it: pid, start time and namespace.")
     host: str = ""
     job: str | None = Field(None, description="Slurm's number of the job.")
-    replicas: list[Replica] = Field(default_factory=list)
+    replicas: list[Replica] = Field(default_factory=empty_list)
     since: str = Field(description="When this phase began.")
     started: str = ""
     checked: str = Field("", description="When it last answered.")

@@ -5,7 +5,7 @@ from typing import Literal, Protocol, get_args
 
 from pydantic import Field
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Seconds
 
 Family = Literal["service", "gpu", "nvlink", "pcie", "network", "node", "process", "energy"]
@@ -57,8 +57,10 @@ class Scrape(Model, strict=True):
 
     url: str = Field(pattern=r"^https?://", description="Where its metrics are: http://127.0.0.1:8000/metrics.")
     name: str = Field("", description="Its scope in the telemetry is `service:NAME`; the host and port if not given.")
-    series: list[str] = Field(default_factory=list, description="Patterns of metric names to keep: `vllm:*`.")
-    labels: list[str] = Field(default_factory=list, description="Labels to keep apart; over all others it is summed.")
+    series: list[str] = Field(default_factory=empty_list, description="Patterns of metric names to keep: `vllm:*`.")
+    labels: list[str] = Field(
+        default_factory=empty_list, description="Labels to keep apart; over all others it is summed."
+    )
 
 
 class Monitors(Model, strict=True):
@@ -69,7 +71,7 @@ class Monitors(Model, strict=True):
         default_factory=lambda: list(get_args(SourceKind)),
         description="node: the machine; trial: all below the worker; services: each server's process tree; gpu.",
     )
-    prometheus: list[Scrape] = Field(default_factory=list, description="Prometheus endpoints to read.")
+    prometheus: list[Scrape] = Field(default_factory=empty_list, description="Prometheus endpoints to read.")
     textfile: str | None = Field(
         None, description="Folder of node exporter's textfile collector: results and the last values go there too."
     )
@@ -110,7 +112,7 @@ class Stats(Model):
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
-    too_few_for: list[str] = Field(default_factory=list, description="Percentiles that `n` values can't carry.")
+    too_few_for: list[str] = Field(default_factory=empty_list, description="Percentiles that `n` values can't carry.")
     growth: float | None = Field(None, description="Of a counter: by how much it grew in the phase.")
 
 
@@ -152,7 +154,7 @@ class TelemetrySummary(Model):
     energy_j: float | None = Field(description="Energy over all of it; null where no power was read (n/a).")
     phases: list[Phase]
     scopes: dict[str, ScopeSummary]
-    problems: list[str] = Field(default_factory=list, description="Sources that failed, each named once.")
+    problems: list[str] = Field(default_factory=empty_list, description="Sources that failed, each named once.")
 
     def stats(self, scope: str, series: str, phase: str) -> Stats | None:
         """One cell, None where there is none."""

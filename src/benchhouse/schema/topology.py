@@ -5,7 +5,7 @@ What can't be read is null, and `unknown` says why.
 
 from pydantic import Field
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 
 
 class Cpu(Model):
@@ -26,7 +26,7 @@ class NumaNode(Model):
     node: int
     cpus: str = Field(description="Its hardware threads, such as 0-15,32-47.")
     memory_bytes: int | None = Field(None, description="Its memory.")
-    distances: list[int] = Field(default_factory=list, description="To each node, itself included.")
+    distances: list[int] = Field(default_factory=empty_list, description="To each node, itself included.")
 
 
 class Gpu(Model):
@@ -44,7 +44,9 @@ class Gpu(Model):
     nvlinks: int | None = Field(
         None, description="NVLinks that are up; 0: it has some and none is; null: NVML shows none."
     )
-    nvlink_peers: list[str] = Field(default_factory=list, description="Other ends: addresses of GPUs, or `switch`.")
+    nvlink_peers: list[str] = Field(
+        default_factory=empty_list, description="Other ends: addresses of GPUs, or `switch`."
+    )
 
 
 class Nic(Model):
@@ -62,13 +64,13 @@ class Topology(Model):
     machine: str = Field(description="Architecture.")
     kernel: str = Field(description="Release of the kernel.")
     cpu: Cpu
-    numa: list[NumaNode] = Field(default_factory=list)
+    numa: list[NumaNode] = Field(default_factory=empty_list)
     memory_bytes: int | None = Field(None, description="Memory of the machine.")
     memory_limit_bytes: int | None = Field(None, description="Memory that the cgroup allows; null: no limit.")
     gpus: list[Gpu] | None = Field(None, description="Null where nothing can tell whether there are any.")
     gpu_driver: str | None = Field(None, description="Version of the GPU driver.")
     cuda: str | None = Field(None, description="Newest CUDA that the driver knows, else what the environment says.")
-    nics: list[Nic] = Field(default_factory=list)
+    nics: list[Nic] = Field(default_factory=empty_list)
     filesystem: str | None = Field(None, description="Kind of file system that the evidence is written to.")
     unknown: dict[str, str] = Field(default_factory=dict, description="What could not be read, and why.")
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.logs import LogSettings
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
 from benchhouse.schema.service import TrialService
@@ -98,7 +98,7 @@ class TrialSpec(Model):
     service: str
     target: dict[str, Any]
     parameters: dict[str, Any]
-    axes: list[str] = Field(default_factory=list, description="Names of the parameters that vary in this run.")
+    axes: list[str] = Field(default_factory=empty_list, description="Names of the parameters that vary in this run.")
     repetition: int
     warmup: bool = False
     seed: int
@@ -110,7 +110,7 @@ class TrialSpec(Model):
     account: str | None = None
     qos: str | None = None
     artifacts: dict[str, str] = Field(default_factory=dict)
-    binds: list[str] = Field(default_factory=list)
+    binds: list[str] = Field(default_factory=empty_list)
     environment: dict[str, str] = Field(default_factory=dict)
     services: dict[str, TrialService] = Field(default_factory=dict)
     interface: str | None = Field(None, description="Device of the network between the nodes of the trial.")
@@ -122,7 +122,7 @@ class TrialSpec(Model):
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     images: str = Field("", description="Folder of the pinned images that servers may be started from.")
     attempt: int = 1
-    previous_attempts: list[Attempt] = Field(default_factory=list)
+    previous_attempts: list[Attempt] = Field(default_factory=empty_list)
     source: dict[str, Any] = Field(default_factory=dict, description="Git commit and dirty flag of the workspace.")
     submitted: str | None = Field(None, description="When it was handed to a batch system.")
     container_digest: str | None = Field(None, description="sha256 of the image that it runs in.")
@@ -197,7 +197,7 @@ class Meta(Model):
     scenario: str
     outcome: Outcome
     failure: Failure | None = None
-    warnings: list[Warning] = Field(default_factory=list)
+    warnings: list[Warning] = Field(default_factory=empty_list)
     attempts: list[Attempt]
     started: str
     ended: str

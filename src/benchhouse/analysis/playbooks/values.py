@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 
 ALPHA = 0.05
 """A symptom counts when its p-value, corrected for all that were compared, is at most this."""
@@ -87,8 +87,8 @@ class Case(Model):
 
     point: str
     numbers: list[Number]
-    signals: list[Signal] = Field(default_factory=list)
-    members: list[Member] = Field(default_factory=list)
+    signals: list[Signal] = Field(default_factory=empty_list)
+    members: list[Member] = Field(default_factory=empty_list)
     wait: Number | None = Field(None, description="Seconds from submission to start.")
     slowness: dict[str, dict[str, float]] = Field(
         default_factory=dict, description="By name of a number: each trial of the run, larger is worse."
@@ -138,4 +138,6 @@ class Diagnosis(Model):
     evidence: list[Evidence]
     next: list[str] = Field(description="The experiment that would prove or refute it; commands where there are.")
     change: str = Field(description="The smallest change that would mend it.")
-    also: list[str] = Field(default_factory=list, description="Other causes that had evidence, weaker or downstream.")
+    also: list[str] = Field(
+        default_factory=empty_list, description="Other causes that had evidence, weaker or downstream."
+    )

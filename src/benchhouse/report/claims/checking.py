@@ -16,7 +16,7 @@ from benchhouse.report.proof import close, same_bits
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import cell_ref
 from benchhouse.warehouse.queries import POINTS, TRIALS
 from benchhouse.warehouse.query import Warehouse
@@ -34,7 +34,7 @@ class Checked(Model):
     ok: bool
     trace: Trace
     signature: Signature
-    notes: list[str] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=empty_list)
 
 
 def trace_claim(workspace: Workspace, claim_id: str, token: str) -> Trace:

@@ -4,12 +4,15 @@ import fcntl
 import gc
 import os
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
 from benchhouse.schema.owner import OWNER
+
+Streams = tuple[int | None, int | None, Path | int]
 
 
 class Forked:
@@ -37,18 +40,29 @@ def can_fork() -> bool:
     return len(os.listdir("/proc/self/task")) == 1 and not any(each.startswith(mark) for each in variables)  # noqa: PTH208 - names, not paths
 
 
-def fork(work: Callable[[], object], words: Path, without: Collection[str] = ()) -> Forked:
+def fork(
+    work: Callable[[], object],
+    words: Path | int,
+    without: Collection[str] = (),
+    *,
+    stdin: int | None = None,
+    stdout: int | None = None,
+) -> Forked:
     """Run `work` in a session of its own, with nothing of this process but its memory and its folder.
 
-    What it prints goes to `words`; the variables `without` are not in its environment. It ends where `work` does.
+    What it prints goes to `words`, where `stdout` does not say otherwise; the variables `without` are not in its
+    environment. It ends where `work` does.
     """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()  # or the child would print it again
     # No signal may reach the child through a handler of ours.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     pid = 0
     try:
         pid = os.fork()
         if pid == 0:
-            _become(work, words, without, before)
+            _become(work, (stdin, stdout, words), without, before)
     finally:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -59,7 +73,7 @@ def fork(work: Callable[[], object], words: Path, without: Collection[str] = ())
     return Forked(pid)
 
 
-def _become(work: Callable[[], object], words: Path, without: Collection[str], mask: Collection[int]) -> None:
+def _become(work: Callable[[], object], streams: Streams, without: Collection[str], mask: Collection[int]) -> None:
     try:
         gc.freeze()  # what was ours is never collected: it would close descriptors that are by then the child's own
         os.setsid()
@@ -67,7 +81,7 @@ def _become(work: Callable[[], object], words: Path, without: Collection[str], m
         for number in signal.valid_signals():
             if callable(signal.getsignal(number)):
                 signal.signal(number, signal.SIG_DFL)
-        _rewire(words)
+        _rewire(*streams)
         for name in without:
             os.environ.pop(name, None)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -79,15 +93,18 @@ def _become(work: Callable[[], object], words: Path, without: Collection[str], m
         os._exit(1)
 
 
-def _rewire(words: Path) -> None:
-    """Close all that was open. A lock is held, and a pipe has no end, for as long as anybody has it."""
+def _rewire(stdin: int | None, stdout: int | None, words: Path | int) -> None:
+    """Close all else that was open. A lock is held, and a pipe has no end, for as long as anybody has it."""
+    kept = {handle for handle in (stdin, stdout, words) if isinstance(handle, int)}
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
-        if int(name) > 2:
+        if int(name) > 2 and int(name) not in kept:
             with suppress(OSError):  # the one that listed them
                 os.close(int(name))
-    opened = [os.open(os.devnull, os.O_RDONLY), os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)]
-    null, said = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 3) for each in opened)  # 0, 1 and 2 may have been closed
-    for target, source in enumerate((null, said, said)):
+    said = words if isinstance(words, int) else os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    read = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
+    opened = [read, said if stdout is None else stdout, said]
+    high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 3) for each in opened]  # 0, 1 and 2 may have been closed
+    for target, source in enumerate(high):
         os.dup2(source, target)
-    for each in {null, said, *opened} - {0, 1, 2}:
+    for each in {*high, *opened} - {0, 1, 2}:
         os.close(each)

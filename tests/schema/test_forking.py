@@ -12,7 +12,7 @@ import pytest
 from laboratory import wait_until
 from services.small_server import recipe
 
-from benchhouse.runs.forking import can_fork, fork
+from benchhouse.schema.forking import can_fork, fork
 from benchhouse.runs.keeping import start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.owner import OWNER
 from benchhouse.schema.recipe import Recipe
@@ -85,7 +85,7 @@ def test_a_ctrl_c_while_it_forks_ends_the_child_too(tmp_path):
     script = f"""
 import os, signal, time
 from pathlib import Path
-from benchhouse.runs.forking import fork
+from benchhouse.schema.forking import fork
 forked, real = [], os.fork
 def fork_and_be_interrupted():
     if pid := real():
@@ -103,7 +103,7 @@ except KeyboardInterrupt:
 
 
 def test_it_does_not_fork_beside_another_thread():
-    script = "import threading; from benchhouse.runs.forking import can_fork\nprint(can_fork())\n"
+    script = "import threading; from benchhouse.schema.forking import can_fork\nprint(can_fork())\n"
     script += "threading.Thread(target=threading.Event().wait, daemon=True).start(); print(can_fork())"
     environment = {key: value for key, value in os.environ.items() if key != OWNER}
     for mark, said in (({}, "True\nFalse\n"), ({OWNER: "p1-s1-n1"}, "False\nFalse\n")):
