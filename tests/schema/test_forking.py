@@ -12,8 +12,8 @@ import pytest
 from laboratory import wait_until
 from services.small_server import recipe
 
-from benchhouse.schema.forking import can_fork, fork
 from benchhouse.runs.keeping import start_keeper, stop_keepers, wait_ready
+from benchhouse.schema.forking import can_fork, fork
 from benchhouse.schema.owner import OWNER
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceFolder, ServiceSpec

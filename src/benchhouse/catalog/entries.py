@@ -3,16 +3,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from benchhouse.catalog.distributions import distributions
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
-
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
-
-UNNAMED = "?"
-"""The name of a distribution whose metadata is damaged."""
 
 
 @dataclass(frozen=True, order=True)
@@ -43,34 +38,19 @@ def ado_entries() -> tuple[Entry, ...]:
 @cache
 def installed() -> dict[str, dict[tuple[str, str, str], Entry]]:
     """The lines of all our groups, from one look at every installed distribution: there may be hundreds."""
-    from importlib.metadata import distributions
-
     found: dict[str, dict[tuple[str, str, str], Entry]] = {}
     for distribution in distributions():
-        text = distribution.read_text("entry_points.txt")
-        if not text or not ("[benchhouse." in text or "[ado." in text):
-            continue
-        name, version = name_and_version(distribution)
-        for point in distribution.entry_points:
-            if point.group.startswith("benchhouse.") or point.group in ADO:
-                entry = Entry(point.name, point.value, name, version, point.group)
-                key = name.lower().replace("_", "-"), point.name, point.value
-                found.setdefault(point.group, {}).setdefault(key, entry)
+        ours = [each for each in distribution.entry_points() if each[0].startswith("benchhouse.") or each[0] in ADO]
+        name, version = distribution.name_and_version() if ours else ("", "")
+        for group, point, value in ours:
+            key = name.lower().replace("_", "-"), point, value
+            found.setdefault(group, {}).setdefault(key, Entry(point, value, name, version, group))
     return found
 
 
 def environment_stamp() -> str:
     """Changes with every package that is installed, removed or replaced by another version."""
-    from importlib.metadata import distributions
-
-    return digest(sorted({str(getattr(item, "_path", item)) for item in distributions()}))
-
-
-def name_and_version(distribution: "Distribution") -> tuple[str, str]:
-    """From the first lines of METADATA; parsing all of it as e-mail, as importlib does, is 30 times slower."""
-    head = (distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or "").partition("\n\n")[0]
-    fields = dict(line.split(": ", 1) for line in head.splitlines() if line.startswith(("Name: ", "Version: ")))
-    return fields.get("Name", UNNAMED).strip(), fields.get("Version", "0").strip()
+    return digest(sorted({item.place for item in distributions()}))
 
 
 def find_plug(group: str, name: str, kin: Collection[str] = ()) -> Entry:

@@ -329,7 +329,7 @@ class Cage:
         used: dict[str, float | int | None] = {
             "peak_memory_bytes": None,
             "oom_kills": self._oom_kills_inside(),
-            "cpu_s": self._cgroup_cpu_s(),
+            "cpu_s": None if "v2" in self.folders else self._cgroup_cpu_s(),
             "cpu_user_s": None,
             "cpu_system_s": None,
             "throttled_s": None,
@@ -338,6 +338,7 @@ class Cage:
         if (v2 := self.folders.get("v2")) is not None:
             stat = _counters(f"{v2}/cpu.stat")
             for key, counter in (
+                ("cpu_s", "usage_usec"),
                 ("cpu_user_s", "user_usec"),
                 ("cpu_system_s", "system_usec"),
                 ("throttled_s", "throttled_usec"),

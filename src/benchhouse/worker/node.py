@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchhouse.catalog.entries import UNNAMED, name_and_version
+from benchhouse.catalog.distributions import UNNAMED, distributions
 from benchhouse.schema.container import ENTERED
 from benchhouse.schema.digests import digest
 
@@ -51,11 +51,9 @@ def drivers() -> dict[str, str | None]:
 @cache
 def packages() -> dict[str, str]:
     """Installed distributions and their versions, by name."""
-    from importlib.metadata import distributions
-
     found: dict[str, str] = {}
     for item in distributions():
-        name, version = name_and_version(item)
+        name, version = item.name_and_version()
         if name != UNNAMED:
             found.setdefault(name, version)
     return dict(sorted(found.items()))

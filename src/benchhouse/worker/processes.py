@@ -98,8 +98,9 @@ def all_pids() -> list[int]:
 def _children_from_kernel(pid: int) -> list[int]:
     found: list[int] = []
     with contextlib.suppress(OSError):  # the process or one of its threads ended meanwhile
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += map(int, (task / "children").read_bytes().split())
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names: paths as objects cost more than the look
+            with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:  # noqa: PTH123
+                found += map(int, file.read().split())
     return found
 
 

@@ -164,12 +164,15 @@ def _asked(spec: TrialSpec) -> tuple[Any, ...]:
 
 
 def _holds(pid: int, folder: TrialFolder) -> bool:
-    """Whether it has a file below `folder` open or mapped; so, too, where that can't be known."""
+    """Whether it has a file below `folder` open or mapped; so, too, where that can't be known.
+
+    Only what an experiment has put there itself can it have mapped and closed.
+    """
     inside = f"{os.path.realpath(folder.path)}/"
     try:
         handles = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - names, not paths
         opened = [os.readlink(f"/proc/{pid}/fd/{handle}") for handle in handles]  # noqa: PTH115 - as text
-        mapped = Path(f"/proc/{pid}/maps").read_bytes()
+        mapped = Path(f"/proc/{pid}/maps").read_bytes() if folder.artifacts.exists() else b""
     except OSError:
         return True
     return any(name.startswith(inside) for name in opened) or os.fsencode(inside) in mapped

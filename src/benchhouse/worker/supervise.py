@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -66,7 +67,7 @@ def run_trial(
     os.environ[TAG] = spec.trial_id
     parameters = [spec.target, spec.parameters, dict(spec.environment), *_of_services(spec)]
     os.environ[SECRET] = make_up()
-    known = os.environ | _attached_secrets(spec)
+    known = ChainMap(_attached_secrets(spec), os.environ)
     parameters += [f"${name}" for name in known if name.startswith(SECRET)]
     redact, secrets = redactor(parameters, known), secret_values(parameters, known)
     capture = Capture.begin(path, spec.trial_id, spec.logs.cap, redact=redact)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import isnan, nan
 
@@ -35,7 +36,9 @@ def gauge_stats(times: Sequence[float], values: Sequence[float], parts: Sequence
     seen: list[float] = []
     for part in parts:
         seen += values[bisect_left(times, part.begin_s) : bisect_right(times, part.end_s)]
-    seen = sorted(value for value in seen if not isnan(value))
+    if isnan(sum(seen)):
+        seen = [value for value in seen if not isnan(value)]
+    seen.sort()
     return _stats(seen, mean(seen)) if seen else None
 
 
@@ -46,7 +49,7 @@ def counter_stats(
 
     So the mean may lie beyond what these tell; the greatest is at least the mean, and the least at most.
     """
-    if any(isnan(value) for value in values):
+    if isnan(sum(values)):
         known = [at for at, value in enumerate(values) if not isnan(value)]
         times, values = [times[at] for at in known], [values[at] for at in known]
     if len(times) < 2:
@@ -96,14 +99,14 @@ def _at(times: Sequence[float], values: Sequence[float], when_s: float) -> float
 def _stats(ordered: list[float], avg: float, growth: float | None = None) -> Stats:
     if not ordered:
         return Stats(n=0, avg=avg, growth=growth)
+    n, low, high = len(ordered), ordered[0], ordered[-1]
+    p50, p95, p99 = (low, low, low) if low == high else (quantile(ordered, share) for share in (0.50, 0.95, 0.99))
     return Stats(
-        n=len(ordered),
-        avg=avg,
-        min=min(ordered[0], avg),
-        max=max(ordered[-1], avg),
-        p50=quantile(ordered, 0.50),
-        p95=quantile(ordered, 0.95),
-        p99=quantile(ordered, 0.99),
-        too_few_for=[name for name in shaky_quantiles(len(ordered)) if name in _TOLD],
-        growth=growth,
-    )
+        n=n, avg=avg, min=min(low, avg), max=max(high, avg), p50=p50, p95=p95, p99=p99,
+        too_few_for=_too_few_for(n), growth=growth,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _too_few_for(n: int) -> list[str]:
+    return [name for name in shaky_quantiles(n) if name in _TOLD]
