@@ -104,6 +104,12 @@ def test_history_draws_it_and_ends_with_the_next_command(bench, made):
     assert done.err.splitlines()[-1].endswith("bench baseline accept 'demo/name=hnsw ef=16' --metric qps")
 
 
+@pytest.mark.parametrize("asked", [("history",), ("baseline", "show")])
+def test_the_next_command_is_of_the_statistic_that_was_asked_for(bench, made, asked):
+    done = bench(*asked, "demo", "--metric", "latency", "--stat", "p99", cwd=made)
+    assert done.err.splitlines()[-1].endswith("--metric latency --stat p99")
+
+
 def test_a_metric_that_lower_is_better_got_worse_by_going_up(bench, made):
     found = json.loads(bench("history", "demo", "--metric", "latency", "--stat", "p99", "--json", cwd=made).out)
     assert [change["verdict"] for change in found["changes"]] == ["worse"]
