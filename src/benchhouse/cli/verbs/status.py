@@ -62,9 +62,7 @@ def _list(workspace: "Workspace", as_json: bool) -> int:
             code = Exit.TRIAL_FAILED
     if as_json:
         show.as_json(rows)
-    elif not rows:
-        show.note(f"no runs in {workspace.root} yet; start one:  bench run SCENARIO.yaml")
-    else:
+    elif rows:
         columns = ("run", "scenario", "state", "done", "outcomes")
         show.table(
             columns,
@@ -77,6 +75,8 @@ def _list(workspace: "Workspace", as_json: bool) -> int:
         for row in rows:
             show.unread_events(row)
         show.note("next:  bench status RUN, bench report RUN")
+    elif code == Exit.GOOD:
+        show.note(f"no runs in {workspace.root} yet; start one:  bench run SCENARIO.yaml")
     return code
 
 
