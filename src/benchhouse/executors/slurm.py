@@ -257,7 +257,7 @@ class SlurmExecutor:
             lines = path.read_text(errors="replace").strip().splitlines()
         except OSError:
             return ""
-        return next((line for line in reversed(lines) if not line.startswith(("slurmstepd:", "srun:"))), "")
+        return next((line for line in reversed(lines) if not line.startswith(("slurmstepd", "srun:"))), "")
 
     def _send(self, jobs: Sequence[Job]) -> None:
         """Write what the tasks are given, submit, write the id down; in this order, so that nothing is ever lost."""
