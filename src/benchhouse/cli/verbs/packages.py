@@ -86,7 +86,9 @@ def _row(item: dict[str, Any], model: str) -> tuple[str, str, str, str]:
 
 @command.command(
     help="Prove it; exit code 2 for what is broken, 1 for what could not be checked, 0 for neither."
-    + examples("bench packages validate", "bench packages validate terratorch --static   the files alone, without a resolver")
+    + examples(
+        "bench packages validate", "bench packages validate terratorch --static   the files alone, without a resolver"
+    )
 )
 @click.argument("name", metavar="[PACKAGE]", required=False)
 @click.option("--static", is_flag=True, help="Files, and experiments that are installed here; nothing is resolved.")
