@@ -15,11 +15,11 @@ help:
 venv: $(BIN)/.made ## Python environment in .venv, exactly as locked in uv.lock
 
 $(BIN)/.made: uv.lock pyproject.toml scripts/make-venv.sh
-	scripts/make-venv.sh
+	@scripts/make-venv.sh
 	@touch $@
 
 demo: venv ## compare six vector indexes, about a minute, and look at the report
-	scripts/demo.sh
+	@scripts/demo.sh
 
 test-deps:
 	@scripts/install-test-deps.sh

@@ -4,7 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PWD/.venv/bin:$PATH" BENCH_CACHE_DIR="$PWD/demo/cache"
 
-say() { printf '\n\033[1m$ %s\033[0m\n' "$*" >&2; }
+bold='' plain=''
+if [ -t 2 ] && [ -z "${NO_COLOR:-}" ]; then
+    bold=$'\033[1m' plain=$'\033[0m'
+fi
+say() { printf '\n%s$ %s%s\n' "$bold" "$*" "$plain" >&2; }
 show() { say "bench -C demo $*"; bench -C demo "$@"; }
 
 mkdir -p demo

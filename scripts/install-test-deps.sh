@@ -43,9 +43,17 @@ if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
     echo "  the tests that need them are skipped; to run them too: sudo apt-get install ${missing[*]}" >&2
     exit 0
 fi
-echo "installing for the tests: ${missing[*]}" >&2
+quietly() { # what it says is shown where it fails
+    local said
+    said=$("$@" 2>&1) || {
+        local code=$?
+        echo "$said" >&2
+        return $code
+    }
+}
+echo "installing for the tests, some minutes: ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -qq
+quietly "${as_root[@]}" apt-get update -qq
 # At run level 1 packages do not start the services that they bring: the tests start their own.
-"${as_root[@]}" env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+quietly "${as_root[@]}" env RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}"
 bring_apptainer

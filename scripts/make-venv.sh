@@ -37,14 +37,19 @@ else
         if ! .venv/bin/python -c 'import pip' 2>/dev/null; then  # a venv that uv made has none
             pip=("$python" -m pip --python .venv/bin/python)
         fi
-        "${pip[@]}" install --quiet --disable-pip-version-check 'uv>=0.5'
+        "${pip[@]}" install -qq --disable-pip-version-check 'uv>=0.5'
     fi
     uv=.venv/bin/uv
 fi
-echo "making .venv as uv.lock says: about 200 packages, compiled once; a minute or, on a busy machine, some" >&2
-# --inexact leaves alone what was added by hand, uv itself among it.
-if [ -x .venv/bin/python ]; then
-    "$uv" sync --frozen --inexact --compile-bytecode --extra faiss
-else
-    "$uv" sync --frozen --inexact --compile-bytecode --extra faiss --python "$python"
+echo "installing about 200 packages into .venv, as uv.lock says, and compiling them: about a minute, on a busy machine several" >&2
+asked=(--frozen --inexact --compile-bytecode --extra faiss) # inexact leaves alone what was added by hand, uv itself among it
+if [ ! -x .venv/bin/python ]; then
+    asked+=(--python "$python")
 fi
+"$uv" sync --quiet "${asked[@]}" || { # quiet: not a line a package; what went wrong it says all the same
+    code=$?
+    echo "error: .venv could not be made, for the reason above" >&2
+    echo "  mend that, then do the same again; a mirror is named by UV_DEFAULT_INDEX=URL" >&2
+    exit $code
+}
+echo ".venv is made: $SECONDS s" >&2

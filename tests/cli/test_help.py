@@ -12,6 +12,7 @@ import pytest
 
 import benchhouse.cli
 from benchhouse.cli import overview
+from benchhouse.cli.nexus import nexus
 from benchhouse.schema.errors import BenchError
 
 VERBS = sorted(
@@ -64,30 +65,33 @@ def every_command(command, path=()):
 def commands_of(text):
     """The lines of a help that can be typed, one a part of `&&`, without what is said behind them."""
     for line in text.splitlines():
-        if line.strip().startswith("bench ") and len(line) - len(line.lstrip()) <= 12:
+        if line.strip().startswith(("bench ", "nexus ")) and len(line) - len(line.lstrip()) <= 12:
             typed = re.split(r"\s{3,}|\s# |\s>\s", line.strip())[0]
             yield from (part.strip() for part in typed.split("&&"))
 
 
-def test_every_example_of_every_help_is_a_command_that_there_is():
-    tried = 0
-    for path, command in every_command(benchhouse.cli.bench):
-        for line in commands_of(command.help or ""):
-            _, *words = shlex.split(line)
-            at = benchhouse.cli.bench
-            while isinstance(at, click.Group) and words:
-                found = at.get_command(click.Context(at), words.pop(0))
-                assert found, f"{' '.join(path)}: {line}"
-                at = found
-            at.make_context(at.name, words)  # raises for an option, a choice or a number of arguments that it has not
-            tried += 1
-    assert tried > 60
+EVERY = [
+    pytest.param(root, path, command, id=" ".join((root.name, *path)))
+    for root in (benchhouse.cli.bench, nexus)
+    for path, command in every_command(root)
+]
 
 
-def test_the_verbs_of_a_first_day_have_examples_before_their_options(bench):
-    for verb in ("init", "list", "show", "validate", "plan", "run", "submit", "status", "stop", "collect"):
-        told = bench(verb, "--help").out
-        assert f"bench {verb}" in told.partition("Examples:")[2].partition("Options:")[0]
+@pytest.mark.parametrize(("root", "path", "command"), EVERY)
+def test_every_help_has_an_example_of_its_own_before_the_options_and_all_are_commands_that_there_are(
+    root, path, command
+):
+    told = command.get_help(click.Context(command, info_name=" ".join((root.name, *path))))
+    shown = [*commands_of(told.partition("Examples:")[2].partition("\nOptions:")[0])]
+    assert any(f"{line} ".startswith(" ".join((root.name, *path, ""))) for line in shown), "none of its own"
+    for line in (*shown, *commands_of(command.help or "")):
+        _, *words = shlex.split(line)
+        at = root
+        while isinstance(at, click.Group) and words:
+            found = at.get_command(click.Context(at), words.pop(0))
+            assert found, line
+            at = found
+        at.make_context(at.name, words)  # raises for an option, a choice or a number of arguments that it has not
 
 
 def test_no_word_of_a_group_s_commands_is_cut_off(bench, monkeypatch):

@@ -56,6 +56,36 @@ def test_history_alone_lists_what_there_is_a_history_of(bench, made):
     assert (case["case"], case["runs"]) == ("demo/name=hnsw ef=16", DAYS)
 
 
+def test_a_case_without_a_point_is_named_as_its_scenario(bench, tmp_path):
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+
+    workspace = Workspace(tmp_path)
+    for number, axes in enumerate([(), (), ("ef",), ("ef",)]):  # an axis was added after two days
+        folder = make_trial(workspace, day(number), target="", ef=number // 2, axes=axes, minute=number)
+        collect(workspace, day(number), [folder])
+    assert [case["case"] for case in json.loads(bench("history", "--json").out)] == ["demo", "demo/ef=1"]
+    for asked in ("demo", "demo/"):  # the second is how it was told by an older version
+        found = json.loads(bench("history", asked, "--json").out)
+        assert [run["run_id"] for run in found["runs"]] == [day(0), day(1)]
+    assert bench("history", "demo").out.startswith("demo  ")
+
+
+def test_cases_of_one_name_are_told_apart_by_their_ids(bench, tmp_path):
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+
+    for number in range(2):
+        folder = make_trial(Workspace(tmp_path), day(number), target="", ef=number, axes=(), minute=number)
+        collect(Workspace(tmp_path), day(number), [folder])
+    said = bench("history", "demo")
+    assert said.code == 2 and "'demo' fits 2 cases" in said.err
+    name = said.err.split("such as:  bench history ")[1].split()[0]
+    assert bench("history", name).code == 0
+
+
 def test_history_finds_the_change_and_names_the_runs_around_it(bench, made):
     done = bench("history", "demo", "--json", cwd=made)
     assert done.code == 0
@@ -72,6 +102,12 @@ def test_history_draws_it_and_ends_with_the_next_command(bench, made):
     assert "|" in done.out and "worse" in done.out
     assert "no selftest here yet" in done.err
     assert done.err.splitlines()[-1].endswith("bench baseline accept 'demo/name=hnsw ef=16' --metric qps")
+
+
+@pytest.mark.parametrize("asked", [("history",), ("baseline", "show")])
+def test_the_next_command_is_of_the_statistic_that_was_asked_for(bench, made, asked):
+    done = bench(*asked, "demo", "--metric", "latency", "--stat", "p99", cwd=made)
+    assert done.err.splitlines()[-1].endswith("--metric latency --stat p99")
 
 
 def test_a_metric_that_lower_is_better_got_worse_by_going_up(bench, made):

@@ -47,6 +47,24 @@ def test_trying_again_is_offered_only_where_it_can_help(lab):
     assert f"next:  bench run --resume {lab.run_id()} --rerun-failed" in done.stderr
 
 
+def test_what_a_newer_version_wrote_and_this_one_can_not_read_is_told(lab):
+    lab.run("once")
+    run, folder = lab.run_id(), lab.workspace / ".bench" / "runs" / lab.run_id()
+    with (folder / "events.jsonl").open("a") as file:
+        file.write('{"time": "2026-01-01T00:00", "event": "archived"}\n')
+    for asked in (["status"], ["status", run], ["collect", run]):
+        assert f"{run}: 1 event of a newer version not read" in lab.bench(*asked).stderr
+    assert json.loads(lab.bench("status", run, "--json").stdout)["unread_events"] == 1
+    assert json.loads(lab.bench("collect", run, "--json").stdout)["unread_events"] == 1
+    record = json.loads((folder / "run.json").read_text())
+    other = folder.with_name("20990101-000000-0000000")
+    other.mkdir()
+    (other / "run.json").write_text(json.dumps(record | {"weather": "fine"}))
+    listed = lab.bench("status", code=1)
+    assert run in listed.stdout and "not listed:" in listed.stderr and "weather" in listed.stderr
+    assert "look with the version that wrote it" in lab.bench("status", other.name, code=2).stderr
+
+
 def test_unknown_runs_are_told(lab):
     assert "there is no run in this workspace yet" in lab.bench("status", "x", code=2).stderr
     lab.run("once")

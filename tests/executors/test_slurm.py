@@ -168,10 +168,8 @@ def test_a_submitter_that_was_killed_before_it_wrote_the_id_down_finds_its_job(s
     assert [len(trial.meta["attempts"]) for trial in slurm.trials()] == [1, 1]
 
 
-def test_a_submission_that_never_reached_slurm_is_made_again(slurm, cluster):
+def test_a_submission_that_never_reached_slurm_is_made_again(slurm):
     submit(slurm, slurm.scenario("once", repetitions=2))
-    name = f"bench-{slurm.run_id()}-"  # until Slurm, too, has ended it: else collecting cancels what is about to end
-    wait_until(lambda: name not in cluster.call("squeue", "-h", "-r", "-o", "%j"), "the job to end", 240)
     settled(slurm)
     jobs = slurm.workspace / ".bench" / "runs" / slurm.run_id() / "jobs"
     shutil.copytree(jobs / "0001", jobs / "0002")
@@ -268,6 +266,8 @@ def test_names_and_paths_that_mean_something_to_a_shell_mean_nothing(slurm, clus
     assert "not one plain word" in done.stderr
     done = slurm.bench("plan", slurm.scenario("once", slurm={"flags": ["--wrap=$(touch pwned)"]}), code=2)
     assert "is not a flag" in done.stderr
+    done = slurm.bench("plan", slurm.scenario("once", slurm={"flags": ["--array=1-3"]}), code=2)
+    assert "--array is not yours to give" in done.stderr
 
 
 def test_the_script_is_shown_exactly_and_is_good_bash(slurm):

@@ -8,8 +8,11 @@ from laboratory import Lab
 from services.slurm_cluster import Cluster, can_be_had
 
 from benchhouse.executors import slurm_calls as calls
+from benchhouse.executors.slurm import SlurmExecutor
 from benchhouse.executors.slurm_calls import TaskState, UnreachableError
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import RunFolder
+from benchhouse.schema.protocols import Assignment
 
 
 @pytest.fixture
@@ -80,6 +83,7 @@ def test_a_controller_that_does_not_answer_is_told_from_a_refusal(fake_slurm, tm
         ("Batch job submission failed: Requested node configuration is not available", "no node has that much"),
         ("Batch job submission failed: Job violates accounting/QOS policy (job submit limit, ...)", "sacctmgr"),
         ("Batch job submission failed: Invalid job array specification", "slurm: {pack: N}"),
+        ("fatal: Unable to process configuration file", "set SLURM_CONF"),
     ],
 )
 def test_a_refusal_comes_with_what_to_do(fake_slurm, tmp_path, said, hint):
@@ -93,6 +97,15 @@ def test_a_refusal_comes_with_what_to_do(fake_slurm, tmp_path, said, hint):
 def test_the_id_of_a_job_is_read_with_or_without_the_name_of_its_cluster(fake_slurm, tmp_path):
     fake_slurm(sbatch="sbatch: a word of the site\n4711;lab\n")
     assert calls.submit(tmp_path / "job.sh") == "4711"
+
+
+def test_the_last_words_of_a_task_are_its_own_not_slurms(tmp_path):
+    made = SlurmExecutor(Assignment(run=RunFolder(tmp_path)))
+    made._names["3"] = "n"
+    made.run.job_logs.mkdir()
+    slurms = "slurmstepd-node01: error: Detected 1 oom-kill event(s)\nslurmstepd: error: more\nsrun: error: more\n"
+    (made.run.job_logs / "n_3_0.err").write_text(f"no such module\n{slurms}")
+    assert made._last_words("3_0") == "no such module"
 
 
 def test_where_there_is_no_slurm_the_sentence_says_so(monkeypatch, tmp_path):

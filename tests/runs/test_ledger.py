@@ -43,6 +43,27 @@ def test_a_torn_line_is_ignored_and_the_next_one_begins_afresh(ledger):
     assert [event.event for event in again.events()] == ["started", "resumed"]
 
 
+def test_what_a_newer_version_says_more_of_an_event_does_not_hide_it(ledger):
+    ledger.tell("started")
+    with ledger.folder.events.open("a") as file:
+        file.write('{"time": "2026-01-01T00:00", "event": "ended", "trial_id": "t", "weather": {"wind": 3}}\n')
+    unread: list[str] = []
+    assert [(event.event, event.trial_id) for event in ledger.events(unread)] == [("started", None), ("ended", "t")]
+    assert unread == []
+    with pytest.raises(ValueError, match="weather"):  # what we write ourselves is held to what there is
+        ledger.tell("ended", weather="fine")
+
+
+def test_events_that_only_a_newer_version_knows_are_counted_and_torn_lines_are_not(ledger):
+    ledger.tell("started")
+    newer = '{"time": "2026-01-01T00:00", "event": "archived"}\n'
+    with ledger.folder.events.open("a") as file:
+        file.write(f'{{"time": "2026-01-01T00:00\n{newer}12\n\n')
+    unread: list[str] = []
+    assert [event.event for event in ledger.events(unread)] == ["started"]
+    assert unread == [newer]
+
+
 def test_events_of_a_run_that_never_began_are_none(ledger):
     assert list(ledger.events()) == []
 

@@ -75,6 +75,7 @@ def make_trial(
     executor: str = "local",
     recording: Recording | None = None,
     host: str = "node1",
+    axes: tuple[str, ...] = ("target.name", "ef"),
 ) -> Path:
     """Write one trial folder; returns where it lies. `histogram_file` is a lie about `histogram`, sealed like truth.
 
@@ -87,7 +88,7 @@ def make_trial(
     instance = Instance(
         experiment=ref.name,
         version=ref.version,
-        target={"name": target},
+        target={"name": target} if target else {},
         parameters={"ef": ef, "k": 10} | (parameters or {}),
     )
     name = trial_id(run_id, instance.digest(), repetition, warmup)
@@ -110,7 +111,7 @@ def make_trial(
         service="faiss",
         target=instance.target,
         parameters=instance.parameters,
-        axes=["target.name", "ef"],
+        axes=list(axes),
         repetition=repetition,
         warmup=warmup,
         seed=2**63 + repetition,

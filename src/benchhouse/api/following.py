@@ -51,11 +51,12 @@ def find_run(workspace: Workspace, token: str) -> str:
     )
 
 
-def trial_folders(workspace: Workspace, run_id: str) -> list[Path]:
-    """The sealed folders of a run, by its ledger."""
+def trial_folders(workspace: Workspace, run_id: str, unread: list[str] | None = None) -> list[Path]:
+    """The sealed folders of a run, by its ledger; `unread` is given the lines of that which can't be read."""
     ledger = Ledger(workspace.run(run_id))
     scenario = ledger.record.scenario
-    names = dict.fromkeys(event.trial_id for event in ledger.events() if event.event == "ended" and event.trial_id)
+    ended = (event.trial_id for event in ledger.events(unread) if event.event == "ended")
+    names = dict.fromkeys(name for name in ended if name)
     folders = [workspace.trial(scenario, name) for name in names]
     return [folder.path for folder in folders if folder.sealed]
 
@@ -66,8 +67,9 @@ def collect(workspace: Workspace, run_id: str) -> dict[str, Any]:
     from benchhouse.warehouse.ingest import collect as ingest
 
     under_way = batch.turn(workspace, run_id) or 0
+    unread: list[str] = []
     try:
-        collected = ingest(workspace, run_id, trial_folders(workspace, run_id))
+        collected = ingest(workspace, run_id, trial_folders(workspace, run_id, unread))
     except OSError as error:
         message = f"the trials are sealed, but could not be collected: {unwritable(workspace.warehouse, error).message}"
         raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
@@ -77,6 +79,7 @@ def collect(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "rows": collected.rows,
         "skipped": list(collected.skipped),
         "under_way": under_way,
+        "unread_events": len(unread),
     }
 
 
@@ -85,7 +88,8 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
     from benchhouse.api import batch
 
     ledger = Ledger(workspace.run(run_id))
-    record, events = ledger.record, list(ledger.events())
+    unread: list[str] = []
+    record, events = ledger.record, list(ledger.events(unread))
     owner = ledger.owner()
     final: dict[str, Event] = {}
     for event in events:
@@ -126,6 +130,7 @@ def status(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "done": done,
         "outcomes": outcomes,
         "retries": sum(event.event == "retry" for event in events),
+        "unread_events": len(unread),
         "running": running,
         "queue": batch.described(waiting) if goes_on or waiting.sealed else None,
         "estimated_left_s": sum(durations) / len(durations) * left if durations and left and not finished else None,

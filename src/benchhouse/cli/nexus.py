@@ -1,6 +1,6 @@
 """The `nexus` command, for people who know it: other words for what `bench` does, by the same functions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import click
 from benchhouse import __version__
 from benchhouse.cli import bench, options, run, show, show_error
 from benchhouse.cli.ending import leave_after
+from benchhouse.cli.examples import examples
 from benchhouse.cli.verbs import leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
 from benchhouse.schema.errors import BenchError, Exit
@@ -37,27 +38,44 @@ def nexus(ctx: click.Context, folder: str | None) -> None:
     ctx.invoke(bench.callback, folder=folder)
 
 
-@nexus.group("list", help="List packages, what they install, experiments or benchmarks.")
+@nexus.group(
+    "list",
+    help="List packages, what they install, experiments or benchmarks."
+    + examples("nexus list packages", "nexus list benchmark-experiments"),
+)
 def list_group() -> None:
     pass
 
 
-@nexus.group(help="Print what a package needs.")
+@nexus.group(
+    help="Print what a package needs." + examples("nexus get benchmark-requirements terratorch > requirements.txt")
+)
 def get() -> None:
     pass
 
 
-@nexus.group(help="Prove that it holds; never 0 where it does not.")
+@nexus.group(
+    help="Prove that it holds; never 0 where it does not."
+    + examples("nexus validate package terratorch", "nexus validate benchmarks")
+)
 def validate() -> None:
     pass
 
 
-@nexus.group("run", help="Run benchmarks of packages.")
+@nexus.group(
+    "run", help="Run benchmarks of packages." + examples("nexus run benchmarks --package terratorch --dry-run")
+)
 def run_group() -> None:
     pass
 
 
-def _truthful(command: click.Command) -> click.Command:
+def _renamed(command: click.Command, typed: str, callback: Callable[..., int] | None = None) -> click.Command:
+    """The same, told by the name that it has here."""
+    told = (command.help or "").partition("\n\n\b")[0] + examples(typed)
+    return click.Command(command.name, params=command.params, callback=callback or command.callback, help=told)
+
+
+def _truthful(command: click.Command, typed: str) -> click.Command:
     """The same, ended with 2 where a file of the nexus can't be read: a list may not hide what is missing in it."""
 
     def callback(nexus: str | None, **given: object) -> int:
@@ -67,16 +85,20 @@ def _truthful(command: click.Command) -> click.Command:
         code = int(ctx.invoke(command, nexus=nexus, **given) or 0)
         return code or (Exit.BAD_INPUT if api.load(options.workspace(ctx), nexus).broken else Exit.GOOD)
 
-    return click.Command(command.name, params=command.params, callback=callback, help=command.help)
+    return _renamed(command, typed, callback)
 
 
-list_group.add_command(_truthful(packages.list_), "packages")
-list_group.add_command(_truthful(list_.experiments), "benchmark-experiments")
-list_group.add_command(_truthful(list_.benchmarks), "benchmarks")
-validate.add_command(packages.validate, "package")
+list_group.add_command(_truthful(packages.list_, "nexus list packages"), "packages")
+list_group.add_command(_truthful(list_.experiments, "nexus list benchmark-experiments"), "benchmark-experiments")
+list_group.add_command(_truthful(list_.benchmarks, "nexus list benchmarks"), "benchmarks")
+validate.add_command(_renamed(packages.validate, "nexus validate package terratorch"), "package")
 
 
-@list_group.command("benchmark-packages", help="The Python packages that packages install, and for which experiments.")
+@list_group.command(
+    "benchmark-packages",
+    help="The Python packages that packages install, and for which experiments."
+    + examples("nexus list benchmark-packages"),
+)
 @options.nexus_option
 @options.json_option
 @click.pass_context
@@ -98,7 +120,10 @@ def benchmark_packages(ctx: click.Context, nexus: str | None, as_json: bool) -> 
     return _broken([item.error for item in found.broken])
 
 
-@list_group.command("logical-benchmarks", help="Logical benchmarks, and the experiments that answer each.")
+@list_group.command(
+    "logical-benchmarks",
+    help="Logical benchmarks, and the experiments that answer each." + examples("nexus list logical-benchmarks"),
+)
 @options.nexus_option
 @options.json_option
 @click.pass_context
@@ -107,7 +132,11 @@ def logical_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) -> 
     return found
 
 
-@get.command("benchmark-requirements", help="What PACKAGE (or every one) installs: lines for pip install -r.")
+@get.command(
+    "benchmark-requirements",
+    help="What PACKAGE (or every one) installs: lines for pip install -r."
+    + examples("nexus get benchmark-requirements terratorch > requirements.txt"),
+)
 @click.argument("name", metavar="[PACKAGE]", required=False)
 @options.nexus_option
 @options.json_option
@@ -126,7 +155,10 @@ def benchmark_requirements(ctx: click.Context, name: str | None, nexus: str | No
     return _broken([*problems, *(item.error for item in found.broken if name in (None, item.origin))])
 
 
-@validate.command("benchmarks", help="The benchmarks of all packages: files, experiments, parameters.")
+@validate.command(
+    "benchmarks",
+    help="The benchmarks of all packages: files, experiments, parameters." + examples("nexus validate benchmarks"),
+)
 @options.nexus_option
 @options.json_option
 @click.pass_context
@@ -151,7 +183,11 @@ def validate_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) ->
     return proof.exit_code
 
 
-@validate.command("logical-benchmarks", help="Logical benchmarks: by themselves, and beside their experiments.")
+@validate.command(
+    "logical-benchmarks",
+    help="Logical benchmarks: by themselves, and beside their experiments."
+    + examples("nexus validate logical-benchmarks"),
+)
 @options.nexus_option
 @options.json_option
 @click.pass_context
@@ -171,7 +207,11 @@ def validate_logical(ctx: click.Context, nexus: str | None, as_json: bool) -> in
     return Exit.BAD_INPUT if bad else Exit.GOOD
 
 
-@run_group.command("benchmarks", help="Run every benchmark of the packages that has its target, one run each.")
+@run_group.command(
+    "benchmarks",
+    help="Run every benchmark of the packages that has its target, one run each."
+    + examples("nexus run benchmarks --package terratorch --dry-run", "nexus run benchmarks --model ibm/prithvi"),
+)
 @click.option("--package", metavar="NAME", help="Only of that package.")
 @click.option("--model", metavar="ID", help="Only for that model.")
 @click.option("--benchmark", metavar="NAME", help="Only of that name.")

@@ -179,3 +179,10 @@ def outcomes(counts: dict[str, int]) -> str:
     from benchhouse.schema.trial import outcome_words
 
     return ", ".join(f"{count} {outcome_words(name)}" for name, count in sorted(counts.items())) or "none"
+
+
+def unread_events(told: dict[str, Any]) -> None:
+    """Of a run whose ledger a newer version wrote on: that more may have happened than is told."""
+    if told["unread_events"]:
+        events = count(told["unread_events"], "event")
+        note(f"{told['run_id']}: {events} of a newer version not read, more may have happened; look with that version")

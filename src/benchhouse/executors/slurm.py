@@ -3,6 +3,7 @@
 How and why: docs/design/slurm.md.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -28,6 +29,8 @@ from benchhouse.schema.trial import Outcome
 
 _SOON_S = 2.0  # between two questions to Slurm, at first
 _SETTLE_S = 1.0  # a folder sealed on another node may be seen a little later than the end of its job
+_END_S = 30.0  # a task whose trials are all sealed mostly ends within half a second
+_CANCEL_S = 180.0
 _OUTAGE_S = 900.0  # a controller may be restarted: a submission waits this long for it
 _FINAL: Mapping[str, Outcome] = {
     "TIMEOUT": "timeout",
@@ -129,23 +132,46 @@ class SlurmExecutor:
             time.sleep(min(pause_s, left))
 
     def cancel(self, ids: Sequence[JobId]) -> None:
-        """Whole tasks: one of which only some trials are to end goes on."""
-        wanted = set(ids)
-        others = [trial for trial in self._tasks if trial not in wanted]
-        kept = {self._tasks[trial] for trial in {*others} - self._sealed(others)}
-        tasks = sorted({self._tasks[trial] for trial in wanted if trial in self._tasks} - kept)
+        """Whole tasks: one of which only some trials are to end goes on. A task that has nothing left to do is given a
+        moment to end by itself: what is finished, Slurm's books are not to call cancelled."""
+        wanted, sealed = set(ids), self._sealed(list(self._tasks))
+        at_work = {task for trial, task in self._tasks.items() if trial not in sealed}
+        kept = {task for trial, task in self._tasks.items() if trial not in sealed and trial not in wanted}
+        tasks = {self._tasks[trial] for trial in wanted if trial in self._tasks} - kept
         if not tasks:
             return
-        jobs = {_job(task) for task in tasks}
-        whole = sorted(jobs - {_job(task) for task in kept})
-        calls.cancel([*whole, *(task for task in tasks if _job(task) not in whole)])
-        deadline = time.monotonic() + 180
-        while time.monotonic() < deadline:
-            with_names = calls.states([self._names[job] for job in jobs])
-            if not any(task in with_names and with_names[task].state not in ENDED for task in tasks):
+        names = [self._names[job] for job in {_job(task) for task in tasks}]
+        known: Mapping[str, TaskState] = {}
+        with contextlib.suppress(UnreachableError):  # those at work are to be told all the same
+            known = calls.states(names)
+        ending = {task for task in known if task not in at_work and known[task].state not in ENDED | WAITING}
+        waits = {task for task in tasks if task in known and known[task].state in WAITING}
+        self._cancel_now(tasks & at_work | waits, kept | ending)
+        self._await_end(tasks | ending, names, ending)
+
+    def _cancel_now(self, tasks: set[str], spared: set[str]) -> None:
+        jobs, mixed = {_job(task) for task in tasks}, {_job(task) for task in spared}
+        calls.cancel([*sorted(jobs - mixed), *sorted(task for task in tasks if _job(task) in mixed)])
+
+    def _await_end(self, tasks: set[str], names: Sequence[str], ending: set[str]) -> None:
+        """Until none of them runs; those that were to end by themselves and don't are cancelled as well.
+
+        One that has ended by itself and is completing waits only for what its site does after every job.
+        """
+        began, pause_s = time.monotonic(), 0.05
+        while (passed_s := time.monotonic() - began) < _CANCEL_S:
+            known = calls.states(names)
+            over = {task: ENDED | {"COMPLETING"} if task in ending else ENDED for task in tasks}
+            left = {task for task in tasks if task in known and known[task].state not in over[task]}
+            if not left:
                 return
-            time.sleep(0.3)
-        raise BenchError(f"Slurm has not ended {', '.join(tasks[:5])} within 180 s", "look: squeue; then stop again")
+            if passed_s > _END_S:
+                calls.cancel(sorted(left & ending))
+                ending = set()
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.5)
+        said = ", ".join(sorted(left)[:5])
+        raise BenchError(f"Slurm has not ended {said} within {_CANCEL_S:g} s", "look: squeue; then stop again")
 
     def close(self) -> None:
         """Its jobs go on without it."""
@@ -231,7 +257,7 @@ class SlurmExecutor:
             lines = path.read_text(errors="replace").strip().splitlines()
         except OSError:
             return ""
-        return next((line for line in reversed(lines) if not line.startswith(("slurmstepd:", "srun:"))), "")
+        return next((line for line in reversed(lines) if not line.startswith(("slurmstepd", "srun:"))), "")
 
     def _send(self, jobs: Sequence[Job]) -> None:
         """Write what the tasks are given, submit, write the id down; in this order, so that nothing is ever lost."""

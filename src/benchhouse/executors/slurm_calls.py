@@ -125,7 +125,7 @@ def _call(command: Sequence[str], given: str | None = None, *, may_fail: bool = 
 def _hint(said: str) -> str:
     """What to do about the refusals that are met most."""
     text = said.lower()
-    if "configuration source" in text:
+    if "configuration source" in text or "configuration file" in text:
         return "its commands are here, but no cluster: run on a login node, set SLURM_CONF, or use --executor local"
     if "partition" in text:
         known = partitions()

@@ -64,7 +64,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        return f"{self.scenario}/{self.point or self.target_name}"
+        return "/".join(filter(None, (self.scenario, self.point or self.target_name)))
 
 
 @dataclass(frozen=True)
@@ -134,16 +134,19 @@ def find_case(warehouse: Warehouse, token: str) -> Case:
     if slash and rest:
         picked = [case for case in named if rest in (case.point, case.target_name) or _begins(case, rest)]
     else:
-        picked = named or [case for case in cases if _begins(case, token)]
+        whole = [case for case in named if case.label == case.scenario]  # a case without a point has no longer name
+        picked = whole or named or [case for case in cases if _begins(case, token)]
     if len(picked) == 1:
         return picked[0]
     listed = picked or named or cases
     hint = "There are " + ", ".join(_told(case, listed) for case in listed[:_LISTED])
     hint += f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
     if picked:
+        first = picked[0]
+        alike = sum(case.label == first.label for case in picked) > 1
+        name = first.benchmark_case_id[:8] if alike else shlex.quote(first.label)
         raise BenchError(
-            f"{token!r} fits {len(picked)} cases",
-            hint=f"{hint}\nName one, such as:  bench history {shlex.quote(picked[0].label)}",
+            f"{token!r} fits {len(picked)} cases", hint=f"{hint}\nName one, such as:  bench history {name}"
         )
     guess = did_you_mean(token, [*(case.label for case in cases), *(case.scenario for case in cases)])
     raise BenchError(f"no case {token!r} here" + (f"; did you mean {guess!r}?" if guess else ""), hint=hint)

@@ -1,6 +1,7 @@
 """The run ledger: files only, so that status, resume and stop work hours later, from another process or machine.
 
 `run.json` is written once. `events.jsonl` only grows, one whole line at a time; a torn last line is ignored.
+What a newer version says more of an event is ignored, too; an event that only it knows is counted (`events`).
 """
 
 import contextlib
@@ -14,7 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.schema.errors import BenchError, Exit
@@ -66,6 +68,12 @@ class Event(Model):
     cpu_s: float | None = None
 
 
+class _EventRead(Event):
+    """The same, whatever else a newer version says of it."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 def new_run_id() -> str:
     """Sortable by time, to the millisecond; unique without asking anyone."""
     now = datetime.now(UTC)
@@ -105,6 +113,13 @@ class Ledger:
             return RunRecord.model_validate_json(self.folder.record.read_bytes())
         except FileNotFoundError as error:
             raise BenchError(f"no run {self.folder.run_id} in this workspace", "see: bench status") from error
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"])) or "as a whole"
+            raise BenchError(
+                f"{self.folder.record} can't be read by this version ({where}: {error.errors()[0]['msg']})",
+                "look with the version that wrote it; where the file is damaged, its trials are read by: "
+                "bench warehouse rebuild",
+            ) from error
 
     def own(self) -> None:
         """Become the run's only orchestrator, or fail with who is; the lock goes with the process."""
@@ -174,7 +189,8 @@ class Ledger:
         except OSError as error:
             raise _unwritable(self.folder.events, error) from error
 
-    def events(self) -> Iterator[Event]:
+    def events(self, unread: list[str] | None = None) -> Iterator[Event]:
+        """In their order. `unread` is given the whole lines that are no event of this version: a newer one's."""
         try:
             file = self.folder.events.open(encoding="utf-8", errors="replace")
         except FileNotFoundError:
@@ -182,9 +198,18 @@ class Ledger:
         with file:
             for line in file:
                 try:
-                    yield Event.model_validate_json(line)
+                    yield _EventRead.model_validate_json(line)
                 except ValueError:
-                    continue  # torn by a kill in mid-write
+                    if unread is not None and not _is_torn(line):
+                        unread.append(line)
+
+
+def _is_torn(line: str) -> bool:
+    """By a kill in mid-write: what it was about is in its trial's folder."""
+    try:
+        return not isinstance(from_json(line), dict)
+    except ValueError:
+        return True
 
 
 def _lock(handle: int) -> bool:

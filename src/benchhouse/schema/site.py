@@ -15,6 +15,7 @@ from benchhouse.schema.topology import Cluster
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@/+=-]*")
 _FLAG = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9._:,@/+=%*\[\]|&()-]+)?")
+_OURS = ("--array", "--chdir", "--error", "--job-name", "--output", "--requeue", "--test-only", "--wrap")
 
 
 def _plain(text: str) -> str:
@@ -26,6 +27,8 @@ def _plain(text: str) -> str:
 def _flag(text: str) -> str:
     if not _FLAG.fullmatch(text):
         raise ValueError(f"{text!r} is not a flag such as --switches=1")
+    if (name := text.partition("=")[0]) in _OURS:
+        raise ValueError(f"{name} is not yours to give: by it a run finds its own tasks; leave it out")
     return text
 
 

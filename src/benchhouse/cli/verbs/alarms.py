@@ -3,21 +3,24 @@
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
 
 @click.group(
-    help=f"{__doc__}\n\nWhere there is such a file, every `bench run` and `bench collect` checks it at its end.\n\n\b\n"
-    "bench alarms list            # how each stands; nobody is told\n"
-    "bench alarms check           # tell what is new; exit code 3 while one fires\n"
-    "bench alarms try serving     # does the channel work?\n"
-    "bench alarms log"
+    help=f"{__doc__}\n\nWhere there is such a file, every `bench run` and `bench collect` checks it at its end."
+    + examples(
+        "bench alarms list   how each stands; nobody is told",
+        "bench alarms check   tell what is new; exit code 3 while one fires",
+        "bench alarms try serving   does the channel work?",
+        "bench alarms log",
+    )
 )
 def command() -> None:
     pass
 
 
-@command.command(name="list", help="How each alarm stands now; nobody is told.")
+@command.command(name="list", help="How each alarm stands now; nobody is told." + examples("bench alarms list"))
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
@@ -33,7 +36,10 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     show.note("tell what is new:  bench alarms check")
 
 
-@command.command(help="Look at each alarm, record what changed, tell who is to be told. Exit code 3 while one fires.")
+@command.command(
+    help="Look at each alarm, record what changed, tell who is to be told. Exit code 3 while one fires."
+    + examples("bench alarms check   as every bench run does at its end")
+)
 @options.json_option
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> int:
@@ -57,7 +63,11 @@ def check(ctx: click.Context, as_json: bool) -> int:
     return code
 
 
-@command.command(name="try", help="Send a message to CHANNEL that says it is a trial.")
+@command.command(
+    name="try",
+    help="Send a message to CHANNEL that says it is a trial."
+    + examples("bench alarms try serving   a channel of alarms.yaml"),
+)
 @click.argument("channel")
 @click.pass_context
 def try_(ctx: click.Context, channel: str) -> None:
@@ -69,7 +79,10 @@ def try_(ctx: click.Context, channel: str) -> None:
     click.echo(f"{channel} was told")
 
 
-@command.command(help="What fired, what was over, and who was told, oldest first.")
+@command.command(
+    help="What fired, what was over, and who was told, oldest first."
+    + examples("bench alarms log", "bench alarms log --json")
+)
 @options.json_option
 @click.pass_context
 def log(ctx: click.Context, as_json: bool) -> None:

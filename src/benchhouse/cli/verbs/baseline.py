@@ -5,6 +5,7 @@ import shlex
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.cli.shares import SHARE
 
 _CASE = click.argument("case")
@@ -13,16 +14,24 @@ _STAT = click.option("--stat", help="Which statistic of it: value, mean, p99, ..
 
 
 @click.group(
-    help=f"{__doc__}\n\n\b\n"
-    "bench baseline accept quickstart/index=hnsw --why 'release 2.1'\n"
-    "bench baseline accept quickstart/index=hnsw --unless-worse 2%    # for a schedule: exit code 3 when it is\n"
-    "bench baseline list"
+    help=__doc__
+    + examples(
+        "bench baseline accept first/name=short --why 'release 2.1'",
+        "bench baseline show first/name=short",
+        "bench baseline list",
+    )
 )
 def command() -> None:
     pass
 
 
-@command.command(help="Accept the level that the history of CASE has now: its runs since the last change.")
+@command.command(
+    help="Accept the level that the history of CASE has now: its runs since the last change."
+    + examples(
+        "bench baseline accept first/name=short --why 'release 2.1'",
+        "bench baseline accept first/name=short --unless-worse 2%   for a schedule: exit code 3 when it is",
+    )
+)
 @_CASE
 @_METRIC
 @_STAT
@@ -50,10 +59,16 @@ def accept(
         f"accepted {record.metric} {record.stat} = {quantity(record.level, record.unit)} "
         f"({show.count(record.n, 'run')}, up to {record.run_id})"
     )
-    show.note(f"later runs are held to it:  bench history {shlex.quote(case)} --metric {record.metric}")
+    show.note(f"later runs are held to it:  bench history {options.asked_for(case, record.metric, record.stat)}")
 
 
-@command.command(help="What is accepted for CASE, and how later runs stand to it.", name="show")
+@command.command(
+    help="What is accepted for CASE, and how later runs stand to it."
+    + examples(
+        "bench baseline show first/name=short", "bench baseline show first/name=short --metric cpu_ms --stat p90"
+    ),
+    name="show",
+)
 @_CASE
 @_METRIC
 @_STAT
@@ -70,7 +85,8 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
     record = watched.baseline
     if record is None:
         click.echo(f"no baseline of {watched.history.name} is accepted for {watched.history.case.label}")
-        show.note(f"accept it:  bench baseline accept {shlex.quote(case)}")
+        name = options.asked_for(case, watched.history.metric, watched.history.stat)
+        show.note(f"accept it:  bench baseline accept {name}")
         return
     said = record.why or record.rule
     rows = [
@@ -82,10 +98,10 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
     ]  # fmt: skip
     for name, text in rows:
         click.echo(f"{name:<10}  {text}")
-    show.note(f"see it:  bench history {shlex.quote(case)} --metric {record.metric}")
+    show.note(f"see it:  bench history {options.asked_for(case, record.metric, record.stat)}")
 
 
-@command.command(help="All baselines that count now.", name="list")
+@command.command(help="All baselines that count now." + examples("bench baseline list"), name="list")
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
@@ -108,7 +124,10 @@ def list_(ctx: click.Context, as_json: bool) -> None:
         show.note("accept one:  bench baseline accept CASE")
 
 
-@command.command(help="No baseline counts for CASE any more; what was accepted stays on record.")
+@command.command(
+    help="No baseline counts for CASE any more; what was accepted stays on record."
+    + examples("bench baseline clear first/name=short --why 'another machine'")
+)
 @_CASE
 @_METRIC
 @_STAT

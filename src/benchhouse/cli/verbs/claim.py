@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -13,10 +14,10 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """\b
 Examples:
-  bench claim make @last:index=hnsw:qps                      refused with every reason, or written
-  bench claim make @last:index=hnsw:qps --against @last:index=flat
-  bench claim export 4f1c && bench claim verify claim-4f1c*.tar
-  bench claim lint README.md                                 numbers that no claim stands behind
+  bench claim make @last:name=short:wall_ms          refused with every reason, or written
+  bench claim make @last:name=short:wall_ms --against @last:name=longer
+  bench claim export 4f1c -o claim-4f1c.tar && bench claim verify claim-4f1c.tar
+  bench claim lint README.md                         numbers that no claim stands behind
 """
 
 
@@ -28,6 +29,10 @@ def command() -> None:
 @command.command(
     help="Claim a number: its ref in a report, or RUN[:key=value]:metric[.stat]. What is not publication-safe is "
     "refused with every reason, exit code 4."
+    + examples(
+        "bench claim make @last:name=short:wall_ms",
+        "bench claim make @last:name=short:wall_ms --against @last:name=longer   the change from there",
+    )
 )
 @click.argument("number")
 @click.option("--against", metavar="RUN[:KEY=VALUE]", help="Claim the change from there to the number.")
@@ -55,7 +60,7 @@ def make(
     show.note(f"cite it as [claim:{made.id}]; give it away:  bench claim export {made.id}")
 
 
-@command.command("list", help="Claims of this workspace.")
+@command.command("list", help="Claims of this workspace." + examples("bench claim list"))
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
@@ -76,7 +81,9 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     show.note("next:  bench claim verify CLAIM")
 
 
-@command.command("show", help="One claim, whole.")
+@command.command(
+    "show", help="One claim, whole." + examples("bench claim show 4f1c   the beginning of its id is enough")
+)
 @click.argument("claim")
 @options.json_option
 @click.pass_context
@@ -103,7 +110,10 @@ def show_(ctx: click.Context, claim: str, as_json: bool) -> None:
     show.note(f"walk it back:  bench trace {found['id']}")
 
 
-@command.command(help="Sign a claim: an in-toto statement in a DSSE envelope, Ed25519, beside its file.")
+@command.command(
+    help="Sign a claim: an in-toto statement in a DSSE envelope, Ed25519, beside its file."
+    + examples("bench claim sign 4f1c   with the key of: bench claim key make")
+)
 @click.argument("claim")
 @click.option("--key", type=click.Path(path_type=Path), help="Private key; default: claim.key of your keys.")
 @click.pass_context
@@ -118,6 +128,9 @@ def sign(ctx: click.Context, claim: str, key: Path | None) -> None:
 @command.command(
     help="Check a claim, or a packet from elsewhere by itself alone: digests, the query run again, statistics, label, "
     "signature. Exit code 4 where something does not hold."
+    + examples(
+        "bench claim verify 4f1c", "bench claim verify claim-4f1c.tar --trust team.pub   a packet from elsewhere"
+    )
 )
 @click.argument("what", metavar="CLAIM|PACKET")
 @click.option(
@@ -153,7 +166,10 @@ def print_steps(steps: "list[Step]") -> None:
             click.echo(f"     {line}")
 
 
-@command.command(help="Write a packet: one file with the claim and all that proves it, to be checked anywhere.")
+@command.command(
+    help="Write a packet: one file with the claim and all that proves it, to be checked anywhere."
+    + examples("bench claim export 4f1c -o claim-4f1c.tar", "bench claim export 4f1c --with-raw")
+)
 @click.argument("claim")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Default: claim-ID.tar here.")
 @click.option("--with-raw", is_flag=True, help="All files of the evidence, not only those that the number is made of.")
@@ -173,7 +189,7 @@ def export(ctx: click.Context, claim: str, output: Path | None, with_raw: bool, 
 
 @command.command(
     help="Find numbers of Markdown files that cite no claim, cite a wrong value, or cite an unsafe one. A number cites "
-    "a claim as in `12.3 ms [claim:4f1c2a90]`."
+    "a claim as in `12.3 ms [claim:4f1c2a90]`." + examples("bench claim lint README.md docs/*.md")
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--strict", is_flag=True, help="Whole numbers without a unit need a claim, too.")
@@ -203,12 +219,19 @@ def _linted(one: Any) -> dict[str, Any]:
     return {"file": one.path, "cited": one.cited, "ignored": one.ignored, "problems": problems}
 
 
-@command.group(help="Keys that sign claims. The private key stays in your own folder, readable by you alone.")
+@command.group(
+    help="Keys that sign claims. The private key stays in your own folder, readable by you alone."
+    + examples("bench claim key make")
+)
 def key() -> None:
     pass
 
 
-@key.command("make", help="Make a key pair; nothing is written over.")
+@key.command(
+    "make",
+    help="Make a key pair; nothing is written over."
+    + examples("bench claim key make", "bench claim key make --name team"),
+)
 @click.option("--name", default="claim", show_default=True, help="Name of its files.")
 @options.json_option
 def make_key(name: str, as_json: bool) -> None:

@@ -26,6 +26,7 @@ def command(ctx: click.Context, run: str, as_json: bool) -> int:
     click.echo(f"run {collected['run_id']}: {show.count(collected['trials'], 'trial')}, {collected['rows']} rows")
     for line in collected["skipped"]:
         show.note(f"skipped: {line}")
+    show.unread_events(collected)
     if collected["under_way"]:
         show.note(f"{show.count(collected['under_way'], 'trial')} still under way:  bench status {collected['run_id']}")
         return code

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from benchhouse.cli import curves, options, show
+from benchhouse.cli.examples import examples
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable, PointRow
@@ -19,11 +20,13 @@ _SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "
 @click.command(
     help=f"{__doc__}\n\nA run (@last, an id, a scenario) or points of one: @last:index=flat,ef_search=64. Of two, the "
     "second is told against the first. Of one, or of three and more, targets that were put to the same test stand side "
-    "by side.\n\n\b\n"
-    "bench compare @last-1 @last                # B against A\n"
-    "bench compare @last                        # targets side by side under identical load\n"
-    "bench compare @last --at recall=0.95       # at equal recall, from a sweep of the search parameter\n"
-    "bench compare @last --along concurrency    # how each target scales, and where it stops"
+    "by side."
+    + examples(
+        "bench compare @last-1 @last   B against A",
+        "bench compare @last   targets side by side under identical load",
+        "bench compare @last --at recall=0.95   at equal recall, from a sweep of the search parameter",
+        "bench compare @last --along concurrency   how each target scales, and where it stops",
+    )
 )
 @click.argument("runs", nargs=-1, required=True, shell_complete=options.complete_run)
 @click.option("--at", metavar="METRIC=VALUE", help="Compare targets where they have this much of a metric.")

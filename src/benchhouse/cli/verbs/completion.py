@@ -2,8 +2,16 @@
 
 import click
 
+from benchhouse.cli.examples import examples
 
-@click.command(help=__doc__)
+
+@click.command(
+    help=__doc__
+    + examples(
+        "bench completion bash > ~/.local/share/bash-completion/completions/bench",
+        "bench completion fish > ~/.config/fish/completions/bench.fish",
+    )
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

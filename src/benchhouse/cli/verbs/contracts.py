@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
 _EXAMPLES = """\b
@@ -21,7 +22,9 @@ def command() -> None:
     pass
 
 
-@command.command("list", help="Contracts to begin with, by class and kind of workload.")
+@command.command(
+    "list", help="Contracts to begin with, by class and kind of workload." + examples("bench contracts list")
+)
 @options.json_option
 def list_(as_json: bool) -> None:
     from benchhouse.api import contracts
@@ -49,7 +52,14 @@ def _by_workload(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     return found
 
 
-@command.command("show", help="A contract as YAML; --schema: the JSON Schema of all.")
+@command.command(
+    "show",
+    help="A contract as YAML; --schema: the JSON Schema of all."
+    + examples(
+        "bench contracts show publication-inference > contract.yaml",
+        "bench contracts show --schema > contract.schema.json",
+    ),
+)
 @click.argument("contract", required=False)
 @click.option("--schema", is_flag=True, help="Print the JSON Schema.")
 @options.json_option
@@ -74,7 +84,10 @@ def _print(contract: Any, as_json: bool) -> None:
         click.echo(contracts.text(contract), nl=False)
 
 
-@command.command(help="The contract that a scenario file or a run amounts to; what it leaves open is listed.")
+@command.command(
+    help="The contract that a scenario file or a run amounts to; what it leaves open is listed."
+    + examples("bench contracts render scenarios/first.yaml", "bench contracts render @last")
+)
 @click.argument("what", metavar="SCENARIO|RUN")
 @options.json_option
 @click.pass_context
@@ -90,7 +103,7 @@ def render(ctx: click.Context, what: str, as_json: bool) -> None:
 
 @command.command(
     help="Check contract files: mistakes with file:line:column (exit code 2). A promise that is missing downgrades the "
-    "contract, which is said, or rejects it (exit code 4)."
+    "contract, which is said, or rejects it (exit code 4)." + examples("bench contracts validate contract.yaml")
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.json_option

@@ -5,14 +5,17 @@ from pathlib import Path
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 
 
-@click.group(help=__doc__)
+@click.group(help=__doc__ + examples("bench dashboards write grafana"))
 def command() -> None:
     pass
 
 
-@command.command(help="Write the dashboards as JSON and the rules as YAML into DIR.")
+@command.command(
+    help="Write the dashboards as JSON and the rules as YAML into DIR." + examples("bench dashboards write grafana")
+)
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @options.json_option
 def write(folder: Path, as_json: bool) -> None:

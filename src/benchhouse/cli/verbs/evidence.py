@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -14,7 +15,12 @@ if TYPE_CHECKING:
 _STORE = """STORE is s3://bucket/prefix or a folder. Who asks is said by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
 
 
-@click.group(help=__doc__)
+@click.group(
+    help=__doc__
+    + examples(
+        "bench evidence push s3://team-bench/evidence --run @last", "bench evidence verify /mnt/archive/evidence"
+    )
+)
 def command() -> None:
     pass
 

@@ -3,16 +3,19 @@
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.cli.shares import SHARE
 from benchhouse.schema.errors import Exit
 
 
 @click.command(
     help=f"{__doc__}\n\nExit code 0: the intervals exclude a worsening of --mde. 3: a regression. 6: these repetitions "
-    "can't tell, and it is said how many would.\n\n\b\n"
-    "bench gate @last-1..@last --mde 3%\n"
-    "bench gate main..@last --mde 5% --metric latency       # main: the last run of a scenario of that name\n"
-    "bench gate @last-1..@last --mde 3% --json"
+    "can't tell, and it is said how many would."
+    + examples(
+        "bench gate @last-1..@last --mde 3%",
+        "bench gate main..@last --mde 5% --metric latency   main: the last run of a scenario of that name",
+        "bench gate @last-1..@last --mde 3% --json",
+    )
 )
 @click.argument("runs", metavar="BASE..NEW")
 @click.option("--mde", type=SHARE, default="3%", show_default=True, help="The smallest worsening that matters.")

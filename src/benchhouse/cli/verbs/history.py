@@ -1,11 +1,11 @@
 """Show a metric over all runs: where its level changed, by how much, and what else changed there."""
 
-import shlex
 from typing import TYPE_CHECKING
 
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.cli.shares import SHARE
 from benchhouse.schema.errors import Exit
 
@@ -18,11 +18,13 @@ _WIDEST = 100
 
 @click.command(
     help=f"{__doc__}\n\nCASE is a scenario (where it has one point), scenario/point, or the id of a case; without "
-    "it, the cases there are. Exit code 3 where new runs are worse than the accepted baseline.\n\n\b\n"
-    "bench history\n"
-    "bench history quickstart/index=hnsw\n"
-    "bench history quickstart/index=hnsw --metric latency --stat p99\n"
-    "bench history 3f2a9c1b --json"
+    "it, the cases there are. Exit code 3 where new runs are worse than the accepted baseline."
+    + examples(
+        "bench history",
+        "bench history first/name=short",
+        "bench history first/name=short --metric cpu_ms --stat p90",
+        "bench history --json",
+    )
 )
 @click.argument("case", required=False)
 @click.option("--metric", help="Which metric; by default the first that has a direction.")
@@ -87,8 +89,8 @@ def _show(watched: "Watched") -> None:
         show.note(watched.note)
     show.note(watched.selftest)
     if watched.baseline is None:
-        name = shlex.quote(found.case.label)
-        show.note(f"accept this level as the baseline:  bench baseline accept {name} --metric {found.metric}")
+        name = options.asked_for(found.case.label, found.metric, found.stat)
+        show.note(f"accept this level as the baseline:  bench baseline accept {name}")
     elif found.changes:
         show.note(f"look closer:  bench compare {found.changes[-1].run_before} {found.changes[-1].run_after}")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -38,7 +39,13 @@ _name_option = click.option("--name", default="", help="Name of the .sif file.")
 _licence_option = click.option("--licence", default="", help="Licence, where the image's labels don't say.")
 
 
-@command.command(help="Bring an image from a registry. A tag is resolved to its digest, and that is pinned.")
+@command.command(
+    help="Bring an image from a registry. A tag is resolved to its digest, and that is pinned."
+    + examples(
+        "bench images pull docker://vllm/vllm-openai:v0.11.0",
+        "bench images pull docker://vllm/vllm-openai:v0.11.0 --name vllm",
+    )
+)
 @click.argument("source", metavar="docker://NAME[:TAG|@sha256:...]")
 @_name_option
 @_licence_option
@@ -51,7 +58,7 @@ def pull(ctx: click.Context, source: str, name: str, licence: str, site: str | N
     _made(images.pull(_site(ctx, site), source, name, licence, show.note), as_json)
 
 
-@command.command(help="Build an image from a definition file.")
+@command.command(help="Build an image from a definition file." + examples("bench images build vllm.def"))
 @click.argument("definition", metavar="FILE.def", type=click.Path(path_type=Path))
 @_name_option
 @_licence_option
@@ -64,7 +71,10 @@ def build(ctx: click.Context, definition: Path, name: str, licence: str, site: s
     _made(images.build(_site(ctx, site), definition, name, licence), as_json)
 
 
-@command.command(help="Pin a .sif file that is there, as it is now.")
+@command.command(
+    help="Pin a .sif file that is there, as it is now."
+    + examples("bench images add containers/vllm.sif --licence Apache-2.0")
+)
 @click.argument("path", metavar="FILE.sif", type=click.Path(path_type=Path))
 @_licence_option
 @options.json_option
@@ -83,7 +93,7 @@ def _made(found: "Found", as_json: bool) -> None:
     show.note(f"next:  runtime: {{kind: apptainer, image: {found.path}}}")
 
 
-@command.command("list", help="Pinned images; nothing is read but the record.")
+@command.command("list", help="Pinned images; nothing is read but the record." + examples("bench images list"))
 @_site_option
 @options.json_option
 @click.pass_context
@@ -95,7 +105,9 @@ def list_(ctx: click.Context, site: str | None, as_json: bool) -> None:
         show.note("check their bytes:  bench images verify")
 
 
-@command.command(help="Read all images again; exit code 1 where one is not what was pinned.")
+@command.command(
+    help="Read all images again; exit code 1 where one is not what was pinned." + examples("bench images verify")
+)
 @_site_option
 @options.json_option
 @click.pass_context

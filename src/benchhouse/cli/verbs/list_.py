@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 
 
 @click.group(help=__doc__)
@@ -13,7 +14,10 @@ def command() -> None:
     pass
 
 
-@command.command(help="Experiments, installed here or registered in a nexus; deprecated and broken ones too.")
+@command.command(
+    help="Experiments, installed here or registered in a nexus; deprecated and broken ones too."
+    + examples("bench list experiments", "bench list experiments --json")
+)
 @options.nexus_option
 @options.json_option
 @click.pass_context
@@ -42,7 +46,10 @@ def experiments(ctx: click.Context, nexus: str | None, as_json: bool) -> None:
     show.note("next:  bench show EXPERIMENT")
 
 
-@command.command(help="Registered benchmarks: of benchmarks/ in the workspace, of installed packages, of a nexus.")
+@command.command(
+    help="Registered benchmarks: of benchmarks/ in the workspace, of installed packages, of a nexus."
+    + examples("bench list benchmarks", "bench list benchmarks --experiment vector.search")
+)
 @click.option("--package", metavar="NAME", help="Of that package of the nexus, or that distribution.")
 @click.option("--model", metavar="ID", help="That are run for that model.")
 @click.option("--experiment", metavar="NAME", help="Of that experiment.")
@@ -90,7 +97,7 @@ def _last(last: dict[str, Any] | None) -> tuple[str, str]:
     return f"{value} ({counts}{more})", last["run_id"]
 
 
-@command.command(help="Targets that were benchmarked in this workspace.")
+@command.command(help="Targets that were benchmarked in this workspace." + examples("bench list targets"))
 @options.json_option
 @click.pass_context
 def targets(ctx: click.Context, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 
 if TYPE_CHECKING:
     from benchhouse.api.logs import Selection
@@ -59,7 +60,10 @@ def command() -> None:
     pass
 
 
-@command.command(help="Pack the logs of a run into a tarball, with a manifest of what is inside.")
+@command.command(
+    help="Pack the logs of a run into a tarball, with a manifest of what is inside."
+    + examples("bench logs get @last", "bench logs get @last --since 10m -o logs.tar.gz")
+)
 @options.run_argument()
 @_filters
 @click.option(
@@ -86,7 +90,10 @@ def get(ctx: click.Context, run: str, selection: "Selection", output: Path | Non
         )
 
 
-@command.command(help="Show the newest lines of all trials and components, in the order of their times.")
+@command.command(
+    help="Show the newest lines of all trials and components, in the order of their times."
+    + examples("bench logs tail @last --follow", "bench logs tail @last --component worker -n 50")
+)
 @options.run_argument()
 @_filters
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the run has ended.")
@@ -112,6 +119,7 @@ def tail(ctx: click.Context, run: str, selection: "Selection", follow: bool, n: 
 @command.command(
     help="Remove old logs of workers, orchestrators and Slurm jobs, and those of servers and monitors that have ended. "
     "Trials keep theirs: they are evidence, sealed and hashed."
+    + examples("bench logs prune --older-than 30d --dry-run")
 )
 @click.option("--older-than", metavar="TIME", help="By their last change: 30d, 12h. Default: keep_logs of the site.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")

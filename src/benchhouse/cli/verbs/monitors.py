@@ -3,6 +3,7 @@
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.quantities import show_bytes, show_seconds
 
 _EXAMPLES = """\b
@@ -18,7 +19,12 @@ def command() -> None:
     pass
 
 
-@command.command(help="Start a monitor in the background.")
+@command.command(
+    help="Start a monitor in the background."
+    + examples(
+        "bench monitors start --for 10m", "bench monitors start --pid 4711 --interval 0.2s   ends with that process"
+    )
+)
 @click.option("--pid", type=click.IntRange(min=1), help="Also watch this process and all below it; ends with it.")
 @click.option("--interval", default="1s", show_default=True, help="Time between samples; at least 0.1s.")
 @click.option("--for", "for_", metavar="TIME", help="End by itself after so long: 90s, 10m, 1h30m.")
@@ -35,7 +41,10 @@ def start(ctx: click.Context, pid: int | None, interval: str, for_: str | None, 
     show.note(f"next:  bench monitors stop {started['monitor_id']}")
 
 
-@command.command(help="End a monitor; its samples are kept as Parquet files, with a summary.")
+@command.command(
+    help="End a monitor; its samples are kept as Parquet files, with a summary."
+    + examples("bench monitors stop   the last one")
+)
 @click.argument("monitor", default="@last")
 @options.json_option
 @click.pass_context
@@ -59,7 +68,7 @@ def _value(value: float, unit: str) -> str:
     return f"{value:.0%}" if unit == "1" else f"{show.number(value)} {unit}"
 
 
-@command.command(help="The monitors of this workspace, and whether they run.")
+@command.command(help="The monitors of this workspace, and whether they run." + examples("bench monitors ps"))
 @options.json_option
 @click.pass_context
 def ps(ctx: click.Context, as_json: bool) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 
 _EXAMPLES = """\b
 Examples:
@@ -20,7 +21,10 @@ def command() -> None:
     pass
 
 
-@command.command(help="An installable experiment package whose own test passes.")
+@command.command(
+    help="An installable experiment package whose own test passes."
+    + examples("bench new experiment sorting", "bench new experiment sorting --into experiments")
+)
 @click.argument("name")
 @click.option("--into", type=click.Path(path_type=Path), default=Path(), help="Where to put the folder.")
 def experiment(name: str, into: Path) -> None:
@@ -31,7 +35,10 @@ def experiment(name: str, into: Path) -> None:
     show.note(f"next:  pip install -e {folder} && bench run {folder}/scenario.yaml")
 
 
-@command.command(help="A commented scenario file to start from.")
+@command.command(
+    help="A commented scenario file to start from."
+    + examples("bench new scenario mine", "bench new scenario mine --experiment vector.search")
+)
 @click.argument("name")
 @click.option(
     "--experiment", "chosen", default="command", show_default=True, shell_complete=options.complete_experiment,
@@ -45,7 +52,9 @@ def scenario(name: str, chosen: str) -> None:
     show.note(f"next:  bench plan {path}")
 
 
-@command.command(help="A package of a nexus; without a nexus this folder becomes one.")
+@command.command(
+    help="A package of a nexus; without a nexus this folder becomes one." + examples("bench new package terratorch")
+)
 @click.argument("name")
 @options.nexus_option
 @click.pass_context
@@ -56,7 +65,10 @@ def package(ctx: click.Context, name: str, nexus: str | None) -> None:
     show.note(f"next:  bench new model {name} ORG/MODEL")
 
 
-@command.command(help="A model of a package: what is below its folder is run for it.")
+@command.command(
+    help="A model of a package: what is below its folder is run for it."
+    + examples("bench new model terratorch ibm/prithvi --owner me")
+)
 @click.argument("package_name", metavar="PACKAGE")
 @click.argument("model_id", metavar="ID")
 @click.option("--owner", default="", help="Who answers for its benchmarks.")
@@ -69,7 +81,13 @@ def model(ctx: click.Context, package_name: str, model_id: str, owner: str, nexu
     show.note(f"next:  bench new benchmark NAME --package {package_name} --model {model_id}")
 
 
-@command.command(help="A benchmark of a package, or with --model one that is run for that model.")
+@command.command(
+    help="A benchmark of a package, or with --model one that is run for that model."
+    + examples(
+        "bench new benchmark smoke --package terratorch",
+        "bench new benchmark smoke --package terratorch --model ibm/prithvi",
+    )
+)
 @click.argument("name")
 @click.option("--package", "package_name", metavar="PACKAGE", required=True, help="The package it belongs to.")
 @click.option("--model", "model_name", metavar="ID", help="The model it is run for, by id or folder.")

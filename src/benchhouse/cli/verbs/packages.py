@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def command() -> None:
     pass
 
 
-@command.command("list", help="All packages of the nexus.")
+@command.command("list", help="All packages of the nexus." + examples("bench packages list"))
 @options.nexus_option
 @options.json_option
 @click.pass_context
@@ -47,7 +48,10 @@ def list_(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
     return Exit.GOOD
 
 
-@command.command("show", help="One package: what it installs, its models and its benchmarks.")
+@command.command(
+    "show",
+    help="One package: what it installs, its models and its benchmarks." + examples("bench packages show terratorch"),
+)
 @click.argument("name", metavar="PACKAGE")
 @options.nexus_option
 @options.json_option
@@ -80,7 +84,12 @@ def _row(item: dict[str, Any], model: str) -> tuple[str, str, str, str]:
     return item["benchmark"], model, ", ".join(runs) or f"uses {item['uses']}", item["file"]
 
 
-@command.command(help="Prove it; exit code 2 for what is broken, 1 for what could not be checked, 0 for neither.")
+@command.command(
+    help="Prove it; exit code 2 for what is broken, 1 for what could not be checked, 0 for neither."
+    + examples(
+        "bench packages validate", "bench packages validate terratorch --static   the files alone, without a resolver"
+    )
+)
 @click.argument("name", metavar="[PACKAGE]", required=False)
 @click.option("--static", is_flag=True, help="Files, and experiments that are installed here; nothing is resolved.")
 @click.option("--install", is_flag=True, help="Check what is not installed here in an environment of its own.")

@@ -3,6 +3,7 @@
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.layout import Workspace
 
 _AUDIENCES = ["engineering", "product", "partner"]
@@ -10,10 +11,12 @@ _AUDIENCES = ["engineering", "product", "partner"]
 
 @click.command(
     help=f"{__doc__}\n\n--for writes one page for one reader, from the same evidence: of one run against the newest "
-    "earlier one of its plan, or of two, the second against the first.\n\n\b\n"
-    "bench report                               # of the last run\n"
-    "bench report @last-1 @last                 # of both, side by side\n"
-    "bench report @last-1 @last --for product   # impact, confidence, next step"
+    "earlier one of its plan, or of two, the second against the first."
+    + examples(
+        "bench report   of the last run",
+        "bench report @last-1 @last   of both, side by side",
+        "bench report @last-1 @last --for product   impact, confidence, next step",
+    )
 )
 @click.argument("runs", nargs=-1, shell_complete=options.complete_run)
 @click.option("--for", "audience", type=click.Choice(_AUDIENCES), help="One page for one reader.")

@@ -136,7 +136,9 @@ def _collect(workspace: Any, run_id: str) -> list[str]:
     """Collect, and tell of every sealed trial that could not be; returns these."""
     from benchhouse.api import following
 
-    skipped: list[str] = following.collect(workspace, run_id)["skipped"]
+    collected = following.collect(workspace, run_id)
+    show.unread_events(collected)
+    skipped: list[str] = collected["skipped"]
     for line in skipped:
         show.note(f"not collected: {line}")
     return skipped

@@ -3,9 +3,12 @@
 import click
 
 from benchhouse.cli import show
+from benchhouse.cli.examples import examples
 
 
-@click.command(help=__doc__)
+@click.command(
+    help=__doc__ + examples("bench schema scenario > scenario.schema.json   for an editor that checks as you type")
+)
 @click.argument(
     "noun",
     type=click.Choice(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
 
 @click.command(
     help=f"{__doc__}\n\nTrials of SCENARIO (by default that of the last run) take turns as A and B. It is kept, "
-    "and compare, gate and history cite it.\n\n\b\n"
-    "bench selftest examples/quickstart.yaml\n"
-    "bench selftest examples/quickstart.yaml --pairs 100      # a narrower interval of the rate\n"
-    "bench selftest --last                                    # what the last one said"
+    "and compare, gate and history cite it."
+    + examples(
+        "bench selftest examples/quickstart.yaml",
+        "bench selftest examples/quickstart.yaml --pairs 100   a narrower interval of the rate",
+        "bench selftest --last   what the last one said",
+    )
 )
 @options.scenario_argument(required=False)
 @click.option("--pairs", type=click.IntRange(5, 10_000), default=20, show_default=True, help="A/A pairs of each point.")

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
 _EXAMPLES = """\b
@@ -21,7 +22,9 @@ def command() -> None:
     pass
 
 
-@command.command("list", help="Recipes, with the version of each program that is here.")
+@command.command(
+    "list", help="Recipes, with the version of each program that is here." + examples("bench servers list")
+)
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
@@ -50,7 +53,11 @@ def _version(row: dict[str, Any]) -> str:
     return "in its image" if row["pinned"] else "not installed"
 
 
-@command.command("show", help="A recipe as YAML: copy it into recipes/ to change it.")
+@command.command(
+    "show",
+    help="A recipe as YAML: copy it into recipes/ to change it."
+    + examples("bench servers show postgres > recipes/postgres.yaml"),
+)
 @click.argument("recipe")
 @click.pass_context
 def show_(ctx: click.Context, recipe: str) -> None:
@@ -59,7 +66,9 @@ def show_(ctx: click.Context, recipe: str) -> None:
     click.echo(servers.recipe_text(options.workspace(ctx), recipe), nl=False)
 
 
-@command.command(help="Check files of recipes; nothing is started.")
+@command.command(
+    help="Check files of recipes; nothing is started." + examples("bench servers validate recipes/postgres.yaml")
+)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.json_option
 def validate(files: tuple[Path, ...], as_json: bool) -> int:
@@ -85,7 +94,14 @@ def validate(files: tuple[Path, ...], as_json: bool) -> int:
     return Exit.BAD_INPUT if bad else Exit.GOOD
 
 
-@command.command(help="Start a server, wait until it is ready, and leave it running.")
+@command.command(
+    help="Start a server, wait until it is ready, and leave it running."
+    + examples(
+        "bench servers start postgres",
+        "bench servers start postgres --replicas 2 --timeout 2m",
+        "bench servers start postgres --executor slurm --time 2h   a job on a compute node",
+    )
+)
 @click.argument("recipe")
 @click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of the recipe.")
 @click.option("--replicas", type=click.IntRange(1, 256), help="How many servers of the kind.")
@@ -143,7 +159,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-@command.command(help="Servers that run: those started here and those attached to runs.")
+@command.command(help="Servers that run: those started here and those attached to runs." + examples("bench servers ps"))
 @options.json_option
 @click.pass_context
 def ps(ctx: click.Context, as_json: bool) -> None:
@@ -175,7 +191,10 @@ def ps(ctx: click.Context, as_json: bool) -> None:
     )
 
 
-@command.command(help="Ask a server whether it is well; exit code 0 when it answers, else 1.")
+@command.command(
+    help="Ask a server whether it is well; exit code 0 when it answers, else 1."
+    + examples("bench servers check ID   as bench servers ps tells it")
+)
 @click.argument("id_", metavar="ID")
 @click.option("--timeout", default="5s", show_default=True, help="Longest time until it answers.")
 @options.json_option
@@ -195,7 +214,7 @@ def check(ctx: click.Context, id_: str, timeout: str, as_json: bool) -> int:
     return Exit.GOOD if found["healthy"] else Exit.TRIAL_FAILED
 
 
-@command.command(help="The last lines that a server wrote.")
+@command.command(help="The last lines that a server wrote." + examples("bench servers logs ID -n 20"))
 @click.argument("id_", metavar="ID")
 @click.option("-n", "lines", type=click.IntRange(1), default=50, show_default=True, help="How many.")
 @click.pass_context
@@ -212,7 +231,10 @@ def logs(ctx: click.Context, id_: str, lines: int) -> None:
     show.note(f"all of it: {folder}")
 
 
-@command.command(help="Stop a server, or with --all each that was started here.")
+@command.command(
+    help="Stop a server, or with --all each that was started here."
+    + examples("bench servers stop ID", "bench servers stop --all")
+)
 @click.argument("id_", metavar="ID", required=False)
 @click.option("--all", "everything", is_flag=True, help="All that were started by `bench servers start`.")
 @options.json_option

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 
 _EXAMPLES = """\b
 Examples:
@@ -19,7 +20,9 @@ def command() -> None:
     pass
 
 
-@command.command("list", help="List the profiles that are shipped, and the workspace's own.")
+@command.command(
+    "list", help="List the profiles that are shipped, and the workspace's own." + examples("bench site list")
+)
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
@@ -37,7 +40,11 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     show.note("next:  bench site show SITE, bench plan SCENARIO --site SITE")
 
 
-@command.command("show", help="Print a profile as it is read; without a name, the one that counts here.")
+@command.command(
+    "show",
+    help="Print a profile as it is read; without a name, the one that counts here."
+    + examples("bench site show meluxina"),
+)
 @click.argument("site", required=False)
 @options.json_option
 @click.pass_context
@@ -53,7 +60,10 @@ def show_(ctx: click.Context, site: str | None, as_json: bool) -> None:
         show.note(f"{show.count(len(found.to_confirm), 'value')} to confirm on the site:  bench site check")
 
 
-@command.command(help="Ask this machine what it is: Slurm, modules, containers, folders, quotas, clocks.")
+@command.command(
+    help="Ask this machine what it is: Slurm, modules, containers, folders, quotas, clocks."
+    + examples("bench site check", "bench site check --write site.yaml   keep the answers as the workspace's profile")
+)
 @click.option("--network", is_flag=True, help="Also ask whether PyPI and Docker Hub answer (2 s each).")
 @click.option(
     "--write",

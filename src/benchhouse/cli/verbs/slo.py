@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ Examples:
 """
 
 
-@click.group(help=__doc__)
+@click.group(help=__doc__ + examples("bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'"))
 def command() -> None:
     pass
 

@@ -5,14 +5,15 @@ from pathlib import Path
 import click
 
 from benchhouse.cli import options
+from benchhouse.cli.examples import examples
 
 
 @click.command(
     help=f"""{__doc__}
 
 A file of a scenario is submitted: its servers come up first, then monitors and logs, then the load, and all of it
-ends together. Anything else is taken for a recipe.
-"""
+ends together. Anything else is taken for a recipe."""
+    + examples("bench start scenarios/first.yaml", "bench start postgres   until: bench servers stop ID")
 )
 @click.argument("what", metavar="SCENARIO|RECIPE")
 @options.json_option

@@ -1,11 +1,15 @@
 """Show runs and how far they are."""
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from benchhouse.cli import options, show
-from benchhouse.schema.errors import Exit
+from benchhouse.schema.errors import BenchError, Exit
+
+if TYPE_CHECKING:
+    from benchhouse.schema.layout import Workspace
 
 
 @click.command(help=__doc__)
@@ -18,23 +22,7 @@ def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> 
 
     workspace = options.workspace(ctx)
     if run is None and not watch:
-        rows = [following.status(workspace, name) for name in reversed(following.list_runs(workspace)[-20:])]
-        if as_json:
-            show.as_json(rows)
-        elif not rows:
-            show.note(f"no runs in {workspace.root} yet; start one:  bench run SCENARIO.yaml")
-        else:
-            columns = ("run", "scenario", "state", "done", "outcomes")
-            show.table(
-                columns,
-                [
-                    (row["run_id"], row["scenario"], row["state"], f"{row['done']}/{row['trials']}",
-                     show.outcomes(row["outcomes"]))
-                    for row in rows
-                ],
-            )  # fmt: skip
-            show.note("next:  bench status RUN, bench report RUN")
-        return Exit.GOOD
+        return _list(workspace, as_json)
     run_id = following.find_run(workspace, run or "@last")
     state = following.status(workspace, run_id)
     if as_json:
@@ -55,9 +43,41 @@ def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> 
             state = following.status(workspace, run_id)
     if not as_json:
         click.echo("\n".join(_lines(state)))
+        show.unread_events(state)
         show.note(f"next:  {state['next']}")
     bad = set(state["outcomes"]) - {"succeeded"}
     return Exit.TRIAL_FAILED if bad else Exit.GOOD
+
+
+def _list(workspace: "Workspace", as_json: bool) -> int:
+    """The newest runs; one whose files can't be read does not hide the others."""
+    from benchhouse.api import following
+
+    rows, code = [], Exit.GOOD
+    for name in reversed(following.list_runs(workspace)[-20:]):
+        try:
+            rows.append(following.status(workspace, name))
+        except BenchError as error:
+            show.note(f"not listed: {error.message}")
+            code = Exit.TRIAL_FAILED
+    if as_json:
+        show.as_json(rows)
+    elif rows:
+        columns = ("run", "scenario", "state", "done", "outcomes")
+        show.table(
+            columns,
+            [
+                (row["run_id"], row["scenario"], row["state"], f"{row['done']}/{row['trials']}",
+                 show.outcomes(row["outcomes"]))
+                for row in rows
+            ],
+        )  # fmt: skip
+        for row in rows:
+            show.unread_events(row)
+        show.note("next:  bench status RUN, bench report RUN")
+    elif code == Exit.GOOD:
+        show.note(f"no runs in {workspace.root} yet; start one:  bench run SCENARIO.yaml")
+    return code
 
 
 def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -16,17 +17,18 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-@click.group(help=__doc__)
+@click.group(
+    help=__doc__
+    + examples("bench warehouse schema trial_fact", "bench warehouse prune --dry-run", "bench warehouse rebuild")
+)
 def command() -> None:
     pass
 
 
 @command.command(
-    help="""Make all tables anew from the evidence; the bytes come out equal. Trials without good evidence leave them.
-
-    Says how many sealed folders there are and how many were read, whichever version wrote them; exit code 1 where one
-    was not.
-    """
+    help="Make all tables anew from the evidence; the bytes come out equal. Trials without good evidence leave them."
+    "\n\nSays how many sealed folders there are and how many were read, whichever version wrote them; exit code 1 "
+    "where one was not." + examples("bench warehouse rebuild")
 )
 @options.json_option
 @click.pass_context

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -13,11 +14,13 @@ if TYPE_CHECKING:
 
 @click.command(
     help=f"{__doc__}\n\nA cause is named where a number is worse for sure and a series moved far outside the spread of "
-    "its repetitions; else it says that there is no evidence.\n\n\b\n"
-    "bench why @last                     # against the newest earlier run of the same plan\n"
-    "bench why @last --vs @last-3\n"
-    "bench why @last --html              # the same as one page\n"
-    "bench why @last --json"
+    "its repetitions; else it says that there is no evidence."
+    + examples(
+        "bench why @last   against the newest earlier run of the same plan",
+        "bench why @last --vs @last-3",
+        "bench why @last --html   the same as one page",
+        "bench why @last --json",
+    )
 )
 @options.run_argument()
 @click.option("--vs", metavar="RUN", shell_complete=options.complete_run, help="The run that was still good.")
