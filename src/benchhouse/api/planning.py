@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.problems import Problem, ProblemsError
 from benchhouse.schema.protocols import Container, Place, Runtime
+from benchhouse.schema.record import record
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 _BARE = ("process", "venv")  # runtimes that enter no container
 
 
-@dataclass(frozen=True)
+@record
 class Prepared:
     """A scenario that was read, resolved and planned."""
 
@@ -92,7 +93,7 @@ def _runtime(prepared: Prepared) -> Runtime:
     return found
 
 
-@dataclass(frozen=True)
+@record
 class Where:
     """What the command line says of where a scenario runs; it goes before what the scenario and the site say."""
 
@@ -358,7 +359,7 @@ def _load(found: Listed) -> Experiment:
         raise BenchError(f"experiment '{found.name}' can't be imported: {type(error).__name__}: {error}") from error
 
 
-@dataclass(frozen=True)
+@record
 class Estimate:
     """How long and how dear a plan will be, from history; None where there is none."""
 

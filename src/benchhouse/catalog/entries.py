@@ -1,17 +1,15 @@
 """Entry points: which plugs the installed packages offer. Nothing is imported here."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchhouse.catalog.distributions import distributions
 from benchhouse.schema.digests import digest
+from benchhouse.schema.distributions import distributions
 from benchhouse.schema.errors import BenchError
 
 
-@dataclass(frozen=True, order=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry-point line of one installed distribution."""
 
     name: str

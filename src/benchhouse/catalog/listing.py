@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environ
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.problems import did_you_mean
+from benchhouse.schema.record import record
 from benchhouse.schema.waiting import tell
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _TELL_AFTER_S = 3.0
 _OTHERS = 500  # descriptions that are kept for other processes
 
 
-@dataclass(frozen=True)
+@record
 class Listed:
     """One installed experiment, or an entry point that could not be imported (`broken` says why).
 

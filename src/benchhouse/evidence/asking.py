@@ -1,8 +1,9 @@
 """A trial's folder before it runs: what is asked of it, and the scenario that asks for exactly this again."""
 
+import shutil
 from typing import Any
 
-from benchhouse.evidence.writing import write_model
+from benchhouse.evidence.writing import write_fresh
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import is_secret_key
 from benchhouse.schema.trial import TrialSpec
@@ -10,10 +11,14 @@ from benchhouse.schema.yamldump import dump_yaml
 
 
 def make_folder(folder: TrialFolder, spec: TrialSpec) -> None:
-    """Raises OSError where it can't be written."""
-    folder.path.mkdir(parents=True)
-    write_model(folder.spec, spec, sync=False)
-    folder.effective_config.write_text(effective_config(spec), encoding="utf-8")
+    """Raises OSError where it can't be written. What an attempt that was killed has left there goes."""
+    try:
+        folder.path.mkdir(parents=True)
+    except FileExistsError:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        folder.path.mkdir(parents=True)
+    write_fresh(folder.spec, spec.model_dump_json(indent=2, by_alias=True) + "\n")
+    write_fresh(folder.effective_config, effective_config(spec))
 
 
 def effective_config(spec: TrialSpec) -> str:

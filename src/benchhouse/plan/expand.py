@@ -19,6 +19,7 @@ from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.document import Loc
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.problems import ProblemsError, shorten
+from benchhouse.schema.record import record
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
@@ -40,7 +41,7 @@ class PlannedTrial:
     seed: int
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """Pure data; nothing of it is held in memory but the scenario and its axes."""
 

@@ -4,12 +4,13 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from benchhouse.schema.record import record
 
-@dataclass(frozen=True)
+
+@record
 class Block:
     """Keys that vary together, and the rows of values that they take."""
 
@@ -17,7 +18,7 @@ class Block:
     rows: tuple[tuple[Any, ...], ...]
 
 
-@dataclass(frozen=True)
+@record
 class Space:
     """The product of the blocks, less the excluded points; the last block varies fastest.
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.forking import Forked, can_fork, fork
 from benchhouse.schema.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.schema.protocols import Keepers
+from benchhouse.schema.record import record
 from benchhouse.schema.service import (
     OVER,
     Phase,
@@ -163,7 +163,7 @@ def _is_over(pid: int, keeper: str) -> bool:
     return is_gone(keeper)
 
 
-@dataclass(frozen=True)
+@record
 class Jobs:
     """How services become jobs of a batch system."""
 

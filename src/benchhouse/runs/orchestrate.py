@@ -24,13 +24,14 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.model import Model
 from benchhouse.schema.protocols import Executor, Job, JobState
+from benchhouse.schema.record import record
 from benchhouse.schema.trial import Attempt, Meta, TrialSpec, joined, trial_id
 
 _POLL_S = 0.5
 _PROBE_BYTES = 64 << 10
 
 
-@dataclass(frozen=True)
+@record
 class Progress:
     """One step of a run, for whoever shows it."""
 
@@ -53,7 +54,7 @@ class Active:
     not_before: float = 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Shared:
     """What jobs that outlive us are given once, not trial by trial."""
 
@@ -272,7 +273,6 @@ class Orchestrator:
             )  # fmt: skip
         folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
         try:
-            shutil.rmtree(folder.path, ignore_errors=True)
             make_folder(folder, TrialSpec.model_validate(joined(self._frame, differs, self._results)))
         except OSError as error:
             self._discard(item)

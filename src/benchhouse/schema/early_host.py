@@ -8,7 +8,6 @@ this process can't be forked, or nobody asks in time, a new process is started a
 import contextlib
 import json
 import os
-import runpy
 import select
 import subprocess
 import sys
@@ -95,7 +94,9 @@ def take_early_host(python: tuple[str, ...]) -> EarlyHost | None:
 
 
 def _make_validators() -> None:
-    """Of the files that orchestrator and worker both read or write: made once for the two."""
+    """Of the files that orchestrator and worker both read or write, and what both import: made once for the two."""
+    import yaml  # noqa: F401 - ado's descriptions need it, and every scenario
+
     from benchhouse.schema.measurement import MetricsFile
     from benchhouse.schema.telemetry import TelemetrySummary
     from benchhouse.schema.trial import Meta, TrialSpec
@@ -119,7 +120,9 @@ def _wait_and_serve(owner: str) -> None:
     )
     if not sys.flags.safe_path and sys.path[:1] in ([str(Path.cwd())], [str(Path(sys.argv[0]).absolute().parent)]):
         del sys.path[0]  # as by -P: a json.py in the current folder is not ours to import
-    sys.argv = list(PROGRAM)
+    sys.argv = [*PROGRAM, "--first"]
+    import runpy
+
     runpy.run_module(PROGRAM[0], run_name="__main__", alter_sys=True)
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchhouse.schema.record import record
+
 
 @dataclass(frozen=True)
 class TrialFolder:
@@ -73,7 +75,7 @@ class TrialFolder:
         return self.manifest.is_file()
 
 
-@dataclass(frozen=True)
+@record
 class RunFolder:
     """The ledger of one run."""
 
@@ -128,7 +130,7 @@ class RunFolder:
         return self.path / "services"
 
 
-@dataclass(frozen=True)
+@record
 class Workspace:
     """A folder that holds scenarios, results, reports and the hidden `.bench` state."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from benchhouse.schema.layout import RunFolder
+from benchhouse.schema.record import record
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Runtime as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
@@ -16,7 +17,7 @@ from benchhouse.schema.trial import Outcome
 JobId = str
 
 
-@dataclass(frozen=True)
+@record
 class Job:
     """One worker call: run the trial whose folder is given.
 
@@ -44,7 +45,7 @@ class JobState:
     outcome: Outcome | None = None  # of one that is done but not sealed, where it is known and not worth a retry
 
 
-@dataclass(frozen=True)
+@record
 class Assignment:
     """What an executor is told when it is made."""
 
@@ -131,7 +132,7 @@ class Executor(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """Where a runtime is to work, and what a container must be shown of it."""
 
@@ -144,7 +145,7 @@ class Place:
     variables: tuple[str, ...] = ()  # that the experiment may read, by name: nothing else of the environment goes in
 
 
-@dataclass(frozen=True)
+@record
 class Container:
     """What a runtime enters, for evidence and for `--dry-run`."""
 

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from difflib import get_close_matches
@@ -12,9 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from benchhouse.schema.distributions import version_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.query import QueryInput, QuerySpec
+from benchhouse.schema.record import record
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
 from benchhouse.warehouse.fresh import InMemory, recall
 from benchhouse.warehouse.shared import SharedViews, is_in_lake, listed, lock
@@ -43,7 +44,7 @@ def own(sql: str, in_memory: InMemory | None = None) -> str:
     return sql
 
 
-@dataclass(frozen=True)
+@record
 class Result:
     """Rows that can go into JSON as they are: times are ISO 8601 text in UTC. `spec` says how to get them again."""
 
@@ -306,9 +307,7 @@ def _pinned(name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence
 @cache
 def _engine() -> str:
     """DuckDB's version, read once and without importing it: it may not be needed."""
-    from importlib.metadata import version
-
-    return version("duckdb")
+    return version_of("duckdb")
 
 
 def _tables_in(sql: str) -> list[str]:

@@ -21,11 +21,13 @@ from types import FrameType
 from typing import NoReturn
 
 from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.pydantic_plugins import take_plugins_back
 from benchhouse.schema.service import ServiceFolder, ended
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker import processes
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.limits import Cage
+from benchhouse.worker.monitors.cgroup import leave_cgroup
 from benchhouse.worker.monitors.procfs import leave_node
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
@@ -208,6 +210,8 @@ def _become_experiment(
         for number in (*STOPS, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         leave_node()
+        leave_cgroup()
+        take_plugins_back()
         logs = capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdin = os.fdopen(0, closefd=False)

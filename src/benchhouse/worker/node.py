@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchhouse.catalog.distributions import UNNAMED, distributions
 from benchhouse.schema.container import ENTERED
 from benchhouse.schema.digests import digest
+from benchhouse.schema.distributions import UNNAMED, distributions
 
 
 def host() -> str:

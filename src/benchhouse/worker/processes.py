@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -33,11 +34,16 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
 
 
-def flush_c_streams() -> None:
-    """What a library written in C has printed and not yet handed to the kernel."""
+@cache
+def _libc() -> Any:
     import ctypes
 
-    ctypes.CDLL(None).fflush(None)
+    return ctypes.CDLL(None)
+
+
+def flush_c_streams() -> None:
+    """What a library written in C has printed and not yet handed to the kernel."""
+    _libc().fflush(None)
 
 
 def become_subreaper() -> None:

@@ -124,8 +124,15 @@ def test_the_warehouse_has_a_row_for_each_phase_scope_and_series(burnt):
     assert slices(lab) == before > 100
 
 
-def test_a_trial_of_milliseconds_has_a_summary_and_no_series(lab):
+def test_a_trial_of_milliseconds_has_no_telemetry(lab):
+    """The kernel counts time in ticks of 10 ms: over a few of them, each would look like cores."""
     trial = run(lab, workload={"seconds": 0, "idle": 0})
+    assert trial.meta["usage"]["cpu_s"] > 0
+    assert trial.meta["duration_s"] > 0.1 or not (trial.folder / "telemetry").exists()
+
+
+def test_a_trial_shorter_than_its_interval_has_a_summary_and_no_series(lab):
+    trial = run(lab, workload={"seconds": 0, "idle": 0.2}, monitors={"interval": "60s"})
     assert [path.name for path in (trial.folder / "telemetry").iterdir()] == ["summary.json"]
     assert summary_of(trial).phases[0].name == "trial"
     assert slices(lab) == 0

@@ -7,7 +7,7 @@ import time
 
 from benchhouse.schema.service import LiveServices, Replica
 from benchhouse.schema.telemetry import Monitors, Series
-from benchhouse.worker.monitors.watch import Watch
+from benchhouse.worker.monitors.watch import SHORTEST_S, Watch
 
 
 class Broken:
@@ -21,8 +21,9 @@ class Broken:
         pass
 
 
-def watch(**asked) -> Watch:
-    return Watch(Monitors.model_validate(asked), "2026-11-15T00:00:00+00:00", time.monotonic())
+def watch(*, ago_s: float = 0.0, **asked) -> Watch:
+    """Of a trial that began so long ago."""
+    return Watch(Monitors.model_validate(asked), "2026-11-15T00:00:00+00:00", time.monotonic() - ago_s)
 
 
 def test_a_source_that_fails_is_named_once_and_the_rest_is_written(tmp_path):
@@ -45,7 +46,7 @@ def test_without_a_thread_there_are_two_samples_and_that_is_told(tmp_path, monke
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    watching = watch(interval=0.1)
+    watching = watch(interval=0.1, ago_s=1)
     watching.begin({})
     time.sleep(watching.due_s)
     watching.look(tmp_path / "services.json")
@@ -60,7 +61,7 @@ def test_a_trial_shorter_than_an_interval_pays_for_no_thread(tmp_path, monkeypat
         raise AssertionError
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    watching = watch(interval=600)
+    watching = watch(interval=600, ago_s=1)
     watching.begin({})
     watching.look(tmp_path / "services.json")
     watching.end()
@@ -70,13 +71,23 @@ def test_a_trial_shorter_than_an_interval_pays_for_no_thread(tmp_path, monkeypat
 
 def test_services_are_watched_where_they_are_asked_for(tmp_path):
     for sources, scopes in ((["services"], {"service:self"}), (["node"], {"node"})):
-        watching = watch(interval=0.1, sources=sources)
+        watching = watch(interval=0.1, sources=sources, ago_s=1)
         watching.begin({})
         live = LiveServices(services={"self": Replica(endpoint="", pid=os.getpid(), start_s=0)})
         (tmp_path / "services.json").write_text(live.model_dump_json())
         watching.look(tmp_path / "services.json")
         watching.end()
         assert set(watching.write(tmp_path / sources[0], []).scopes) == scopes
+
+
+def test_of_less_than_ten_ticks_of_the_clock_nothing_is_told(tmp_path):
+    for ago_s, told in ((0.0, False), (2 * SHORTEST_S, True)):
+        watching = watch(interval=600, ago_s=ago_s)
+        watching.begin({})
+        watching.end()
+        watching._duration_s = min(watching._duration_s, 2 * SHORTEST_S if told else SHORTEST_S / 2)
+        assert (watching.write(tmp_path / "telemetry", []) is not None) == told
+        assert (tmp_path / "telemetry").exists() == told
 
 
 def test_nothing_is_sampled_where_nothing_is_asked_for(tmp_path):

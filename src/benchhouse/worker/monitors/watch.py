@@ -11,13 +11,16 @@ from benchhouse.schema.service import LiveServices, Replica, ServiceFolder, read
 from benchhouse.schema.telemetry import STEADY, Monitors, Phase, Source, Stats, TelemetrySummary
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.monitors import store
-from benchhouse.worker.monitors.cgroup import Cgroup
+from benchhouse.worker.monitors.cgroup import cgroup_of_trials
 from benchhouse.worker.monitors.outward import Outward
-from benchhouse.worker.monitors.procfs import Joined, node_of_trials
+from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, node_of_trials
 from benchhouse.worker.monitors.sampler import Recording, Sampler
 from benchhouse.worker.monitors.tree import ProcessTree
 
 TRIAL = "trial"
+SHORTEST_S = (
+    10 / TICKS_PER_S
+)  # of time the kernel counts ticks: over less than ten, a rate may be off by a tenth or more
 SERVICE = "service:"
 _SHARE_ALONE = (
     0.8  # of the first interval, in which there is no thread yet: it is to be there when the first tick is due
@@ -52,7 +55,7 @@ class Watch:
         if "node" in asked.sources:
             sources.append(node_of_trials())
         if "trial" in asked.sources:
-            sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), Cgroup(cgroups)]))
+            sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), cgroup_of_trials(cgroups)]))
         self._sampler = Sampler(sources, asked.interval, self._zero_s)
         self._sampler.begin()
         self._thread_at_s = self._zero_s + asked.interval * _SHARE_ALONE
@@ -119,10 +122,15 @@ class Watch:
             self._sampler = None
 
     def write(self, folder: Path, phases: Iterable[tuple[str, int, int]]) -> TelemetrySummary | None:
-        """Write the telemetry folder; `phases` are names with begin and end in ns of the monotonic clock."""
+        """Write the telemetry folder; `phases` are names with begin and end in ns of the monotonic clock.
+
+        None of a trial that was too short to say anything of; what it used is in its meta.json.
+        """
         if self._recording is None:
             return None
         self.trouble = "; ".join(self._recording.problems)
+        if self._duration_s < SHORTEST_S:
+            return None
         told = [
             Phase(name=name, begin_s=begin / 1e9 - self._zero_s, end_s=end / 1e9 - self._zero_s)
             for name, begin, end in phases
