@@ -74,7 +74,7 @@ from ado.modules.actuators.custom_experiments import custom_experiment, get_cust
 print([found.identifier for found in get_custom_experiments_catalog().experiments], custom_experiment.__module__)
 """,
     )
-    assert said == [
+    assert [line for line in said if not line.startswith("The entity")] == [  # ado says why it refuses
         "doubled Twice n. ['n']", "True True", "False doubled True", "4", "refused by ado",
         "['doubled'] ado.modules.actuators.custom_experiments",
     ]  # fmt: skip

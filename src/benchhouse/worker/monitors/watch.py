@@ -4,7 +4,8 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from benchhouse.schema.service import LiveServices, Replica, ServiceFolder, read_state
@@ -22,6 +23,7 @@ SHORTEST_S = (
     10 / TICKS_PER_S
 )  # of time the kernel counts ticks: over less than ten, a rate may be off by a tenth or more
 SERVICE = "service:"
+_FIRST_S = 0.5 / TICKS_PER_S
 _SHARE_ALONE = (
     0.8  # of the first interval, in which there is no thread yet: it is to be there when the first tick is due
 )
@@ -40,13 +42,21 @@ class Watch:
         self._services: set[str] = set()  # that are watched
         self._looked = 0
         self._thread_at_s = math.inf
+        self._first: Callable[[], None] | None = None  # what takes the first sample, until it is taken
 
     def begin(self, cgroups: Mapping[str, Path], spec: TrialSpec | None = None) -> None:
-        """Take the first sample; `cgroups` is where the trial's cage is. Without a trial nothing looks outward."""
-        if self._asked is None:
+        """Take the first sample soon: half a tick of the kernel's clock after the trial began. One that is over by then
+        pays for none. `cgroups` is where the trial's cage is. Without a trial nothing looks outward."""
+        if self._asked is not None:
+            self._first = partial(self._begin, self._asked, cgroups, spec)
+            self._take_first()
+
+    def _take_first(self) -> None:
+        if self._first is None or time.monotonic() < self._zero_s + _FIRST_S:
             return
+        first, self._first = self._first, None
         try:
-            self._begin(self._asked, cgroups, spec)
+            first()
         except (OSError, RuntimeError) as error:  # no descriptor, no thread left
             self.trouble, self._sampler = f"nothing was sampled: {error}", None
 
@@ -73,11 +83,12 @@ class Watch:
     @property
     def due_s(self) -> float:
         """How long until `look` should be called for its own sake."""
-        return max(0.0, self._thread_at_s - time.monotonic())
+        return max(0.0, (self._zero_s + _FIRST_S if self._first else self._thread_at_s) - time.monotonic())
 
     def look(self, started: Path) -> None:
         """Go on to sample in a thread when it is time, and see whether the trial has started a service since the last
         look; `started` is its services.json."""
+        self._take_first()
         if self._sampler and time.monotonic() >= self._thread_at_s:
             self._thread_at_s = math.inf
             try:
