@@ -338,12 +338,9 @@ class Cage:
         }
         if (v2 := self.folders.get("v2")) is not None:
             stat = _counters(f"{v2}/cpu.stat")
-            for key, counter in (
-                ("cpu_s", "usage_usec"),
-                ("cpu_user_s", "user_usec"),
-                ("cpu_system_s", "system_usec"),
-                ("throttled_s", "throttled_usec"),
-            ):
+            counters = {"cpu_s": "usage", "cpu_user_s": "user", "cpu_system_s": "system", "throttled_s": "throttled"}
+            for key, name in counters.items():
+                counter = f"{name}_usec"
                 used[key] = stat[counter] / 1e6 if counter in stat else None
             used["peak_memory_bytes"] = _number(f"{v2}/memory.peak")
             used["forks_refused"] = _counters(f"{v2}/pids.events").get("max")
