@@ -2,11 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
-from laboratory import wait_until
+from laboratory import children, wait_until
 
 from benchhouse.schema.owner import OWNER
 
@@ -51,6 +52,23 @@ def test_it_shows_itself_as_the_worker_host_with_its_owners_mark(tmp_path):
     assert told["command"] == ["python", "-m", "benchhouse.worker", "--host"]
     assert told["owner"].startswith("p") and "-s" in told["owner"]
     assert code == "0", "when its input ends, it ends"
+
+
+def test_trials_of_bench_run_are_forked_from_it(lab):
+    process = lab.start("run", lab.scenario("mischief", workload={"act": "stubborn"}))
+    try:
+        wait_until(lambda: any(children(host) for host in children(process.pid)), 120)
+        shown = [Path(f"/proc/{host}/cmdline").read_text().split("\0")[:4] for host in children(process.pid)]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+    assert shown == [["python", "-m", "benchhouse.worker", "--host"]], "a new process would show its interpreter's path"
+
+
+def test_nothing_in_the_folder_that_it_was_started_in_is_imported(tmp_path):
+    (tmp_path / "resource.py").write_text("raise SystemExit('shadowed')")
+    told, code = ask(tmp_path)
+    assert json.loads(told)["ready"] and code == "0"
 
 
 def test_it_has_the_folder_of_the_moment_it_is_taken(tmp_path):

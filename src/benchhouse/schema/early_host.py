@@ -111,6 +111,9 @@ def _wait_and_serve(owner: str) -> None:
     os.write(1, _THERE)
     if not select.select([0], [], [], _WAITS_S)[0] or not (order := _read_line()):
         return
+    began_in = ("", str(Path.cwd()), str(Path(sys.argv[0]).absolute().parent))
+    if not sys.flags.safe_path and sys.path and sys.path[0] in began_in:
+        del sys.path[0]  # as by -P: a json.py in the current folder is not ours to import
     given = json.loads(order)
     os.environ.clear()
     os.environ.update(given["environment"] | {OWNER: owner})
@@ -118,8 +121,6 @@ def _wait_and_serve(owner: str) -> None:
     sys.stdin, sys.stdout, sys.stderr = (
         os.fdopen(number, mode, closefd=False) for number, mode in ((0, "r"), (1, "w"), (2, "w"))
     )
-    if not sys.flags.safe_path and sys.path[:1] in ([str(Path.cwd())], [str(Path(sys.argv[0]).absolute().parent)]):
-        del sys.path[0]  # as by -P: a json.py in the current folder is not ours to import
     sys.argv = [*PROGRAM, "--first"]
     import runpy
 
