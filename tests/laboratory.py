@@ -23,7 +23,7 @@ BENCH = [sys.executable, "-m", "benchhouse"]
 warm_bench = functools.cache(WarmBench)
 
 MISCHIEF = '''
-import ctypes, math, os, signal, subprocess, sys, time
+import ctypes, importlib, math, os, signal, subprocess, sys, time
 from pathlib import Path
 from benchhouse import Context, Data, Deprecated, Metric, experiment
 from benchhouse.schema.histogram import Histogram
@@ -166,6 +166,7 @@ ACTS = {
     "none": lambda ctx: ctx.emit("x", None),
     "unit": lambda ctx: ctx.emit("x", 1, unit="s"),
     "silent": lambda ctx: None,
+    "own_pydantic": lambda ctx: ctx.emit("x", len(importlib.import_module("pydantic.plugin._loader").__file__)),
     "nonsense": lambda ctx: [1, 2],
     "overflow": lambda ctx: [ctx.emit("x", sign * 1.7e308) for sign in (1, -1, 1)] and None,
     "memory_error": lambda ctx: bytearray(1 << 60),

@@ -32,3 +32,7 @@ def test_a_plugin_is_asked_for_the_models_of_experiments_only(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert list(map(json.loads, done.stdout.splitlines())) == [[1, False], [1, True]]
+
+
+def test_an_experiment_finds_pydantics_own_loader_of_plugins(lab):
+    lab.bench("run", lab.scenario("mischief", workload={"act": "own_pydantic"}))
