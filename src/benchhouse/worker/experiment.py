@@ -27,7 +27,6 @@ from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker import processes
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.limits import Cage
-from benchhouse.worker.monitors.cgroup import leave_cgroup
 from benchhouse.worker.monitors.procfs import leave_node
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
@@ -210,7 +209,6 @@ def _become_experiment(
         for number in (*STOPS, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         leave_node()
-        leave_cgroup()
         take_plugins_back()
         logs = capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

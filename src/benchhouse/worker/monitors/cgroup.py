@@ -69,30 +69,3 @@ class Cgroup:
     def close(self) -> None:
         for file, _ in self._files:
             file.close()
-
-
-_kept: "tuple[Mapping[str, Path], _CgroupOfTrials] | None" = None
-
-
-class _CgroupOfTrials(Cgroup):
-    """Stays open from trial to trial: those that share a process share its cage."""
-
-    def close(self) -> None:
-        """At `leave_cgroup`, or when there is another cage."""
-
-
-def cgroup_of_trials(folders: Mapping[str, Path]) -> Cgroup:
-    """That of this process: an experiment, which is forked from it, calls `leave_cgroup`."""
-    global _kept
-    if _kept is None or _kept[0] != folders:
-        leave_cgroup()
-        _kept = dict(folders), _CgroupOfTrials(folders)
-    return _kept[1]
-
-
-def leave_cgroup() -> None:
-    """Close what stayed open."""
-    global _kept
-    if _kept is not None:
-        Cgroup.close(_kept[1])
-        _kept = None

@@ -12,7 +12,7 @@ from benchhouse.schema.service import LiveServices, Replica, ServiceFolder, read
 from benchhouse.schema.telemetry import STEADY, Monitors, Phase, Source, Stats, TelemetrySummary
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.monitors import store
-from benchhouse.worker.monitors.cgroup import cgroup_of_trials
+from benchhouse.worker.monitors.cgroup import Cgroup
 from benchhouse.worker.monitors.outward import Outward
 from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, node_of_trials
 from benchhouse.worker.monitors.sampler import Recording, Sampler
@@ -65,7 +65,7 @@ class Watch:
         if "node" in asked.sources:
             sources.append(node_of_trials())
         if "trial" in asked.sources:
-            sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), cgroup_of_trials(cgroups)]))
+            sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), Cgroup(cgroups)]))
         self._sampler = Sampler(sources, asked.interval, self._zero_s)
         self._sampler.begin()
         self._thread_at_s = self._zero_s + asked.interval * _SHARE_ALONE
