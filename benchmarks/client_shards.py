@@ -25,10 +25,10 @@ import ours
 from pyarrow import parquet
 
 from benchhouse.drivers.openai import OpenAI
-from benchhouse.experiments.load.engine import run_load
-from benchhouse.experiments.load.shape import Shape
-from benchhouse.experiments.load.source import Planned, Pool
 from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.load.engine import run_load
+from benchhouse.load.shape import Shape
+from benchhouse.load.source import Planned, Pool
 from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)

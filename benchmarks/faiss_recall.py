@@ -53,8 +53,8 @@ def by_faiss_alone() -> float:
     import faiss
     import numpy
 
-    from benchhouse.api.places import cache
     from benchhouse.experiments.vector import glove
+    from benchhouse.sites.places import cache
     from benchhouse.worker.cache import DataCache
 
     rows = glove.load(DataCache(cache(), "vector.search", [glove.DATA]))

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchhouse.drivers.fileio import FileIO
 from benchhouse.drivers.fio import Fio
-from benchhouse.schema.fileio import FileJob, Moved
+from benchhouse.load.protocols.files import FileJob, Moved
 
 MIB = 1 << 20
 MEMORY = "/dev/shm"

@@ -26,7 +26,7 @@ from random import Random
 from benchhouse.api.why import why
 from benchhouse.schema.layout import Workspace
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "report"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "results"))
 from intermittent import PLANS, draw_shape, make_run  # type: ignore[import-not-found]
 
 RIGHT_BAR, QUIET_BAR = 0.90, 0.95

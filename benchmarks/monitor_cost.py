@@ -23,11 +23,11 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
+from benchhouse.processes.tree import children
 from benchhouse.schema.telemetry import Source
 from benchhouse.worker.monitors.procfs import Joined, Kept, Processors, besides_processors, node
 from benchhouse.worker.monitors.sampler import Sampler
 from benchhouse.worker.monitors.tree import ProcessTree
-from benchhouse.worker.processes import children
 
 BAR_US, BAR_SHARE = 100.0, 0.001
 SERVICE = """

@@ -34,7 +34,7 @@ from pathlib import Path
 from benchhouse.api.why import why
 from benchhouse.schema.layout import Workspace
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "report"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "results"))
 from faults import FAULTS, KINDS, Kind, make_fault_run  # type: ignore[import-not-found]
 
 RIGHT_BAR, QUIET_BAR = 0.90, 0.95

@@ -61,11 +61,11 @@ def benchhouse(
     """One load by our engine, as the experiment makes it; at a rate, or as fast as it goes."""
     from benchhouse.drivers.postgres import Postgres
     from benchhouse.drivers.postgres_pq import PostgresPq
-    from benchhouse.experiments.load.engine import run_load
-    from benchhouse.experiments.load.source import Planned, Pool
     from benchhouse.experiments.storage.postgres_tally import PostgresTally
     from benchhouse.experiments.storage.postgres_workload import PostgresWorkload, Script
-    from benchhouse.schema.postgres import Login
+    from benchhouse.load.engine import run_load
+    from benchhouse.load.protocols.postgres import Login
+    from benchhouse.load.source import Planned, Pool
 
     load = {"rps": rate, "max_in_flight": clients} if rate else {"concurrency": clients}
     workload = PostgresWorkload.model_validate(
@@ -186,8 +186,8 @@ def server() -> Iterator[tuple[str, Path]]:
     """A server with the tables of the experiment; its address, and pgbench of the same installation."""
     from benchhouse.drivers.postgres import Postgres
     from benchhouse.experiments.storage.postgres_tables import Tables
+    from benchhouse.load.protocols.postgres import Login
     from benchhouse.recipes.postgres import RECIPE
-    from benchhouse.schema.postgres import Login
     from benchhouse.worker.programs import find_program
     from benchhouse.worker.standalone import running
 

@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchhouse.evidence.asking import make_folder
+from benchhouse.evidence.request import make_folder
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.trial import TrialSpec
 

@@ -72,11 +72,11 @@ TIMES = {"get_small": 1, "get_large": 4, "put_large": 1}  # how often each objec
 def benchhouse(name: str, endpoint: str, bucket: str) -> dict[str, float]:
     """The load of `storage.s3`, without what it does around it."""
     from benchhouse.drivers.s3 import S3
-    from benchhouse.experiments.load.engine import run_load
-    from benchhouse.experiments.load.shape import Shape
     from benchhouse.experiments.storage.s3_content import make_contents
     from benchhouse.experiments.storage.s3_source import Places, Requests, S3Tally
-    from benchhouse.schema.s3 import S3Target
+    from benchhouse.load.engine import run_load
+    from benchhouse.load.protocols.s3 import S3Target
+    from benchhouse.load.shape import Shape
 
     case = CASES[name]
     driver = S3.for_target(S3Target(), endpoint, bucket)
@@ -144,7 +144,7 @@ def bare(name: str, endpoint: str, bucket: str) -> dict[str, float]:
     import socket
 
     from benchhouse.drivers.s3 import S3
-    from benchhouse.schema.s3 import S3Target
+    from benchhouse.load.protocols.s3 import S3Target
 
     case, driver = CASES[name], S3.for_target(S3Target(), endpoint, bucket)
     content = memoryview((os.urandom(_PIECE) * (case.size // _PIECE + 1))[: case.size])
@@ -187,13 +187,13 @@ CLIENTS: dict[str, Callable[[str, str, str], dict[str, float]]] = {
 def prepare(case: Case, endpoint: str, bucket: str) -> None:
     """The objects that are read, as the load knows them."""
     from benchhouse.drivers.s3 import S3
-    from benchhouse.experiments.load.calls import CallTally
-    from benchhouse.experiments.load.engine import run_load
-    from benchhouse.experiments.load.shape import Shape
     from benchhouse.experiments.storage.s3_content import make_contents
     from benchhouse.experiments.storage.s3_objects import Writes
     from benchhouse.experiments.storage.s3_source import Places
-    from benchhouse.schema.s3 import S3Target
+    from benchhouse.load.calls import CallTally
+    from benchhouse.load.engine import run_load
+    from benchhouse.load.protocols.s3 import S3Target
+    from benchhouse.load.shape import Shape
 
     driver, contents = S3.for_target(S3Target(), endpoint, bucket), make_contents(0, case.size, case.objects)
     keys = map(Places(PREFIX).read, range(case.objects if case.operation == "get" else 1))
@@ -208,7 +208,7 @@ def prepare(case: Case, endpoint: str, bucket: str) -> None:
 def objects(case: Case, endpoint: str, bucket: str) -> Iterator[str]:
     """A bucket with the objects that are read; with it, the server gives their memory back."""
     from benchhouse.drivers.s3 import S3
-    from benchhouse.schema.s3 import S3Target
+    from benchhouse.load.protocols.s3 import S3Target
 
     house = S3.for_target(S3Target(), endpoint, bucket).bucket()
     house.make_sure(create=True)
@@ -238,7 +238,7 @@ def run_client(client: str, name: str, endpoint: str, bucket: str) -> dict[str, 
 
 def server_cpu_s(pid: int) -> float:
     """CPU time of the server so far; `pid` is that of the shell which waits for it."""
-    from benchhouse.worker.processes import descendants
+    from benchhouse.processes.tree import descendants
 
     files = [Path(f"/proc/{each}/stat") for each in descendants(pid)]
     fields = [file.read_text().rpartition(")")[2].split() for file in files]

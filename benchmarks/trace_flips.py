@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchhouse.api import claims, looking
-from benchhouse.report.claims import signing
+from benchhouse.claims import signatures
 from benchhouse.report.data import gather, write_report
-from benchhouse.report.lineage import trace
+from benchhouse.results.lineage import trace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.catalog import FILE_NAME
@@ -76,7 +76,7 @@ def fill(home: Path) -> tuple[Workspace, Path, Path]:
     collect(workspace, "run-a", make_run(workspace, "run-a", 5, samples=True, cores=1.0))
     collect(workspace, "run-b", make_run(workspace, "run-b", 5, samples=True, minute=30))
     write_report(workspace, gather(workspace, ["run-a", "run-b"]))
-    private, public, _ = signing.make_key(home / "keys", "claim")
+    private, public, _ = signatures.make_key(home / "keys", "claim")
     claim = claims.make(workspace, "run-b:name=hnsw,ef=16:qps", "run-a:name=hnsw,ef=16", realism=True)
     claims.sign(workspace, claim.id, private)
     packet, _ = claims.export(workspace, claim.id, home / "claim.tar", with_raw=True)

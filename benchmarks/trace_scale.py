@@ -30,8 +30,8 @@ from pathlib import Path
 from benchhouse.api import claims
 from benchhouse.evidence.manifest import FileEntry, Manifest
 from benchhouse.evidence.writing import write_text
-from benchhouse.report.cells import make_cells
-from benchhouse.report.lineage import publish
+from benchhouse.results.cells import make_cells
+from benchhouse.results.lineage import publish
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse.ingest import open_catalog, store
 from benchhouse.warehouse.queries import points

@@ -58,9 +58,9 @@ class Window:
 
 def benchhouse(url: str, file: str, seconds: float) -> dict[str, float]:
     from benchhouse.drivers.triton import TritonHttp, TritonTarget
-    from benchhouse.experiments.load.engine import run_load
-    from benchhouse.experiments.load.shape import Shape
-    from benchhouse.experiments.load.source import Planned, Pool
+    from benchhouse.load.engine import run_load
+    from benchhouse.load.shape import Shape
+    from benchhouse.load.source import Planned, Pool
 
     class Nothing:
         """The engine's own counts are enough."""

@@ -34,10 +34,10 @@ WARMUP_S = 0.2
 
 
 def ours(driver: Any, calls: list[Any], threads: int, seconds: float) -> dict[str, float]:
-    from benchhouse.experiments.load.engine import run_load
-    from benchhouse.experiments.load.source import Planned, Pool
     from benchhouse.experiments.vector.searching import AnswerTally, Searcher
     from benchhouse.experiments.vector.workload import VectorWorkload
+    from benchhouse.load.engine import run_load
+    from benchhouse.load.source import Planned, Pool
 
     shape = VectorWorkload(concurrency=threads, duration=seconds, warmup=WARMUP_S)
     pool = Pool([Planned(number) for number in range(len(calls))], seed=0)
@@ -114,7 +114,7 @@ def tight_loop(
 def build(vectors: int, dimensions: int) -> tuple[Any, list[Any]]:
     from benchhouse.drivers.faiss import Faiss
     from benchhouse.experiments.vector.data import Synthetic
-    from benchhouse.schema.vector import Collection
+    from benchhouse.load.protocols.vector import Collection
 
     data = Synthetic(dimensions=dimensions).load(vectors, 10_000, None)  # type: ignore[arg-type]
     options = {"m": 16, "ef_construction": 64, "ef_search": 64}

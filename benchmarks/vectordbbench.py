@@ -35,7 +35,7 @@ PEER_HOME = CACHE / "peers" / "vectordbbench"
 
 def driver(endpoint: str) -> Any:
     from benchhouse.drivers.pgvector import PgVector
-    from benchhouse.schema.vector import Collection
+    from benchhouse.load.protocols.vector import Collection
 
     return PgVector(endpoint, Collection(TABLE, DIMENSIONS, "l2", "hnsw", HNSW))
 
@@ -63,10 +63,10 @@ def benchhouse(endpoint: str, folder: Path, seconds: float) -> dict[str, float]:
     """In this process: the engine, driver and callers of `vector.search`, on the table that is there."""
     import numpy
 
-    from benchhouse.experiments.load.engine import run_load
-    from benchhouse.experiments.load.source import Planned, Pool
     from benchhouse.experiments.vector.searching import AnswerTally, Searcher
     from benchhouse.experiments.vector.workload import VectorWorkload
+    from benchhouse.load.engine import run_load
+    from benchhouse.load.source import Planned, Pool
 
     kept = numpy.load(folder / "queries.npz")
     calls = [query[None] for query in kept["queries"]]

@@ -130,7 +130,31 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakePa
     fake.forget()
 
 
-sys.path.insert(0, str(Path(__file__).parent))
+TESTS = Path(__file__).parent
+sys.path[:0] = [str(TESTS), str(TESTS / "results"), str(TESTS / "warehouse")]
+
+
+@pytest.fixture(scope="session")
+def sweep():
+    """Made-up report data."""
+    import made_up
+
+    return made_up.sweep()
+
+
+@pytest.fixture
+def collected(tmp_path: Path):
+    """A workspace with run run-a: two targets, two values of ef, five repetitions, a warm-up and one failure."""
+    from trial_maker import make_run, make_trial
+
+    from benchhouse.schema.layout import Workspace
+    from benchhouse.warehouse.ingest import collect
+
+    workspace = Workspace(tmp_path / "ws")
+    folders = [*make_run(workspace, "run-a", 5), make_trial(workspace, "run-a", 9, outcome="error", minute=5)]
+    collect(workspace, "run-a", folders)
+    return workspace
+
 
 from laboratory import lab as lab  # noqa: E402 - the real `bench` in a subprocess, for runs that are killed
 
@@ -138,6 +162,7 @@ from laboratory import lab as lab  # noqa: E402 - the real `bench` in a subproce
 from services.dask_cluster import dask_cluster as dask_cluster  # noqa: E402
 from services.llm import real_llm as real_llm  # noqa: E402
 from services.llm import real_vllm as real_vllm  # noqa: E402
+from services.load_processes import kill_shards as kill_shards  # noqa: E402
 from services.ray_cluster import ray_cluster as ray_cluster  # noqa: E402
 from services.seaweedfs import seaweedfs as seaweedfs  # noqa: E402
 from services.triton import triton as triton  # noqa: E402

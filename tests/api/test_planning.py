@@ -5,8 +5,8 @@ import json
 import pytest
 
 from benchhouse.api import catalogue, planning
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.problems import ProblemsError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from benchhouse.api.resolving import UnresolvedError, resolve_together
 from benchhouse.catalog.nexus_requirements import Requirement
-from benchhouse.schema.yamltext import parse_yaml
+from benchhouse.documents.yaml_reader import parse_yaml
 
 NEXUS = "package:\n  name: p\n  benchmark_packages:\n"
 

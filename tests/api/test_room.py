@@ -6,9 +6,9 @@ import pytest
 from services.small_disk import small_disk as small_disk
 
 from benchhouse.api import planning, room
-from benchhouse.api.storage import Room
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
+from benchhouse.sites.storage import Room
 
 SCENARIO = 'scenario: {name}\nexperiment: command\ntarget: {{argv: ["true"]}}\nrepetitions: {n}\n'
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from benchhouse.catalog.benchmarks import find_benchmark, list_benchmarks
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import ProblemsError
 
 STANDARD = "benchmark: standard\nexperiment: command\ndescription: what we agreed on\nworkload: {executions: [3, 4]}\n"
 

@@ -8,8 +8,8 @@ import yaml
 
 from benchhouse.catalog.benchmarks import find_benchmark, list_benchmarks
 from benchhouse.catalog.logical import Answer, answer, find_logical, fits_version, list_logical, load_logical
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import ProblemsError
 
 PUBLISHED = """\
 logicalBenchmark:

@@ -3,8 +3,8 @@
 import pytest
 
 from benchhouse.catalog.logical_facts import Facts, MetricFacts, check_experiments, split_stat
+from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.schema.nexus import LogicalFile
-from benchhouse.schema.yamltext import parse_yaml
 
 TEXT = """\
 logicalBenchmark:

@@ -184,7 +184,8 @@ def test_a_run_checks_them_at_its_end_and_a_mistake_does_not_fail_it(bench, tmp_
 
 
 def test_many_alarms_open_the_tables_once_and_read_the_journal_once(add, tmp_path, monkeypatch):
-    from benchhouse.api import alarms, journals
+    from benchhouse.automation import alarms
+    from benchhouse.evidence import journals
     from benchhouse.warehouse.query import Warehouse
 
     rules = "".join(f"  - {{name: a{at}, case: demo, metric: qps, below: {90 + at}, tell: [me]}}\n" for at in range(5))

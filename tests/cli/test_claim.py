@@ -8,7 +8,7 @@ import pytest
 
 from benchhouse.schema.layout import Workspace
 
-sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("report/claims", "warehouse")]
+sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("claims", "warehouse")]
 import claim_maker  # noqa: E402
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from benchhouse.api import places
 from benchhouse.runs.ledger import Ledger, RunRecord, new_run_id
 from benchhouse.schema.trial import ExperimentRef
+from benchhouse.sites import places
 
 
 @pytest.fixture

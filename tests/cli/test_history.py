@@ -146,22 +146,23 @@ def test_a_metric_whose_unit_changed_is_refused_not_averaged(bench, tmp_path):
     workspace = Workspace(tmp_path)
     for number in range(2):
         collect(workspace, day(number), [make_trial(workspace, day(number), minute=number)])
-    from benchhouse.report import histories
+    from benchhouse.results import metric_history
 
     with Warehouse.open(workspace) as warehouse:
-        case = histories.find_case(warehouse, "demo")
+        case = metric_history.find_case(warehouse, "demo")
         rows = warehouse.query(
-            histories.VALUES, {"case_id": case.benchmark_case_id, "target": case.target_name}
+            metric_history.VALUES, {"case_id": case.benchmark_case_id, "target": case.target_name}
         ).dicts()
     mixed = [row | {"unit": "1/min" if row["run_id"] == day(1) else row["unit"]} for row in rows]
     from benchhouse.schema.errors import BenchError
 
     with pytest.raises(BenchError, match="its unit changed"):
-        histories._refuse_mixed([row for row in mixed if row["metric"] == "qps"], "qps", "value")
+        metric_history._refuse_mixed([row for row in mixed if row["metric"] == "qps"], "qps", "value")
 
 
 def test_an_accepted_baseline_holds_later_runs_to_it(bench, kept):
-    from benchhouse.api import history, journals
+    from benchhouse.evidence import journals
+    from benchhouse.results import history
 
     workspace = Workspace(kept)
     assert bench("baseline", "accept", "demo", "--why", "release 2.1", cwd=kept).code == 0
@@ -181,7 +182,8 @@ def test_an_accepted_baseline_holds_later_runs_to_it(bench, kept):
 
 
 def test_a_rule_can_not_walk_the_baseline(bench, kept):
-    from benchhouse.api import history, journals
+    from benchhouse.evidence import journals
+    from benchhouse.results import history
 
     workspace = Workspace(kept)
     refused = bench("baseline", "accept", "demo", "--unless-worse", "2%", cwd=kept)
@@ -232,7 +234,7 @@ def test_a_gate_that_makes_no_sense_is_bad_input(bench, made, asked):
 
 
 def test_verdicts_cite_the_last_selftest(bench, kept):
-    from benchhouse.api import journals
+    from benchhouse.evidence import journals
     from benchhouse.schema.quality import SelftestMetric, SelftestRecord
 
     metric = SelftestMetric(
@@ -330,7 +332,8 @@ def test_few_rounds_are_paired_only_when_asked(bench, tmp_path):
 
 
 def test_what_was_judged_noticed_and_accepted_is_a_row_to_query(bench, kept):
-    from benchhouse.api import history, journals
+    from benchhouse.evidence import journals
+    from benchhouse.results import history
 
     def ask(sql):
         return json.loads(bench("query", sql, "--json", cwd=kept).out)["rows"]
@@ -359,7 +362,8 @@ def test_what_was_judged_noticed_and_accepted_is_a_row_to_query(bench, kept):
 
 
 def test_an_alarm_that_can_not_be_kept_is_still_told(bench, kept):
-    from benchhouse.api import history, journals
+    from benchhouse.evidence import journals
+    from benchhouse.results import history
 
     workspace = Workspace(kept)
     bench("baseline", "accept", "demo", cwd=kept)

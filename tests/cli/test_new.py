@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.schema.yamltext import load_yaml
+from benchhouse.documents.yaml_reader import load_yaml
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from benchhouse.schema.yamltext import load_yaml, parse_yaml
+from benchhouse.documents.yaml_reader import load_yaml, parse_yaml
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 NOUNS = ["scenario", "benchmark", "site", "trial", "metrics", "meta", "manifest", "telemetry"]

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from benchhouse.api import site_probes
-from benchhouse.catalog.sites import load_site
+from benchhouse.sites import probes
+from benchhouse.sites.profiles import load_site
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_machine_without_anything_is_told_so(bench, fake_program, monkeypatch)
 
 
 def test_a_slurm_that_does_not_answer_is_unknown_and_takes_no_longer_than_it_may(bench, fake_program, monkeypatch):
-    monkeypatch.setattr("benchhouse.api.asking.LIMIT_S", 0.3)
+    monkeypatch.setattr("benchhouse.sites.commands.LIMIT_S", 0.3)
     fake_program("sinfo", "print('slurm 23.11') if '-V' in sys.argv else time.sleep(60)")
     found, profile = checked(bench)
     assert found["slurm"]["state"] == "unknown" and "scontrol ping" in found["slurm"]["note"]
@@ -83,7 +83,7 @@ def test_what_is_written_is_a_profile_and_never_written_over(bench, tmp_path, fa
 
 
 def test_the_network_is_asked_only_when_it_may_be(bench, monkeypatch):
-    monkeypatch.setattr(site_probes, "_HOSTS", {"nobody": "http://127.0.0.1:9/"})
+    monkeypatch.setattr(probes, "_HOSTS", {"nobody": "http://127.0.0.1:9/"})
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     found, profile = checked(bench, "--network")
     assert found["egress to nobody"]["state"] == "missing" and "inside job 7" in found["this node"]["value"]
@@ -95,7 +95,7 @@ def test_a_workspace_that_can_not_be_written_is_told(bench, tmp_path, monkeypatc
     def refuse(**_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(site_probes.tempfile, "NamedTemporaryFile", refuse)
+    monkeypatch.setattr(probes.tempfile, "NamedTemporaryFile", refuse)
     found, _ = checked(bench)
     assert "Permission denied" in found["workspace"]["note"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchhouse.schema.layout import Workspace
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "report"), str(Path(__file__).parents[1] / "warehouse")]
+sys.path[:0] = [str(Path(__file__).parents[1] / "results"), str(Path(__file__).parents[1] / "warehouse")]
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 from drivers.vector_conformance import Place, VectorConformance
 
 from benchhouse.drivers.faiss import Faiss
+from benchhouse.load.protocols.vector import Collection
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.vector import Collection
 
 OPTIONS = {
     "flat": {},

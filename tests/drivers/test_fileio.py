@@ -15,8 +15,8 @@ from benchhouse.drivers import fileio_loop
 from benchhouse.drivers.fileio import MOST_BLOCKS, FileIO
 from benchhouse.drivers.fileio_content import Content
 from benchhouse.drivers.fileio_loop import Order, shuffle
+from benchhouse.load.protocols.files import FileJob
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.fileio import FileJob
 
 BLOCK, BLOCKS = 4096, 300  # more than one piece of the loop
 SIZE = BLOCK * BLOCKS
@@ -186,7 +186,7 @@ def test_what_was_fetched_tells_a_device_from_the_cache(job, tmp_path):
 def test_workers_end_when_who_asked_for_them_is_killed(tmp_path, wait_s):
     code = (
         "import sys; from pathlib import Path; from benchhouse.drivers.fileio import FileIO; "
-        "from benchhouse.schema.fileio import FileJob\n"
+        "from benchhouse.load.protocols.files import FileJob\n"
         f"job = FileJob(Path({str(tmp_path / 'data')!r}), {SIZE}, {BLOCK}, 'read', depth=2, processes=2, duration_s=60)"
         "\nFileIO().fill(job); print('go', flush=True); FileIO().transfer(job)"
     )

@@ -6,8 +6,8 @@ from services.small_disk import small_disk as small_disk
 
 from benchhouse.drivers.fileio import FileIO
 from benchhouse.drivers.fio import Fio, arguments
+from benchhouse.load.protocols.files import FileJob
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.fileio import FileJob
 
 BLOCK, BLOCKS = 4096, 256
 SIZE = BLOCK * BLOCKS

@@ -5,9 +5,9 @@ from drivers.vector_conformance import DIMENSIONS, OPTIONS, data
 from drivers.vector_conformance import folder as folder
 
 from benchhouse.drivers.milvus import Milvus
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import Collection
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import Collection
 
 pytestmark = pytest.mark.clients
 

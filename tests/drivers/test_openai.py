@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchhouse.drivers.openai import OpenAI
-from benchhouse.schema.load import Exchange
+from benchhouse.load.protocols.calls import Exchange
 
 URL = "http://server:8000"
 

@@ -8,10 +8,10 @@ from services.pgvector import need_pgvector
 from services.started import running
 
 from benchhouse.drivers.pgvector import PgVector
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import Collection
 from benchhouse.recipes.postgres import RECIPE
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import Collection
 
 pytestmark = pytest.mark.clients
 

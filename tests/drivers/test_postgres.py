@@ -13,12 +13,12 @@ from services.postgres import ask, postgres_server  # noqa: F401 - fixtures
 from benchhouse.drivers import postgres_plain
 from benchhouse.drivers.postgres import Postgres
 from benchhouse.drivers.postgres_pq import PostgresPq
-from benchhouse.experiments.load.calls import CallTally
-from benchhouse.experiments.load.engine import NotReached, run_load
-from benchhouse.experiments.load.shape import Shape
-from benchhouse.experiments.load.source import Planned, Pool
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.postgres import Login, Statement, Step, Work
+from benchhouse.load.calls import CallTally
+from benchhouse.load.engine import NotReached, run_load
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.postgres import Login, Statement, Step, Work
+from benchhouse.load.shape import Shape
+from benchhouse.load.source import Planned, Pool
 
 DRIVERS = (Postgres, PostgresPq)
 BEGIN, COMMIT = Statement("b", "BEGIN", control=True), Statement("c", "COMMIT", control=True)

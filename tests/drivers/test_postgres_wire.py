@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from benchhouse.drivers.postgres_wire import Answer, ends_well, execute, message, query, refuse_copy
-from benchhouse.schema.load import CallFailed
+from benchhouse.load.protocols.calls import CallFailed
 
 BOUND, READY, IN_TRANSACTION = message(b"2"), message(b"Z", b"I"), message(b"Z", b"T")
 FAILED = message(b"E", b"SERROR\0VERROR\0C22012\0Mdivision by zero\0\0")

@@ -8,9 +8,9 @@ from drivers.vector_conformance import DIMENSIONS, OPTIONS
 
 from benchhouse.drivers import vector_shared
 from benchhouse.drivers.qdrant import Qdrant
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import Collection
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import Collection
 
 pytestmark = pytest.mark.clients
 

@@ -5,9 +5,9 @@ import pytest
 from benchhouse.drivers.s3 import S3
 from benchhouse.drivers.s3_bucket import said
 from benchhouse.drivers.s3_sign import EMPTY, Credentials, Signer, find_credentials, query_of
+from benchhouse.load.protocols.calls import Exchange, discard
+from benchhouse.load.protocols.s3 import Page, S3Item, S3Target
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import Exchange, discard
-from benchhouse.schema.s3 import Page, S3Item, S3Target
 
 # The credentials and the signatures of the examples in the Amazon S3 API reference, "Signature Calculations".
 EXAMPLE = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")

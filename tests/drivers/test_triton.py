@@ -13,9 +13,9 @@ from services.triton import Triton, counted, exchange, free_ports
 from benchhouse.drivers.triton import TritonHttp, TritonTarget
 from benchhouse.drivers.triton_model import between
 from benchhouse.drivers.triton_shared import SharedRegion
+from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.kserve import InferItem, sequence
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.kserve import InferItem, sequence
-from benchhouse.schema.load import Exchange, Reply
 
 FIRST = 1000  # id of a first sequence; the server forgets those of an earlier test when they end
 FIXED = {"model": "identity_fp32", "shapes": {"INPUT0": [8]}}

@@ -9,8 +9,8 @@ from services.triton import Triton, counted, free_ports
 from benchhouse.drivers import triton_wire as wire
 from benchhouse.drivers.triton import TritonHttp, TritonTarget
 from benchhouse.drivers.triton_grpc import TritonGrpc
+from benchhouse.load.protocols.kserve import sequence
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.kserve import sequence
 
 grpc = pytest.importorskip("grpc", reason="grpcio is not installed")
 FIRST = 2000  # id of a first sequence

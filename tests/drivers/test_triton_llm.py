@@ -7,8 +7,8 @@ import pytest
 from services.triton import exchange
 
 from benchhouse.drivers.triton_llm import TritonLLM
+from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import Exchange, Reply
 
 COUNTED = {"length_input": "count"}
 

@@ -5,11 +5,11 @@ from services.triton import counted
 
 from benchhouse.drivers.triton import TritonHttp, TritonTarget
 from benchhouse.drivers.triton_grpc import TritonGrpc
-from benchhouse.experiments.load.engine import run_load
-from benchhouse.experiments.load.shape import Shape
-from benchhouse.experiments.load.source import Planned, Pool
 from benchhouse.experiments.serving.infer import Sequences
-from benchhouse.schema.load import Reply
+from benchhouse.load.engine import run_load
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.shape import Shape
+from benchhouse.load.source import Planned, Pool
 
 FIXED = {"model": "identity_fp32", "shapes": {"INPUT0": [8]}}
 

@@ -12,9 +12,9 @@ from services.fake_weaviate import FAKE
 from services.started import running
 
 from benchhouse.drivers.weaviate import Weaviate
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import Collection
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import Collection
 
 pytestmark = pytest.mark.clients
 

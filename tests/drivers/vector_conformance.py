@@ -30,9 +30,9 @@ import numpy
 import pytest
 
 from benchhouse.drivers import vector_shared
+from benchhouse.load.protocols.calls import ERRORS, CallFailed
+from benchhouse.load.protocols.vector import LABELS, Collection
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import ERRORS, CallFailed
-from benchhouse.schema.vector import LABELS, Collection
 
 DIMENSIONS, COUNT, K = 8, 300, 10
 OPTIONS = {

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 from services.dask_cluster import DaskCluster, TlsCluster
 from services.dask_cluster import tls_cluster as tls_cluster
 
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.executors.cluster_engine import Ask, Slot
 from benchhouse.executors.dask import read_security
 from benchhouse.executors.dask_engine import DaskEngine, Held, counted, described
 from benchhouse.executors.dask_slot import IMPOSED
-from benchhouse.executors.far_engine import Ask, Slot
 from benchhouse.schema.dask import DaskSettings
-from benchhouse.schema.problems import ProblemsError
 
 pytestmark = pytest.mark.timeout(900)
 

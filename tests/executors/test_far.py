@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from benchhouse.executors import far, far_node
-from benchhouse.executors.far_engine import Ask, Node, carried
-from benchhouse.executors.far_node import ALIVE, ORDERS, PLACED, REPORTS, Tail, append, keep_slot
-from benchhouse.executors.far_places import Vacancy, refuse_unless_fits
+from benchhouse.executors import cluster_node, remote_cluster
+from benchhouse.executors.cluster_engine import Ask, Node, carried
+from benchhouse.executors.cluster_node import ALIVE, ORDERS, PLACED, REPORTS, Tail, append, keep_slot
+from benchhouse.executors.cluster_places import Vacancy, refuse_unless_fits
 from benchhouse.schema.errors import BenchError
 from benchhouse.worker import batch
 
@@ -54,7 +54,7 @@ def test_a_slot_carries_orders_and_reports_until_it_is_told_to_end(slot, tmp_pat
 
 
 def test_a_slot_ends_by_itself_when_its_orchestrator_is_silent(slot, tmp_path, monkeypatch):
-    monkeypatch.setattr(far_node, "_BEAT_S", 0.05)
+    monkeypatch.setattr(cluster_node, "_BEAT_S", 0.05)
     python = fake_host(tmp_path, "cat >/dev/null")
     assert "has not been heard of for 0.2 s" in keep_slot(str(slot), python, {}, {}, patience_s=0.2)
 
@@ -143,7 +143,7 @@ def test_a_cluster_without_a_node_is_waited_for_in_bounded_time_and_told_once():
 
 @pytest.mark.parametrize("kind", ["ray", "dask", "spark"])
 def test_a_cluster_whose_library_is_not_installed_is_refused_before_there_is_a_run(kind, bench, tmp_path, monkeypatch):
-    monkeypatch.setattr(far, "find_spec", lambda name: None)
+    monkeypatch.setattr(remote_cluster, "find_spec", lambda name: None)
     (tmp_path / "s.yaml").write_text("scenario: s\nexperiment: command\ntarget: {shell: 'true'}\n")
     done = bench("run", "s.yaml", "--executor", kind, cwd=tmp_path)
     assert done.code == 2

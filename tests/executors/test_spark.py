@@ -11,7 +11,7 @@ from laboratory import wait_until
 from pydantic import ValidationError
 from services.spark_cluster import spark_cluster as spark_cluster
 
-from benchhouse.executors.far_engine import Ask, Node
+from benchhouse.executors.cluster_engine import Ask, Node
 from benchhouse.executors.spark_engine import essence, properties, slots_in
 from benchhouse.executors.spark_probe import unanswered
 from benchhouse.executors.spark_slot import IMPOSED

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchhouse.schema.problems import ProblemsError
+from benchhouse.documents.problems import ProblemsError
 
 
 def test_a_list_in_the_workload_is_an_axis_and_the_last_varies_fastest(points_of):

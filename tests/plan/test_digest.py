@@ -3,9 +3,9 @@
 import pytest
 from pydantic import BaseModel, Field, SecretStr, computed_field
 
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import experiment
-from benchhouse.schema.problems import ProblemsError
 
 TWO_BLOCKS = "axes: [{zip: {size: [1, 2], share: [0.1, 0.2]}}, {points: [{pause: 1s}, {pause: 2s}]}]\n"
 BASE = "workload: {size: [1, 2]}\nrepetitions: 2\n"

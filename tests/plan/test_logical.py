@@ -3,10 +3,10 @@
 import pytest
 
 from benchhouse.catalog.logical import Logical
+from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.plan.logical import Asked, make_scenario
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.nexus import LogicalFile
-from benchhouse.schema.yamltext import parse_yaml
 
 TEXT = """\
 logicalBenchmark:

@@ -3,10 +3,10 @@
 import pytest
 from pydantic import BaseModel
 
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.plan import bind_model, parse_scenario
 from benchhouse.schema.experiment import from_function
-from benchhouse.schema.problems import ProblemsError
-from benchhouse.schema.yamltext import parse_yaml
 
 MODEL = parse_yaml("model:\n  id: org/one\n", "model.yaml")
 

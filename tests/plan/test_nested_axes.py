@@ -3,8 +3,8 @@
 import pytest
 from pydantic import BaseModel, Field
 
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.experiment import experiment
-from benchhouse.schema.problems import ProblemsError
 
 
 class Tuning(BaseModel, extra="forbid"):

@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.plan import parse_scenario
-from benchhouse.schema.problems import ProblemsError
 
 
 def read(value, **environ):

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan import parse_scenario
 from benchhouse.plan.spaces import domain_values, is_space, read_space, scenarios
 from benchhouse.schema.nexus import PropertyDomain
-from benchhouse.schema.problems import ProblemsError
-from benchhouse.schema.yamltext import load_yaml
 
 SPACE = """\
 entitySpace:

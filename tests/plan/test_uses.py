@@ -6,9 +6,9 @@ import pytest
 
 from benchhouse.catalog.benchmarks import load_benchmark
 from benchhouse.catalog.uses import Shelf
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.plan import expand_benchmark
-from benchhouse.schema.problems import ProblemsError
-from benchhouse.schema.yamltext import parse_yaml
 
 BENCHMARK = """\
 benchmark: standard

@@ -5,8 +5,8 @@ import trial_maker
 
 from benchhouse.report import html, markdown
 from benchhouse.report.data import gather, write_report
-from benchhouse.report.environment import limits_in_words
-from benchhouse.report.lineage import trace
+from benchhouse.results.environment import limits_in_words
+from benchhouse.results.lineage import trace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.ingest import collect

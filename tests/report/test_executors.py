@@ -3,10 +3,10 @@
 import trial_maker
 
 from benchhouse.report import html, markdown
-from benchhouse.report.comparison import compare_selected
 from benchhouse.report.data import gather
 from benchhouse.report.payload import payload
-from benchhouse.report.selected import beside
+from benchhouse.results.comparison import compare_selected
+from benchhouse.results.selected import beside
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.query import Warehouse

@@ -6,8 +6,8 @@ import made_up
 import pytest
 
 from benchhouse.report import html
-from benchhouse.report.loads import LoadFacts
-from benchhouse.report.machine import Figure, Line, MachineFacts, Panel
+from benchhouse.results.loads import LoadFacts
+from benchhouse.results.machine import Figure, Line, MachineFacts, Panel
 from benchhouse.schema.telemetry import Phase
 
 pytestmark = pytest.mark.browser
@@ -195,8 +195,8 @@ def test_page_prints_all_points_and_opens_what_is_folded(visit, sweep):
 
 
 def with_curves(sweep, level):
-    from benchhouse.report.series import members_of_points
-    from benchhouse.report.tradeoff import make_tradeoff
+    from benchhouse.results.series import members_of_points
+    from benchhouse.results.tradeoff import make_tradeoff
 
     members = members_of_points(sweep.points, {})
     return sweep.model_copy(update={"tradeoff": make_tradeoff(members, ("recall", "value"), ("qps", "value"), level)})

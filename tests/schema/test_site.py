@@ -6,11 +6,11 @@ import jsonschema
 import pytest
 
 from benchhouse.api.catalogue import json_schema
-from benchhouse.catalog.sites import SHIPPED, expand_folder, expand_path, load_site, shipped
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import ProblemsError
 from benchhouse.schema.site import Site
-from benchhouse.schema.yamltext import load_yaml
+from benchhouse.sites.profiles import SHIPPED, expand_folder, expand_path, load_site, shipped
 
 
 @pytest.mark.parametrize("name", ["lab", "local", "meluxina"])

@@ -18,8 +18,8 @@ from services import started
 
 from benchhouse.drivers.s3 import S3
 from benchhouse.drivers.s3_bucket import Bucket
+from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.recipes.seaweedfs import RECIPE
-from benchhouse.schema.s3 import S3Target
 
 
 @dataclass

@@ -29,7 +29,7 @@ import pytest
 from services.kin import end_with_parent
 
 from benchhouse.drivers.triton_model import between
-from benchhouse.schema.load import Exchange
+from benchhouse.load.protocols.calls import Exchange
 
 HERE = Path(__file__).parent
 INSTALL = HERE.parent.parent / "scripts" / "install-triton.sh"

@@ -9,9 +9,9 @@ from trial_maker import START, make_run, make_trial
 
 from benchhouse.api.tables import prune as prune_by_file
 from benchhouse.api.tables import read_policy
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.problems import ProblemsError
 from benchhouse.schema.retention import Retention
 from benchhouse.warehouse.ingest import collect, rebuild
 from benchhouse.warehouse.query import Warehouse

@@ -8,7 +8,7 @@ import pytest
 from laboratory import wait_until
 from mocks.llm import build
 
-from benchhouse.experiments.serving.asking import ask
+from benchhouse.experiments.serving.server_queries import ask
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Ready, Recipe
 from benchhouse.worker.output import Capture

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import places
 from benchhouse.api.planning import Prepared
 from benchhouse.api.running import orchestrator, resume_run
 from benchhouse.catalog.entries import plug
@@ -14,6 +13,7 @@ from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.protocols import Assignment, Executor
 from benchhouse.schema.service import ServiceFolder
+from benchhouse.sites import places
 
 
 @dataclass

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import places
 from benchhouse.catalog.benchmarks import Registered, list_benchmarks
 from benchhouse.catalog.listing import list_experiments
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, load_nexus
+from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.yamltext import load_yaml
+from benchhouse.sites import places
 
 _RUNS = """
 SELECT scenario, target_name, run_id, max(ended) AS ended, count(*) AS trials,

@@ -2,13 +2,13 @@
 
 import sys
 
-from benchhouse.api import places
 from benchhouse.api.planning import Prepared
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence.writing import write_text
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.protocols import Assignment, Carrier
+from benchhouse.sites import places
 
 
 def carrier(prepared: Prepared, ledger: Ledger) -> Carrier | None:

@@ -4,10 +4,10 @@ from dataclasses import asdict
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from benchhouse.api import places
 from benchhouse.catalog.entries import entries
 from benchhouse.catalog.listing import Listed, list_experiments, resolve
 from benchhouse.schema.layout import Workspace
+from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from pathlib import Path

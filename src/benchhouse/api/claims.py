@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.report.claims import shelf
+from benchhouse.claims import shelf
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import Workspace
@@ -13,10 +13,10 @@ from benchhouse.schema.layout import Workspace
 if TYPE_CHECKING:
     from securesystemslib.signer._key import Key  # the package exports it without saying so
 
-    from benchhouse.report.claims.checking import Checked
-    from benchhouse.report.claims.linting import Linted
-    from benchhouse.report.claims.packet import Packet
-    from benchhouse.report.lineage import Trace
+    from benchhouse.claims.lint import Linted
+    from benchhouse.claims.packet import Packet
+    from benchhouse.claims.verification import Checked
+    from benchhouse.results.lineage import Trace
 
 
 def keys_folder() -> Path:
@@ -28,7 +28,7 @@ def keys_folder() -> Path:
 
 def make(workspace: Workspace, number: str, against: str | None, *, realism: bool) -> Claim:
     """Write claims/<id>.json for a number that is publication-safe, or labelled; raises NotSafe with every reason."""
-    from benchhouse.report.claims.making import make_claim
+    from benchhouse.claims.creation import make_claim
     from benchhouse.warehouse.query import Warehouse
 
     policy = shelf.read_policy(workspace)
@@ -40,12 +40,12 @@ def make(workspace: Workspace, number: str, against: str | None, *, realism: boo
 
 def sign(workspace: Workspace, token: str, key: Path | None) -> Path:
     """Put a signature beside a claim that was found whole."""
+    from benchhouse.claims import signatures
     from benchhouse.evidence.writing import write_text
-    from benchhouse.report.claims import signing
 
     claim_id = shelf.require(workspace, token)
     claim = shelf.read(workspace, claim_id)
-    envelope = signing.sign(claim, key or keys_folder() / "claim.key")
+    envelope = signatures.sign(claim, key or keys_folder() / "claim.key")
     path = shelf.signature_path(workspace, claim_id)
     try:
         write_text(path, envelope.decode())
@@ -79,19 +79,19 @@ def trace(workspace: Workspace, token: str) -> "Trace | None":
     claim_id = shelf.find(workspace, token) if ":" not in token else None
     if claim_id is None:
         return None
-    from benchhouse.report.claims.checking import trace_claim
+    from benchhouse.claims.verification import trace_claim
 
     return trace_claim(workspace, claim_id, token)
 
 
 def verify(workspace: Workspace, what: str, trust: Iterable[Path]) -> "Checked":
     """A claim of this workspace, or a packet from anywhere. With `trust`, one of these must have signed it."""
-    from benchhouse.report.claims.checking import Checked, trace_claim
+    from benchhouse.claims.verification import Checked, trace_claim
 
     asked = list(trust)
     keys = trusted(workspace, asked)
     if _is_packet(what):
-        from benchhouse.report.claims.receiving import check_packet
+        from benchhouse.claims.receipt import check_packet
 
         return _required(check_packet(Path(what), keys), bool(asked))
     claim_id = shelf.require(workspace, what)
@@ -111,7 +111,7 @@ def verify(workspace: Workspace, what: str, trust: Iterable[Path]) -> "Checked":
 
 def export(workspace: Workspace, token: str, target: Path | None, *, with_raw: bool) -> "tuple[Path, Packet]":
     """Write the packet of a claim that still walks back to its bytes."""
-    from benchhouse.report.claims import packet
+    from benchhouse.claims import packet
 
     claim_id = shelf.require(workspace, token)
     checked = verify(workspace, claim_id, ())
@@ -129,7 +129,7 @@ def export(workspace: Workspace, token: str, target: Path | None, *, with_raw: b
 
 def lint(workspace: Workspace, files: Iterable[Path], *, strict: bool, traced: bool) -> "list[Linted]":
     """What is wrong with the numbers of documents."""
-    from benchhouse.report.claims.linting import lint_file
+    from benchhouse.claims.lint import lint_file
 
     def holds(claim_id: str) -> list[str]:
         found = trace(workspace, claim_id) if traced else None
@@ -139,24 +139,24 @@ def lint(workspace: Workspace, files: Iterable[Path], *, strict: bool, traced: b
 
 
 def make_key(name: str) -> tuple[Path, Path, str]:
-    from benchhouse.report.claims import signing
+    from benchhouse.claims import signatures
 
-    return signing.make_key(keys_folder(), name)
+    return signatures.make_key(keys_folder(), name)
 
 
 def trusted(workspace: Workspace, files: Iterable[Path]) -> "dict[str, Key] | None":
     """The keys of `files`; without any, those of claims.yaml and one's own. None where the library is missing."""
-    from benchhouse.report.claims import signing
+    from benchhouse.claims import signatures
 
     asked = list(files)
-    if not signing.has_library():
+    if not signatures.has_library():
         if asked:  # what can't be checked here is no verdict on the claim
             raise BenchError("signatures can't be checked here", "pip install 'benchhouse[sign]'; or leave --trust out")
         return None
     if not asked:
         asked = [workspace.root / name for name in shelf.read_policy(workspace).trusted_keys]
         asked += sorted(keys_folder().glob("*.pub"))
-    return signing.read_keys(asked) if asked else {}
+    return signatures.read_keys(asked) if asked else {}
 
 
 def _is_packet(what: str) -> bool:
@@ -169,10 +169,10 @@ def _envelope(workspace: Workspace, claim_id: str) -> bytes | None:
 
 
 def _signature(workspace: Workspace, claim: Claim, keys: "dict[str, Key] | None") -> Any:
-    from benchhouse.report.claims import signing
+    from benchhouse.claims import signatures
 
     envelope = _envelope(workspace, claim.id)
-    return signing.check(claim, envelope, keys if envelope is not None else {})
+    return signatures.check(claim, envelope, keys if envelope is not None else {})
 
 
 def _required(checked: "Checked", asked: bool) -> "Checked":

@@ -5,6 +5,11 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from benchhouse.claims.contract_rules import UNKNOWN, Settled, check_rules, settle
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.schema.contract import (
     COST_METRICS,
     INFERENCE_METRICS,
@@ -14,13 +19,8 @@ from benchhouse.schema.contract import (
     BenchmarkRun,
     WorkloadType,
 )
-from benchhouse.schema.contract_rules import UNKNOWN, Settled, check_rules, settle
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.problems import ProblemsError, did_you_mean
-from benchhouse.schema.yamldump import dump_yaml
-from benchhouse.schema.yamltext import load_yaml
 
 _SERVING = ("serving",)
 _TRAINING = ("training",)

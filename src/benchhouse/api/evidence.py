@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence import store
 from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
+from benchhouse.load.protocols.s3 import S3Refused, S3Target
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.s3 import S3Refused, S3Target
 
 if TYPE_CHECKING:
     from benchhouse.evidence.verify import Damage

@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import places
 from benchhouse.api.planning import Prepared
 from benchhouse.catalog.entries import plug
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.record import record
+from benchhouse.sites import places
 
 
 @record

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.api import run_services
 from benchhouse.api.sweeping import clean_up
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.evidence.folder import read_meta, read_spec
 from benchhouse.runs.ledger import Event, Ledger, RunRecord
 from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.trial import may_be_tried_again
 
 if TYPE_CHECKING:

@@ -4,14 +4,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.analysis.gating import Ruling, rule
-from benchhouse.api import journals, looking, trusting
+from benchhouse.api import looking
+from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
+from benchhouse.results import selftest_record
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.quality import RegressionRecord
 
 if TYPE_CHECKING:
-    from benchhouse.report.comparison import ComparisonTable, PointRow
+    from benchhouse.results.comparison import ComparisonTable, PointRow
 
 
 @dataclass(frozen=True)
@@ -90,14 +92,14 @@ def gate(
     note = _keep(workspace, table, rows, mde, confidence, scenario)
     if note:
         table = replace(table, notes=[*table.notes, note])
-    return Gate(table, mde, rows, table.only_a, trusting.sentence(workspace, scenario))
+    return Gate(table, mde, rows, table.only_a, selftest_record.sentence(workspace, scenario))
 
 
 def _keep(
     workspace: Workspace, table: "ComparisonTable", rows: list[Gated], mde: float, confidence: float, scenario: str
 ) -> str:
     """Every ruling is a row of `regression_fact`; says why where it can't be."""
-    cited, time = trusting.last(workspace, scenario), now()
+    cited, time = selftest_record.last(workspace, scenario), now()
     lines = [
         RegressionRecord(
             time=time,

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchhouse.api import places, registry
+from benchhouse.api import registry
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.image import RECORD, Image, Images, read_images
 from benchhouse.schema.site import Site
+from benchhouse.sites import places
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _LICENCES = ("org.opencontainers.image.licenses", "org.label-schema.license", "license", "licence")

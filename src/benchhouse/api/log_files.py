@@ -14,7 +14,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from benchhouse.api import places
 from benchhouse.api.logs import LogFolder, RunLogs, Selection, TrialLogs, component_of, read_lines
 from benchhouse.runs.ledger import Event, Ledger, list_runs
 from benchhouse.schema.components import ORCHESTRATOR, WORKER
@@ -22,6 +21,7 @@ from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import RunFolder, Workspace
 from benchhouse.schema.logs import LogsManifest, PackedFile, PrunedLogs
 from benchhouse.schema.secrets import redact_keys
+from benchhouse.sites import places
 
 _IN_MEMORY_BYTES = 16 << 20
 
@@ -213,7 +213,7 @@ def _size(path: Path) -> int:
 
 def _open_files(below: Path) -> set[Path]:
     """What any process that we may look into holds open there: a quiet service has written nothing for weeks."""
-    from benchhouse.worker.processes import all_pids
+    from benchhouse.processes.tree import all_pids
 
     found = set()
     home = below.resolve()

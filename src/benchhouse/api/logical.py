@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import places
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, version_key
 from benchhouse.catalog.logical import (
     Logical,
@@ -18,6 +17,9 @@ from benchhouse.catalog.logical import (
     read_logical,
 )
 from benchhouse.catalog.logical_facts import Facts, MetricFacts, check_experiments
+from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
 from benchhouse.plan.axes import fields_of
 from benchhouse.plan.logical import Asked, make_scenario
@@ -25,9 +27,7 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.nexus import Binding, BoundExperiment, is_logical
-from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
-from benchhouse.schema.yamldump import dump_yaml
-from benchhouse.schema.yamltext import load_yaml
+from benchhouse.sites import places
 
 __all__ = ["Asked"]
 PREFIX = "logical:"

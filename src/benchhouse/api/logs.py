@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.components import EXPERIMENT, ORCHESTRATOR, WORKER, is_plain
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.logs import LogLine
-from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.quantities import parse_seconds
 
 JOURNAL = "trial.jsonl"

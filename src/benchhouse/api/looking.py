@@ -11,9 +11,9 @@ from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.api import following
 from benchhouse.evidence.folder import read_spec
 from benchhouse.evidence.verify import Damage, verify
-from benchhouse.report.cells import make_cells
-from benchhouse.report.numbers import number, percent, quantity, spread_text, titled
-from benchhouse.report.order import declared_order
+from benchhouse.results.cells import make_cells
+from benchhouse.results.numbers import number, percent, quantity, spread_text, titled
+from benchhouse.results.order import declared_order
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -21,10 +21,10 @@ from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
-    from benchhouse.report.comparison import ComparisonTable
-    from benchhouse.report.curves import Scaling, Tradeoff
-    from benchhouse.report.lineage import Trace
-    from benchhouse.report.selected import SideBySide
+    from benchhouse.results.comparison import ComparisonTable
+    from benchhouse.results.curves import Scaling, Tradeoff
+    from benchhouse.results.lineage import Trace
+    from benchhouse.results.selected import SideBySide
     from benchhouse.warehouse.ingest import Rebuilt
 
 
@@ -96,7 +96,7 @@ def _unrecorded(workspace: Workspace, scenario: str, run_id: str, recorded: Coll
 
 def verify_all(workspace: Workspace) -> tuple[int, list[Damage]]:
     """Every trial of the tables, the tables, their catalog, and the claims."""
-    from benchhouse.report.claims import shelf
+    from benchhouse.claims import shelf
     from benchhouse.warehouse.auditing import audit_evidence, audit_tables
 
     if not workspace.warehouse.exists() and not workspace.results.exists():
@@ -164,8 +164,8 @@ def compare(
 
     `paired` None: repetition with repetition where start times show that both sides took turns.
     """
-    from benchhouse.report import stopped
-    from benchhouse.report.comparison import compare_selected
+    from benchhouse.results import stopped
+    from benchhouse.results.comparison import compare_selected
 
     with Warehouse.open(workspace) as warehouse:
         made = stopped.confidence_for(workspace, _runs_of(warehouse, [a, b]), confidence)
@@ -191,8 +191,8 @@ def compare_at(
     workspace: Workspace, selectors: list[str], at: str, of: str | None, along: str, confidence: float
 ) -> "tuple[Tradeoff, list[str]]":
     """Targets at equal quality (`recall=0.95`), and the runs that they are from."""
-    from benchhouse.report.selected import at_level
-    from benchhouse.report.stopped import confidence_for
+    from benchhouse.results.selected import at_level
+    from benchhouse.results.stopped import confidence_for
 
     with Warehouse.open(workspace) as warehouse:
         made = confidence_for(workspace, _runs_of(warehouse, selectors), confidence)
@@ -203,8 +203,8 @@ def compare_along(
     workspace: Workspace, selectors: list[str], along: str, of: str | None, confidence: float
 ) -> "Scaling":
     """Targets along an axis: throughput, latency, efficiency, and where scaling stops."""
-    from benchhouse.report.selected import along_axis
-    from benchhouse.report.stopped import confidence_for
+    from benchhouse.results.selected import along_axis
+    from benchhouse.results.stopped import confidence_for
 
     with Warehouse.open(workspace) as warehouse:
         made = confidence_for(workspace, _runs_of(warehouse, selectors), confidence)
@@ -213,8 +213,8 @@ def compare_along(
 
 def compare_beside(workspace: Workspace, selectors: list[str], metrics: list[str], confidence: float) -> "SideBySide":
     """Targets side by side under identical load."""
-    from benchhouse.report.selected import beside
-    from benchhouse.report.stopped import confidence_for
+    from benchhouse.results.selected import beside
+    from benchhouse.results.stopped import confidence_for
 
     with Warehouse.open(workspace) as warehouse:
         made = confidence_for(workspace, _runs_of(warehouse, selectors), confidence)
@@ -223,7 +223,7 @@ def compare_beside(workspace: Workspace, selectors: list[str], metrics: list[str
 
 def curves_markdown(found: "Tradeoff | Scaling") -> str:
     from benchhouse.report import markdown
-    from benchhouse.report.curves import Tradeoff
+    from benchhouse.results.curves import Tradeoff
 
     return markdown.tradeoff_markdown(found) if isinstance(found, Tradeoff) else markdown.scaling_markdown(found)
 
@@ -242,9 +242,9 @@ def comparison_markdown(compared: "ComparisonTable") -> str:
 
 
 def trace(workspace: Workspace, token: str) -> "Trace":
-    from benchhouse.api import tracing
+    from benchhouse.api import trace
 
-    return tracing.trace(workspace, token)
+    return trace.trace(workspace, token)
 
 
 def rebuild(workspace: Workspace, progress: Callable[[int, int, str], None]) -> "Rebuilt":

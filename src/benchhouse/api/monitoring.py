@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchhouse.evidence.writing import now, write_model
+from benchhouse.processes import tree
+from benchhouse.processes.owner import OWNER
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.owner import OWNER
 from benchhouse.schema.quantities import parse_seconds
 from benchhouse.schema.telemetry import WHOLE, Monitors, StandingMonitor, TelemetrySummary
-from benchhouse.worker import processes
 from benchhouse.worker.monitors.standing import MonitorFolder, finish, read_summary
 
 _ASKED_FOR = {
@@ -37,7 +37,7 @@ def start(workspace: Workspace, *, pid: int | None, interval: str, for_: str | N
         raise BenchError(f"--interval {interval}: {error.errors()[0]['msg']}", "at least 0.1s, such as 1s") from error
     except ValueError as error:
         raise BenchError(f"--for {for_}: {error}") from error
-    born = processes.start_time(pid) if pid is not None else None
+    born = tree.start_time(pid) if pid is not None else None
     if pid is not None and born is None:
         raise BenchError(f"there is no process {pid}", "see: ps -e")
     name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
@@ -86,7 +86,7 @@ def stop(workspace: Workspace, token: str, wait_s: float = 30.0) -> dict[str, An
     told = False
     while folder.state() == "running" or not folder.has_exited():
         if not told and (pid := folder.pid()):
-            processes.send(pid, None, signal.SIGTERM)
+            tree.send(pid, None, signal.SIGTERM)
             told = True
         if time.monotonic() > deadline:
             raise BenchError(f"monitor {folder.path.name} did not end within {wait_s:g} s", f"see {folder.log}")

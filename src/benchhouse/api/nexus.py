@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from benchhouse.api.packages import pick
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package
 from benchhouse.catalog.nexus_requirements import requirements
+from benchhouse.documents.problems import ProblemsError, did_you_mean
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import ProblemsError, did_you_mean
 
 
 def requirement_lines(nexus: Nexus, packages: Sequence[Package]) -> tuple[list[str], list[BenchError]]:

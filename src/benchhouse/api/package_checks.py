@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from benchhouse.api import logical, places, planning
+from benchhouse.api import logical, planning
 from benchhouse.api.package_installs import look_inside
 from benchhouse.api.packages import pick
 from benchhouse.api.resolving import TIMEOUT_S, UnresolvedError, resolve_together
@@ -17,9 +17,10 @@ from benchhouse.catalog.benchmarks import Registered, list_benchmarks
 from benchhouse.catalog.listing import Listed, listed_once, resolve
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Reference, listed_name
 from benchhouse.catalog.nexus_requirements import Requirement, index_name, normal_name, requirements
+from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.sites import places
 
 State = Literal["good", "broken", "unchecked"]
 MOST_POINTS = 100_000

@@ -5,13 +5,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import catalogue, packages, places
+from benchhouse.api import catalogue, packages
 from benchhouse.api.scaffold import to_fill_in, write_new
 from benchhouse.catalog.nexus import INSTANCES, NexusModel, Package
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.names import can_name_a_folder
-from benchhouse.schema.problems import did_you_mean
+from benchhouse.sites import places
 
 _PACKAGE = """\
 # A package of the nexus. Check it:  bench packages validate {name}

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.api import places
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, load_nexus
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.problems import did_you_mean
+from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.catalog.nexus import NexusModel

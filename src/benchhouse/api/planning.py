@@ -8,12 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.api import places
 from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import find_plug, plug
 from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
 from benchhouse.catalog.loading import code_digest
 from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
+from benchhouse.documents.problems import Problem, ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan import (
     FaultyScenarioError,
     Plan,
@@ -33,14 +34,13 @@ from benchhouse.plan.spaces import is_space, read_space, scenarios
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.problems import Problem, ProblemsError
 from benchhouse.schema.protocols import Container, Place, Runtime
 from benchhouse.schema.record import record
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
 from benchhouse.schema.trial import ExperimentRef
-from benchhouse.schema.yamltext import load_yaml
+from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.catalog.uses import Shelf

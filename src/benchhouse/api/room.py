@@ -7,13 +7,13 @@ from itertools import islice
 from pathlib import Path
 
 from benchhouse.api.planning import Prepared
-from benchhouse.api.storage import Room, rooms
 from benchhouse.evidence.folder import read_manifest
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.record import record
+from benchhouse.sites.storage import Room, rooms
 
 _BLOCK = 4096
 _SAMPLE = 32

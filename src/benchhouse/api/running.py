@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import places, readiness
+from benchhouse.api import readiness
 from benchhouse.api.exporting import Export
 from benchhouse.api.following import find_run
 from benchhouse.api.planning import Prepared, Where, prepare_text
@@ -25,10 +25,11 @@ from benchhouse.runs.orchestrate import Orchestrator, Progress
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import RunFolder, Workspace
-from benchhouse.schema.problems import printable
 from benchhouse.schema.protocols import Assignment, Executor, Job
+from benchhouse.schema.quoting import printable
 from benchhouse.schema.record import record
 from benchhouse.schema.trial import trial_id
+from benchhouse.sites import places
 
 Say = Callable[[str], None]
 

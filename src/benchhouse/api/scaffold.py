@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api.places import near
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
+from benchhouse.sites.places import near
 
 _NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 

@@ -7,16 +7,17 @@ from typing import Any
 import yaml
 
 from benchhouse.analysis.selftest import judge_pairs, split
-from benchhouse.api import following, journals, running
+from benchhouse.api import following, running
 from benchhouse.api.planning import Prepared, Where, prepare, prepare_text
+from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
-from benchhouse.report.numbers import headline_stats
+from benchhouse.results.numbers import headline_stats
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.runs.orchestrate import Progress
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.quality import SelftestMetric, SelftestRecord
-from benchhouse.schema.yamldump import dump_yaml
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 

@@ -10,11 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import places
 from benchhouse.api.sweeping import sweep
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe
+from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now
+from benchhouse.processes.owner import pid_of
 from benchhouse.runs.keeping import (
     is_lost,
     running_states,
@@ -28,13 +30,11 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.owner import pid_of
-from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.protocols import Assignment, Executor, Keepers
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.secrets import is_secret_key, reference
 from benchhouse.schema.service import OVER, Addresses, KeeperJob, ServiceFolder, ServiceSpec, ServiceState
-from benchhouse.schema.yamldump import dump_yaml
+from benchhouse.sites import places
 
 
 def recipes(workspace: Workspace) -> list[dict[str, Any]]:

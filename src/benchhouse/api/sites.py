@@ -6,16 +6,16 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import places
-from benchhouse.api.site_probes import Probed, probe
-from benchhouse.catalog.sites import find_site, load_site, shipped
+from benchhouse.documents.yaml_reader import parse_yaml
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.site import Site
 from benchhouse.schema.site_check import SiteCheck
-from benchhouse.schema.yamldump import dump_yaml
-from benchhouse.schema.yamltext import parse_yaml
+from benchhouse.sites import places
+from benchhouse.sites.probes import Probed, probe
+from benchhouse.sites.profiles import find_site, load_site, shipped
 
 _DURATIONS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 

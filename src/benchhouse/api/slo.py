@@ -14,11 +14,11 @@ from benchhouse.analysis.saturation import capacity, power_knee
 from benchhouse.analysis.slo_search import Found, Probe, Search
 from benchhouse.api import following, running
 from benchhouse.api.planning import Prepared, Where, prepare, prepare_text
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
+from benchhouse.load.slo import Slo, parse_slo
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.slo import Slo, parse_slo
-from benchhouse.schema.yamldump import dump_yaml
 
 LOADS = ("rps", "concurrency")
 _TRIES = 3  # of a probe whose trial is invalid

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from benchhouse.api import run_services
+from benchhouse.processes.owner import LEFTOVERS, TAG
 from benchhouse.runs.keeping import bury, running_states, stop_keepers
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.owner import LEFTOVERS, TAG
 
 
 def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
@@ -18,9 +18,9 @@ def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
     Of `services`, the folders of kept servers, those whose keeper was killed are said to be over. Returns how many
     processes were ended.
     """
-    from benchhouse.worker.limits import sweep_cages
-    from benchhouse.worker.owned import left_processes, sweep_scratch
-    from benchhouse.worker.processes import kill_tree, tagged_processes
+    from benchhouse.processes.cgroups import sweep_cages
+    from benchhouse.processes.owned import left_processes, sweep_scratch
+    from benchhouse.processes.tree import kill_tree, tagged_processes
 
     left = {*left_processes(), *(pid for trial in trials for pid in tagged_processes(TAG, trial))}
     kill_tree(left, grace_s=0.0)

@@ -49,10 +49,10 @@ def prune(workspace: Workspace, *, dry_run: bool) -> "Pruning":
 
 def read_policy(path: Path) -> "Retention":
     """The policy of a file; the usual one where there is none. Every mistake is raised with its place."""
-    from benchhouse.schema.misfits import from_pydantic
-    from benchhouse.schema.problems import ProblemsError
+    from benchhouse.documents.misfits import from_pydantic
+    from benchhouse.documents.problems import ProblemsError
+    from benchhouse.documents.yaml_reader import load_yaml
     from benchhouse.schema.retention import Retention
-    from benchhouse.schema.yamltext import load_yaml
 
     if not path.is_file():
         return Retention()

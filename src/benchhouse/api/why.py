@@ -15,8 +15,8 @@ from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
-    from benchhouse.report.comparison import ComparisonTable
-    from benchhouse.report.why import FailedTrial, PointWhy, TrialEvidence, Why
+    from benchhouse.results.comparison import ComparisonTable
+    from benchhouse.results.why import FailedTrial, PointWhy, TrialEvidence, Why
 
 _CLOCKS = (
     "Windows are told in seconds since each trial's own start: clocks that disagree between nodes move nothing here."
@@ -26,7 +26,7 @@ _MOST_FAILURES = 20
 
 def why(workspace: Workspace, run: str, vs: str | None = None, confidence: float = 0.95) -> "Why":
     """RUN against `vs`, or against the newest earlier run of its plan or case, which is named."""
-    from benchhouse.report import why as report
+    from benchhouse.results import why as report
 
     run_id = _found(workspace, run)
     base = _found(workspace, vs) if vs else ""
@@ -154,7 +154,7 @@ def _config(facts: list[dict[str, str]]) -> str:
 
 
 def _failed(workspace: Workspace, row: dict[str, str]) -> "FailedTrial":
-    from benchhouse.report.why import FailedTrial
+    from benchhouse.results.why import FailedTrial
 
     return FailedTrial(
         trial_id=row["trial_id"],

@@ -19,10 +19,10 @@ from ado.schema.request import MeasurementRequest
 from ado.schema.result import InvalidMeasurementResult, ValidMeasurementResult
 from ado.utilities.support import compute_measurement_status
 
-from benchhouse.api import places
 from benchhouse.bridges import domains, points
 from benchhouse.catalog.listing import Listed, list_experiments
 from benchhouse.schema.ado import OURS, TRIAL
+from benchhouse.sites import places
 
 _DESCRIBED = "benchhouse"  # where the metadata of an experiment says which of ours it is
 

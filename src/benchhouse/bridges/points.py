@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import places
 from benchhouse.catalog.loading import code_digest, load
-from benchhouse.evidence.asking import make_folder
 from benchhouse.evidence.folder import read_meta, read_metrics
+from benchhouse.evidence.request import make_folder
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.resources import Limits
 from benchhouse.schema.scenario import Runtime
 from benchhouse.schema.trial import MEASURED, ExperimentRef, Instance, TrialSpec
+from benchhouse.sites import places
 
 KEEP = "BENCH_ADO_WORKSPACE"
 _TAIL = 2000

@@ -56,7 +56,7 @@ def find_plug(group: str, name: str, kin: Collection[str] = ()) -> Entry:
     matches = [entry for entry in entries(group) if entry.name == name]
     kind = group.removesuffix("s")
     if not matches:
-        from benchhouse.schema.problems import did_you_mean
+        from benchhouse.documents.problems import did_you_mean
 
         names = _names(group, kin)
         guess = did_you_mean(name, names)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse import __version__
 from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environment_stamp
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.record import record
 from benchhouse.schema.waiting import tell
 

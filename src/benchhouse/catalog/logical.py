@@ -14,12 +14,12 @@ from benchhouse.catalog.ado import metric_name
 from benchhouse.catalog.domains import MISSING, holds, look_up, same
 from benchhouse.catalog.logical_checks import check_file
 from benchhouse.catalog.nexus import OURS, listed_name
-from benchhouse.schema.document import Document
+from benchhouse.documents.document import Document
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.misfits import from_pydantic
 from benchhouse.schema.nexus import Binding, BoundExperiment, LogicalFile, Property, is_logical
-from benchhouse.schema.problems import ProblemsError, did_you_mean
-from benchhouse.schema.yamltext import load_yaml
 
 FOLDER = "benchmarks"
 WHOLE_TARGET = "target"  # as `targetMapping`: the trial's target, by its name

@@ -6,9 +6,10 @@ from itertools import combinations
 from typing import Any
 
 from benchhouse.catalog.domains import apart, holds, same
-from benchhouse.schema.document import Document, Loc
+from benchhouse.documents.document import Document, Loc
+from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.schema.nexus import Binding, LogicalFile, Property, PropertyDomain
-from benchhouse.schema.problems import Problem, did_you_mean, quote
+from benchhouse.schema.quoting import quote
 
 Box = Mapping[str, PropertyDomain | None]
 """A region of an experiment's inputs."""

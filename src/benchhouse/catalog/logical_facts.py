@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from benchhouse.catalog.ado import metric_name
 from benchhouse.catalog.nexus import OURS
-from benchhouse.schema.document import Document, Loc
+from benchhouse.documents.document import Document, Loc
+from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.schema.nexus import Binding, LogicalFile
-from benchhouse.schema.problems import Problem, did_you_mean, quote
+from benchhouse.schema.quoting import quote
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,15 @@ from pydantic import ValidationError
 
 from benchhouse.catalog.benchmarks import Broken, load_benchmark
 from benchhouse.catalog.nexus_root import holds_models_benchmark
-from benchhouse.schema.document import Document, Loc
+from benchhouse.documents.document import Document, Loc
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import Problem, ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.misfits import from_pydantic
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import can_name_a_folder
 from benchhouse.schema.nexus import LogicalFile, ModelEntry, ModelFile, NexusFile, PackageEntry, Space
-from benchhouse.schema.problems import Problem, ProblemsError, quote
-from benchhouse.schema.yamltext import load_yaml
+from benchhouse.schema.quoting import quote
 
 Kind = Literal["space", "benchmark", "scenario"]
 KINDS: tuple[Kind, ...] = ("space", "benchmark", "scenario")

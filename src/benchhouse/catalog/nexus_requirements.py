@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from benchhouse.catalog.nexus import Package
-from benchhouse.schema.document import Document, Loc
-from benchhouse.schema.problems import Problem, quote
+from benchhouse.documents.document import Document, Loc
+from benchhouse.documents.problems import Problem
+from benchhouse.schema.quoting import quote
 
 _NAMED = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[A-Za-z0-9._,\s-]*\])?\s*(.*)")
 _SPECIFIER = re.compile(r"\(?\s*(?:[<>=!~]{1,3}\s*[A-Za-z0-9.*+!_-]+\s*,?\s*)*\)?(?:;.*)?")

@@ -5,12 +5,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from benchhouse.catalog.entries import entries, find_plug, load_object
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.problems import ProblemsError, did_you_mean
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.record import record
-from benchhouse.schema.yamltext import load_yaml
 
 _SUFFIXES = (".yaml", ".yml")
 

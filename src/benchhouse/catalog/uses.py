@@ -10,12 +10,12 @@ from pathlib import Path
 
 from benchhouse.catalog.benchmarks import Registered, list_benchmarks, load_benchmark
 from benchhouse.catalog.nexus import INSTANCES, refuse_leaving
-from benchhouse.schema.document import Document
+from benchhouse.documents.document import Document
+from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.names import can_name_a_folder
-from benchhouse.schema.problems import ProblemsError, did_you_mean
 from benchhouse.schema.scenario import Benchmark
-from benchhouse.schema.yamltext import load_yaml
 
 ReadSpace = Callable[[Document, str], tuple[Benchmark, Document]]
 """A space of ado as a benchmark of that name; the document is a view of the space's file."""

@@ -9,9 +9,9 @@ import click
 from benchhouse.cli import show
 
 if TYPE_CHECKING:
-    from benchhouse.report.curves import Scaling, Tradeoff
-    from benchhouse.report.selected import SideBySide
-    from benchhouse.report.series import Member
+    from benchhouse.results.curves import Scaling, Tradeoff
+    from benchhouse.results.selected import SideBySide
+    from benchhouse.results.series import Member
 
 _ROOMY = 110
 _SHORT = {

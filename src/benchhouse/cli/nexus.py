@@ -12,8 +12,8 @@ from benchhouse.cli.ending import leave_after
 from benchhouse.cli.examples import examples
 from benchhouse.cli.verbs import leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.problems import ProblemsError
 
 _EXAMPLES = """\b
 Examples:

@@ -25,8 +25,8 @@ def nexus_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from benchhouse.api import places
     from benchhouse.api.following import list_runs
+    from benchhouse.sites import places
 
     names = ["@last", *reversed(list_runs(places.workspace(ctx.find_root().params.get("folder"))))]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
@@ -128,6 +128,6 @@ def asked_for(case: str, metric: str, stat: str) -> str:
 
 
 def workspace(ctx: click.Context) -> Workspace:
-    from benchhouse.api import places
+    from benchhouse.sites import places
 
     return places.workspace(ctx.obj)

@@ -7,8 +7,8 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchhouse.drivers import vector_shared
+from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorStats
 
 if TYPE_CHECKING:
     from numpy import bool_, float32, int64

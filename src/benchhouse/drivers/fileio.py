@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 from benchhouse.drivers.fileio_content import Content, drop_cache
 from benchhouse.drivers.fileio_loop import Order, Worker, shuffle
+from benchhouse.load.protocols.files import FileJob, Moved
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.fileio import FileJob, Moved
 
 MOST_BLOCKS = 1 << 26  # of a random pattern, whose order takes 8 bytes a block
 _EDGE_NS = 20_000_000  # from the moment that all are ready to the start

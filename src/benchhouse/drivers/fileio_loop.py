@@ -18,7 +18,7 @@ from time import perf_counter_ns, sleep
 from typing import TYPE_CHECKING
 
 from benchhouse.drivers.fileio_content import Content
-from benchhouse.schema.fileio import SHORT, FileJob
+from benchhouse.load.protocols.files import SHORT, FileJob
 from benchhouse.schema.histogram import Histogram
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
 
+from benchhouse.load.protocols.files import FileJob, Moved
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.fileio import FileJob, Moved
 from benchhouse.schema.histogram import Histogram
 
 _SECTOR = 512

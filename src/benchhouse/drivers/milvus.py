@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from benchhouse.drivers import vector_shared as shared
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorStats
 
 if TYPE_CHECKING:
     from numpy import float32, int64

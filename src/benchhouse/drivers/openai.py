@@ -9,7 +9,7 @@ from itertools import accumulate, takewhile
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from benchhouse.schema.load import Exchange, Reply
+from benchhouse.load.protocols.calls import Exchange, Reply
 
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")

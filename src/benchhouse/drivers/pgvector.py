@@ -9,10 +9,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchhouse.drivers import vector_shared as shared
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.postgres import not_connected
+from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.postgres import not_connected
-from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorStats
 
 if TYPE_CHECKING:
     from numpy import float32, int64

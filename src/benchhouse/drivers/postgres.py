@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 from benchhouse.drivers.postgres_watch import WATCH
+from benchhouse.load.protocols.calls import CallFailed, Reply
+from benchhouse.load.protocols.postgres import Login, Statement, Step, Value, Work, failure, not_connected
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed, Reply
-from benchhouse.schema.postgres import Login, Statement, Step, Value, Work, failure, not_connected
 
 _AT_ONCE = 1000  # characters, of up to four bytes: a socket has room for these while nothing else is on its way
 

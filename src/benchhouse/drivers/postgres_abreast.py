@@ -7,8 +7,8 @@ from typing import Any
 
 from benchhouse.drivers.postgres import Postgres, asked, psycopg2_or_hint
 from benchhouse.drivers.postgres_watch import WATCH
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.postgres import Work, failure, not_connected
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.postgres import Work, failure, not_connected
 
 _DONE, _READING = 0, 1  # what `poll` says; psycopg2 never changes these numbers
 

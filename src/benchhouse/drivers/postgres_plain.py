@@ -9,8 +9,8 @@ from typing import Any
 
 from benchhouse.drivers.postgres_pq import PostgresPq, Ready, wait
 from benchhouse.drivers.postgres_wire import Answer, query, refuse_copy
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.postgres import Work
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.postgres import Work
 
 _AT_ONCE = 8192  # bytes that are read: most answers are shorter, and a larger buffer costs more than they do
 _MORE = 1 << 18

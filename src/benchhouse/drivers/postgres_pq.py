@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from benchhouse.drivers.postgres_watch import WATCH
 from benchhouse.drivers.postgres_wire import ends_well, execute, parse_and_execute, query
+from benchhouse.load.protocols.calls import CallFailed, Reply
+from benchhouse.load.protocols.postgres import Login, Statement, Step, Value, Work, failure, not_connected
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed, Reply
-from benchhouse.schema.postgres import Login, Statement, Step, Value, Work, failure, not_connected
 
 _COPY_BLOCK = 1 << 20
 # As numbers, which libpq never changes: comparing with members of psycopg's enumerations costs a lookup each.

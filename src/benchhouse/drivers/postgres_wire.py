@@ -7,8 +7,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.postgres import failure
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.postgres import failure
 
 _IDLE, _IN_TRANSACTION = b"I", b"T"
 _LENGTH = struct.Struct("!i")

@@ -11,9 +11,9 @@ from xml.sax.saxutils import escape as xml
 
 from benchhouse.drivers.s3_bucket import Bucket, said
 from benchhouse.drivers.s3_sign import EMPTY, UNSIGNED, Credentials, Signer, escape_path, find_credentials, query_of
+from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.s3 import Page, S3Item, S3Target
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import Exchange, Reply
-from benchhouse.schema.s3 import Page, S3Item, S3Target
 
 _ETAG = re.compile(rb'\r\netag[ \t]*:[ \t]*"?([^"\r\n]*)', re.IGNORECASE)
 _LOCATION = re.compile(rb"\r\nlocation[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)

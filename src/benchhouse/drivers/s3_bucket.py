@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from xml.sax.saxutils import escape as xml
 
 from benchhouse.drivers.s3_sign import UNSIGNED, Credentials, Signer, escape_path, query_of
-from benchhouse.schema.s3 import S3Refused
+from benchhouse.load.protocols.s3 import S3Refused
 
 _AT_ONCE = 200  # keys that one request removes; S3 takes a thousand, and servers go through them one by one
 _REMOVERS = 8

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.s3 import S3Target
 
 UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY = hashlib.sha256(b"").hexdigest()

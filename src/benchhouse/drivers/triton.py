@@ -17,9 +17,9 @@ from benchhouse.drivers.triton_model import ServerHttp, model_path, said, since
 from benchhouse.drivers.triton_shared import SharedRegion, aligned
 from benchhouse.drivers.triton_target import TritonTarget, input_sets, sequence_parameters, together
 from benchhouse.drivers.triton_tensors import SIZES, Tensor, check_size
+from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
-from benchhouse.schema.load import Exchange, Reply
 
 __all__ = ["TritonHttp", "TritonTarget"]
 

@@ -20,9 +20,9 @@ from benchhouse.drivers import triton_wire as wire
 from benchhouse.drivers.triton_model import TritonModel, counters, described, since, unknown_model
 from benchhouse.drivers.triton_target import TritonTarget, input_sets, sequence_parameters, together
 from benchhouse.drivers.triton_tensors import check_size
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.kserve import InferItem, KServeTarget, NoServer, Survey, TensorInputs
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.kserve import InferItem, KServeTarget, NoServer, Survey, TensorInputs
-from benchhouse.schema.load import Reply
 
 _SERVICE = "/inference.GRPCInferenceService/"
 # What HTTP calls the same thing, so that errors of both protocols are counted under one name.

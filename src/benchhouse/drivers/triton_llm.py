@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from benchhouse.drivers.triton import TritonHttp
 from benchhouse.drivers.triton_target import target_of
 from benchhouse.drivers.triton_tensors import Tensor
+from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import Exchange, Reply
 
 
 class _Hello(NamedTuple):

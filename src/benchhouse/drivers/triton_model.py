@@ -11,10 +11,10 @@ from time import monotonic, sleep
 from typing import Any
 from urllib.parse import quote
 
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.drivers.triton_tensors import TensorSpec
+from benchhouse.load.protocols.kserve import NoServer
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.kserve import NoServer
-from benchhouse.schema.problems import did_you_mean
 
 # The parts of a request's time in the server, as its statistics name them, and ours.
 PARTS = {

@@ -8,8 +8,8 @@ from pydantic import ValidationError, model_validator
 
 from benchhouse.drivers.triton_model import TritonModel
 from benchhouse.drivers.triton_tensors import Making, Tensor, load, synthesise
+from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, TensorInputs
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.kserve import InferItem, KServeTarget, Scalar, TensorInputs
 
 
 class TritonTarget(KServeTarget, TensorInputs):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

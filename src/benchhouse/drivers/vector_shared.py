@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorDriver
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorDriver
 
 if TYPE_CHECKING:
     from numpy import float32, int64

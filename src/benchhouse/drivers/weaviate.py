@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 from benchhouse.drivers import vector_shared as shared
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import Collection, Distance, IndexKind, VectorStats
 
 if TYPE_CHECKING:
     from numpy import float32, int64

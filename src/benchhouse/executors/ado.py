@@ -17,12 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.executors.ado_steps import Steps
 from benchhouse.schema.ado import OURS, TRIAL
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.resources import Resources
-from benchhouse.schema.yamldump import dump_yaml
 
 _TOGETHER = 10_000
 _GRACE_S = 20.0

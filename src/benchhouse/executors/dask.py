@@ -7,15 +7,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchhouse.executors.far import FarExecutor
-from benchhouse.executors.far_engine import Ask, Node
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.remote_cluster import FarExecutor
 from benchhouse.schema.dask import DaskSecurity, DaskSettings
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.problems import ProblemsError
 from benchhouse.schema.protocols import Assignment
 from benchhouse.schema.resources import Resources
-from benchhouse.schema.yamltext import load_yaml
 
 OWN = "local"
 

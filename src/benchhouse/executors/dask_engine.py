@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchhouse.executors import far_node
+from benchhouse.executors import cluster_node
+from benchhouse.executors.cluster_engine import Ask, ClusterGoneError, Node, Slot, serve
 from benchhouse.executors.dask import OWN, no_dask, this_machine
 from benchhouse.executors.dask_slot import run_slot
-from benchhouse.executors.far_engine import Ask, ClusterGoneError, Node, Slot, serve
 from benchhouse.schema.errors import BenchError
 
 _ANSWER_S = 8.0
@@ -198,7 +198,7 @@ class DaskEngine:
 
     def _tell_end(self, held: Held) -> None:
         with contextlib.suppress(OSError):
-            far_node.append(Path(held.slot.folder) / far_node.ORDERS, {"end": "it was stopped"})
+            cluster_node.append(Path(held.slot.folder) / cluster_node.ORDERS, {"end": "it was stopped"})
 
 
 def described(address: str, info: Mapping[str, Any]) -> Node:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchhouse.executors import far_node
+from benchhouse.executors import cluster_node
 
 IMPOSED = ("MALLOC_TRIM_THRESHOLD_", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONHASHSEED")
 """What Dask's nanny sets: with it the same trial would be a slower one here than elsewhere."""
@@ -21,7 +21,7 @@ def run_slot(folder: str, python: list[str], environment: dict[str, str], patien
     }
     if not _first(Path(folder)):
         return f"Dask began it a second time, on {worker.address}: the first worker was lost"
-    return far_node.keep_slot(folder, python, environment, placed, patience_s, IMPOSED)
+    return cluster_node.keep_slot(folder, python, environment, placed, patience_s, IMPOSED)
 
 
 def _first(folder: Path) -> bool:

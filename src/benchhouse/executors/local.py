@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchhouse.processes.early_host import PROGRAM, EarlyHost, take_early_host
+from benchhouse.processes.owner import OWNER, identity
 from benchhouse.schema.container import explain_exit
-from benchhouse.schema.early_host import PROGRAM, EarlyHost, take_early_host
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.owner import OWNER, identity
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.schema.resources import Resources

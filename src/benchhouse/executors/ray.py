@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchhouse.executors.far import FarExecutor
-from benchhouse.executors.far_engine import Ask, Node
+from benchhouse.executors.cluster_engine import Ask, Node
 from benchhouse.executors.ray_jobs import RayJobs
+from benchhouse.executors.remote_cluster import FarExecutor
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.ray import RaySettings

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchhouse.executors import far_node
-from benchhouse.executors.far_engine import ClusterGoneError, Node, Slot, say_lost, serve
+from benchhouse.executors import cluster_node
+from benchhouse.executors.cluster_engine import ClusterGoneError, Node, Slot, say_lost, serve
 from benchhouse.executors.ray import OWN, this_machine
 from benchhouse.schema.errors import BenchError
 
@@ -59,7 +59,7 @@ class RayEngine:
         except ImportError as error:
             raise BenchError("Ray is not installed here", "pip install 'benchhouse[ray]'") from error
         self.ray = ray
-        self.ray.cloudpickle.register_pickle_by_value(far_node)  # its Python need not have benchhouse
+        self.ray.cloudpickle.register_pickle_by_value(cluster_node)  # its Python need not have benchhouse
         for _ in range(_TRIES - 1 if own else 0):
             with contextlib.suppress(BenchError):
                 self._connect(address, self._of_our_own())
@@ -195,7 +195,7 @@ def run_slot(folder: str, python: list[str], environment: dict[str, str], patien
         environment = {name: value for name, value in environment.items() if name not in ("PATH", "VIRTUAL_ENV")}
     asked = here.runtime_env.get("env_vars") or {}
     imposed = [name for name in IMPOSED if name not in asked]
-    return far_node.keep_slot(folder, python or [sys.executable], environment, placed, patience_s, imposed)
+    return cluster_node.keep_slot(folder, python or [sys.executable], environment, placed, patience_s, imposed)
 
 
 def described(node: Mapping[str, Any]) -> Node:

@@ -5,9 +5,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchhouse.executors.far import FarExecutor
-from benchhouse.executors.far_engine import Ask, Node
-from benchhouse.executors.far_places import no_worker
+from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.cluster_places import no_worker
+from benchhouse.executors.remote_cluster import FarExecutor
 from benchhouse.executors.spark_probe import page_of, workers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchhouse.executors import far_node
-from benchhouse.executors.far_engine import Ask, ClusterGoneError, Node, Slot, serve
+from benchhouse.executors import cluster_node
+from benchhouse.executors.cluster_engine import Ask, ClusterGoneError, Node, Slot, serve
 from benchhouse.executors.spark import check_java, this_machine
 from benchhouse.executors.spark_probe import page_of, unanswered, workers
 from benchhouse.executors.spark_slot import run_slot
@@ -210,7 +210,7 @@ class SparkEngine:
 
     def _tell_end(self, slot: Slot) -> None:
         with contextlib.suppress(OSError):
-            far_node.append(Path(slot.folder) / far_node.ORDERS, {"end": "it was stopped"})
+            cluster_node.append(Path(slot.folder) / cluster_node.ORDERS, {"end": "it was stopped"})
 
 
 def essence(said: str) -> str:

@@ -6,7 +6,7 @@ import struct
 import urllib.request
 from collections.abc import Mapping
 
-from benchhouse.executors.far_engine import Node
+from benchhouse.executors.cluster_engine import Node
 from benchhouse.schema.spark import STANDALONE
 
 _ANSWER_S = 8.0

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchhouse.executors import far_node
+from benchhouse.executors import cluster_node
 
 IMPOSED = ("OMP_NUM_THREADS", "PYTHONHASHSEED", "PYTHONPATH", "PYTHONUNBUFFERED")
 """What Spark sets for its Pythons: with it the same trial would be another one here than elsewhere."""
@@ -26,4 +26,4 @@ def run_slot(line: str) -> str:
     environment: dict[str, str] = given["environment"]
     if gpu := task.resources().get("gpu"):
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.addresses)
-    return far_node.keep_slot(given["folder"], given["python"], environment, placed, given["patience_s"], IMPOSED)
+    return cluster_node.keep_slot(given["folder"], given["python"], environment, placed, given["patience_s"], IMPOSED)

@@ -6,12 +6,13 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from benchhouse.documents.document import Document, Loc
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.plan.space import Block, Space
 from benchhouse.schema.digests import canonical_json
-from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.experiment import Experiment
-from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.problems import Problem, did_you_mean, quote, shorten
+from benchhouse.schema.quoting import quote, shorten
 from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_values
 
 TARGETS = "target"  # the axis whose values are whole targets

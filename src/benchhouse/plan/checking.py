@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
+from benchhouse.documents.document import Loc
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.plan.axes import TARGETS, Draft, Place, accepts_mapping, fields_of, only_model
 from benchhouse.plan.space import Block
 from benchhouse.schema.digests import canonical_json
-from benchhouse.schema.document import Loc
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.problems import Problem, did_you_mean, quote
+from benchhouse.schema.quoting import quote
 from benchhouse.schema.secrets import is_secret_key
 
 if TYPE_CHECKING:

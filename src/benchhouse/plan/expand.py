@@ -11,14 +11,15 @@ from pydantic import ValidationError
 
 from benchhouse.catalog.benchmarks import Registered
 from benchhouse.catalog.entries import entries
+from benchhouse.documents.document import Loc
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.plan.axes import TARGETS, Draft, Place, fields_of, put_together
 from benchhouse.plan.checking import MOST_KEPT, Meaning, check_values, normal, reasons
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.plan.space import Shuffle, Space
 from benchhouse.schema.digests import canonical_json
-from benchhouse.schema.document import Loc
 from benchhouse.schema.experiment import Experiment
-from benchhouse.schema.problems import ProblemsError, shorten
+from benchhouse.schema.quoting import shorten
 from benchhouse.schema.record import record
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Benchmark, Defined, Scenario

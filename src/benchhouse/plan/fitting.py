@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Iterator
 
+from benchhouse.documents.document import Loc
+from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.plan.expand import Plan
 from benchhouse.plan.scenario_file import ScenarioFile
-from benchhouse.schema.document import Loc
-from benchhouse.schema.problems import Problem, did_you_mean
 from benchhouse.schema.quantities import show_bytes, show_seconds
 from benchhouse.schema.record import record
 from benchhouse.schema.site import Partition, Site

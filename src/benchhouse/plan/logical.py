@@ -10,10 +10,11 @@ from typing import Any
 
 from benchhouse.catalog.domains import MISSING, holds, listed, stand_in
 from benchhouse.catalog.logical import WHOLE_TARGET, Logical, mapped_input, regions_of
+from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.yaml_reader import resolve_plain
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.nexus import Binding, Property, PropertyDomain
-from benchhouse.schema.problems import did_you_mean, quote
-from benchhouse.schema.yamltext import resolve_plain
+from benchhouse.schema.quoting import quote
 
 Inputs = dict[str, Any]
 

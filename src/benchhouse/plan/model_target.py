@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from benchhouse.documents.document import Document, Loc
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.plan.axes import Draft, fields_of
 from benchhouse.plan.scenario_file import ScenarioFile
-from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.experiment import Experiment
-from benchhouse.schema.problems import ProblemsError, describe
+from benchhouse.schema.quoting import describe
 from benchhouse.schema.scenario import Defined, Scenario, axis_values
 
 NAMES = ("model", "model_id", "model_name", "target")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from benchhouse.schema.document import Document, Loc
-from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.document import Document, Loc
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.yaml_reader import load_yaml, parse_yaml
 from benchhouse.schema.record import record
 from benchhouse.schema.scenario import Benchmark, Scenario
 from benchhouse.schema.secrets import REDACTED, exposed, is_secret_key, is_secret_variable, reference
-from benchhouse.schema.yamltext import load_yaml, parse_yaml
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.catalog.recipes import find_recipe
+from benchhouse.documents.document import Loc
+from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.plan.axes import fields_of
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.components import check_component
-from benchhouse.schema.document import Loc
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
-from benchhouse.schema.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.schema.service import ServiceUse, TrialService, mentioned
 
 _NAMING = ("target", "targets", "workload", "axes")  # where `service:NAME` may stand

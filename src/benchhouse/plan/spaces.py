@@ -15,18 +15,18 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from benchhouse.documents.document import Document, Loc
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import Problem, ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
 from benchhouse.plan.space import Block
 from benchhouse.plan.space import Space as Points
 from benchhouse.schema.ado import OURS, Operation, WalkParameters
-from benchhouse.schema.document import Document, Loc
-from benchhouse.schema.misfits import from_pydantic
-from benchhouse.schema.problems import Problem, ProblemsError
 from benchhouse.schema.record import record
 from benchhouse.schema.scenario import MAX_AXIS_VALUES
 from benchhouse.schema.space import Property, PropertyDomain, Space, SpaceExperiment
-from benchhouse.schema.yamldump import dump_yaml
-from benchhouse.schema.yamltext import load_yaml
 
 _Read = TypeVar("_Read", bound=BaseModel)
 Inputs = Callable[[str, str | None], Collection[str] | None]

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from benchhouse.documents.document import Document
+from benchhouse.documents.problems import ProblemsError
 from benchhouse.plan.spaces import read_space, scenarios
-from benchhouse.schema.document import Document
-from benchhouse.schema.problems import ProblemsError
 from benchhouse.schema.scenario import Benchmark
 
 _FROZEN = ("experiment", "version", "workload", "axes")

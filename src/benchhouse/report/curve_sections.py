@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from benchhouse.report.curves import Scaling, ScalingCurve, Stage, Tradeoff, span
-from benchhouse.report.numbers import NONE, number, percent, plural, quantity, titled
 from benchhouse.report.tags import Markup, join, tag
+from benchhouse.results.curves import Scaling, ScalingCurve, Stage, Tradeoff, span
+from benchhouse.results.numbers import NONE, number, percent, plural, quantity, titled
 
 _HOW = (
     "Each curve goes through the points of one target. What it has at the level is read off the curve, never from "

@@ -10,20 +10,20 @@ from pydantic import ValidationError
 
 from benchhouse.evidence.folder import read_meta
 from benchhouse.evidence.writing import write_text
-from benchhouse.report import html, markdown, scaling, stopped, tradeoff
-from benchhouse.report.cells import make_cells
-from benchhouse.report.content import FailureFacts, Point, ReportData, RunFacts, TrialFacts, WarningGroup
-from benchhouse.report.curves import Tradeoff
-from benchhouse.report.environment import environment
-from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, publish
-from benchhouse.report.loads import gather_loads
-from benchhouse.report.machine import gather_failed, gather_machine
-from benchhouse.report.numbers import headline_stats
-from benchhouse.report.order import declared_order, declared_roles
-from benchhouse.report.points import labeller, make_points, name_runs, without_number
-from benchhouse.report.refusals import invalid_rows
-from benchhouse.report.series import Column, Member, members_of_points
-from benchhouse.report.standings import make_headline, make_rankings, side_by_side
+from benchhouse.report import html, markdown
+from benchhouse.results import scaling, stopped, tradeoff
+from benchhouse.results.cells import make_cells
+from benchhouse.results.content import FailureFacts, Point, ReportData, RunFacts, TrialFacts, WarningGroup
+from benchhouse.results.curves import Tradeoff
+from benchhouse.results.environment import environment
+from benchhouse.results.lineage import PUBLISHED, REPORT_FILE, publish
+from benchhouse.results.loads import gather_loads
+from benchhouse.results.machine import gather_failed, gather_machine
+from benchhouse.results.order import declared_order, declared_roles
+from benchhouse.results.points import labeller, make_points, name_runs, without_number
+from benchhouse.results.refusals import invalid_rows
+from benchhouse.results.series import members_of_points
+from benchhouse.results.standings import leading_columns, make_headline, make_rankings, side_by_side
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -116,18 +116,6 @@ def _placed(asked: Tradeoff, points: Sequence[Point]) -> Tradeoff:
         moved = [one.model_copy(update={"point": places[one.run_id, one.instance_digest]}) for one in curve.points]
         curves.append(curve.model_copy(update={"points": moved}))
     return asked.model_copy(update={"curves": curves})
-
-
-def leading_columns(members: Sequence[Member], throughput: str | None, latency: str | None) -> list[Column]:
-    """The throughput, or else the first metric with a direction, and the latency by its leading statistics."""
-    stats: dict[str, list[str]] = {}
-    for member in members:
-        for (metric, stat), sample in member.samples.items():
-            if sample.direction and stat not in stats.setdefault(metric, []):
-                stats[metric].append(stat)
-    first = throughput if throughput in stats else next(iter(stats), None)
-    names = dict.fromkeys(name for name in (first, latency) if name in stats)
-    return [(name, stat) for name in names if name for stat in headline_stats(stats[name])]
 
 
 def _title(scenarios: Iterable[str]) -> str:

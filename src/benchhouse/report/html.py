@@ -4,7 +4,6 @@ from functools import cache
 from importlib import resources
 
 from benchhouse.report.comparison_section import comparison_section
-from benchhouse.report.content import ReportData
 from benchhouse.report.curve_sections import scaling_section, tradeoff_section
 from benchhouse.report.evidence_sections import (
     configuration_section,
@@ -17,9 +16,10 @@ from benchhouse.report.evidence_sections import (
 )
 from benchhouse.report.load_section import load_section
 from benchhouse.report.machine_section import machine_section
-from benchhouse.report.numbers import number, plural
 from benchhouse.report.payload import axis_values, payload, varying_axes
 from benchhouse.report.tags import Markup, embedded_json, join, tag
+from benchhouse.results.content import ReportData
+from benchhouse.results.numbers import number, plural
 from benchhouse.schema.trial import outcome_words
 
 CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

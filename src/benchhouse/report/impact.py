@@ -2,7 +2,7 @@
 
 from benchhouse.analysis.playbooks.moving import tell
 from benchhouse.analysis.playbooks.values import Number
-from benchhouse.report.why import Why
+from benchhouse.results.why import Why
 
 _RARE = {"p95": "20", "p99": "100", "p99.9": "1000"}
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from benchhouse.report.loads import LoadFacts, by_point
-from benchhouse.report.numbers import number, percent, plural
 from benchhouse.report.tags import Markup, join, tag
 from benchhouse.report.time_chart import nice_step
+from benchhouse.results.loads import LoadFacts, by_point
+from benchhouse.results.numbers import number, percent, plural
 
 HEADS = (
     "point", "repetition", "certificate", "loop", "asked", "offered", "delivered", "lag p99 (ms)",

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from benchhouse.report.machine import MOST_SAMPLES, Figure, MachineFacts
-from benchhouse.report.numbers import NONE, duration, number, plural, quantity, titled
 from benchhouse.report.tags import Markup, join, tag
 from benchhouse.report.time_chart import phase_words, scaled, time_chart
+from benchhouse.results.machine import MOST_SAMPLES, Figure, MachineFacts
+from benchhouse.results.numbers import NONE, duration, number, plural, quantity, titled
 
 HEADS = ("what", "phase", "avg", "p95", "max", "n")
 _HOW = (

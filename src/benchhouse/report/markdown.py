@@ -4,17 +4,17 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from benchhouse.report.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData
 from benchhouse.report.curve_sections import stage_heads, stage_rows
-from benchhouse.report.curves import Scaling, Tradeoff
 from benchhouse.report.load_section import HEADS, RIGHT, load_rows
 from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
 from benchhouse.report.machine_section import figure_rows
-from benchhouse.report.numbers import number, plural, quantity, spread_text, titled
+from benchhouse.results.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData
+from benchhouse.results.curves import Scaling, Tradeoff
+from benchhouse.results.numbers import number, plural, quantity, spread_text, titled
 from benchhouse.schema.trial import outcome_words
 
 if TYPE_CHECKING:
-    from benchhouse.report.comparison import ComparisonTable
+    from benchhouse.results.comparison import ComparisonTable
 
 _SPECIAL = re.compile(r"([\\`*\[\]<>#|~@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _PIPE = re.compile(r"(?<!\\)\|")

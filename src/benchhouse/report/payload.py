@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
-from benchhouse.report.content import Number, Point, ReportData
-from benchhouse.report.numbers import number, spread_text
+from benchhouse.results.content import Number, Point, ReportData
+from benchhouse.results.numbers import number, spread_text
 
 _RESTATED = 0.1
 """How much of its own range a metric may leave unexplained and still be called the other one in disguise."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.schema.hot_metrics import RUN, telemetry_name
 from benchhouse.schema.telemetry import Series
 from benchhouse.schema.trial import OUTCOMES
-from benchhouse.schema.yamldump import dump_yaml
 
 _BAD = "|".join(outcome for outcome in OUTCOMES if outcome not in ("succeeded", "invalid", "cancelled"))
 _ANY = "|".join(OUTCOMES)

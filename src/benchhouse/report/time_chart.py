@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from benchhouse.report.machine import Panel
-from benchhouse.report.numbers import number
 from benchhouse.report.tags import Markup, tag
+from benchhouse.results.machine import Panel
+from benchhouse.results.numbers import number
 from benchhouse.schema.telemetry import STEADY, TEARDOWN, WARMUP, WHOLE, Phase
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460, 200, 52, 10, 22, 36

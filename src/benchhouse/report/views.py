@@ -9,9 +9,9 @@ from benchhouse.analysis.playbooks.causes import symptom_words
 from benchhouse.analysis.playbooks.moving import tell
 from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number
 from benchhouse.report.impact import confidence_words, impact
-from benchhouse.report.numbers import name_of, quantity, titled
 from benchhouse.report.pages import Block, Grid, Heading, Items, Listing, Page, Words
-from benchhouse.report.why import PointWhy, Why
+from benchhouse.results.numbers import name_of, quantity, titled
+from benchhouse.results.why import PointWhy, Why
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.writing import now, write_model
+from benchhouse.processes.forking import Forked, can_fork, fork
+from benchhouse.processes.owner import OWNER, identity, is_gone, pid_of
+from benchhouse.processes.services import end_of
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.forking import Forked, can_fork, fork
-from benchhouse.schema.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.schema.protocols import Keepers
 from benchhouse.schema.record import record
 from benchhouse.schema.service import (
@@ -24,7 +25,6 @@ from benchhouse.schema.service import (
     ServiceSpec,
     ServiceState,
     TrialService,
-    ended,
     read_state,
 )
 
@@ -94,7 +94,7 @@ def wait_ready(
     while True:
         states = {name: read_state(folder) for name, folder in folders.items()}
         for name, folder in folders.items():
-            if said := ended(name, folder) or _keeper_died(name, folder):
+            if said := end_of(name, folder) or _keeper_died(name, folder):
                 stop_keepers(folders.values())
                 raise _not_started(name, folder, said)
         waiting = [name for name, state in states.items() if state is None or state.phase == "starting"]
@@ -103,7 +103,7 @@ def wait_ready(
         if keepers and time.monotonic() - asked > _JOB_S:
             asked = time.monotonic()
             for name in waiting:
-                if (said := keepers.gone(folders[name])) and not ended(name, folders[name]):
+                if (said := keepers.gone(folders[name])) and not end_of(name, folders[name]):
                     settle(folders.values(), said)
         if (text := f"starting {', '.join(waiting)}") != told:
             show(text)
@@ -252,7 +252,7 @@ class Attached:
         for name, folder in self._folders.items():
             state = read_state(folder)
             stopped = self._jobs is not None and state is not None and state.phase == "stopped"  # by its reaper
-            if not stopped and (said := ended(name, folder)):
+            if not stopped and (said := end_of(name, folder)):
                 return said
         return ""
 

@@ -19,10 +19,10 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
 from benchhouse.evidence.writing import now, write_model, write_text
+from benchhouse.processes.owner import identity, is_gone, pid_of
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import RunFolder, Workspace
 from benchhouse.schema.model import Model
-from benchhouse.schema.owner import identity, is_gone, pid_of
 from benchhouse.schema.trial import ExperimentRef
 
 _WHOLE = ("started", "submitted", "resumed", "finished", "interrupted", "stopped", "budget", "service")

@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from benchhouse.evidence.asking import make_folder
 from benchhouse.evidence.folder import read_meta, sealed_outcome
+from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from benchhouse.schema.problems import quote
+from benchhouse.schema.quoting import quote
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 

@@ -1,6 +1,5 @@
 """Services of a scenario, and the files of one that outlives a trial: `service.json` asks, `state.json` answers."""
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,6 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from benchhouse.schema.model import Model, empty_list
-from benchhouse.schema.owner import is_gone
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.recipe import Recipe
 
@@ -197,19 +195,6 @@ class ServiceFolder(NamedTuple):
     def words(self) -> Path:
         """What the keeper itself says, where it can't say it in its state."""
         return self.path / "keeper.log"
-
-
-def ended(name: str, folder: ServiceFolder) -> str:
-    """What is to be said of a kept service that is over, else nothing. A state that can't be read says nothing."""
-    state = read_state(folder)
-    if state is None:
-        return ""
-    if state.phase in OVER:
-        said = state.message or state.phase
-        return said if said.startswith(f"{name} ") else f"{name} is over: {said}"
-    if state.host == os.uname().nodename and is_gone(state.keeper):
-        return f"{name} is over: its keeper was killed"
-    return ""
 
 
 def read_state(folder: ServiceFolder) -> ServiceState | None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchhouse.schema.digests import canonical_json
-from benchhouse.schema.problems import printable
+from benchhouse.schema.quoting import printable
 from benchhouse.schema.trial import TrialSpec
 
 _LABEL_LENGTH = 80

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from benchhouse.processes.owner import OWNER, identity
 from benchhouse.schema.container import ENTERED
-from benchhouse.schema.owner import OWNER, identity
 from benchhouse.schema.pydantic_plugins import leave_out_plugins
 
 

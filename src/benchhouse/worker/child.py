@@ -20,7 +20,7 @@ from benchhouse.schema.trial import ExperimentRef, TrialSpec
 from benchhouse.worker.cache import DataCache
 from benchhouse.worker.context import TrialContext
 from benchhouse.worker.results import Handover, definitions, measure, plain_text
-from benchhouse.worker.watching import ServerDiedError
+from benchhouse.worker.service_watch import ServerDiedError
 from benchhouse.worker.words import Logs
 
 if TYPE_CHECKING:

@@ -20,17 +20,18 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
+from benchhouse.processes import tree
+from benchhouse.processes.cgroups import Cage
+from benchhouse.processes.owned import Scratch
+from benchhouse.processes.services import end_of
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.pydantic_plugins import take_plugins_back
-from benchhouse.schema.service import ServiceFolder, ended
+from benchhouse.schema.service import ServiceFolder
 from benchhouse.schema.trial import TrialSpec
-from benchhouse.worker import processes
 from benchhouse.worker.child import run_experiment
-from benchhouse.worker.limits import Cage
 from benchhouse.worker.monitors.procfs import leave_node
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
-from benchhouse.worker.owned import Scratch
 from benchhouse.worker.sharing import Done, SharedProcess, take_streams
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
@@ -116,7 +117,7 @@ def follow(
         bell.close()
     if stopped_by:
         return Ended(int(signal.SIGKILL), stopped_by, cage.oom_kills())
-    status = 0 if running.done else processes.wait(running.pid)
+    status = 0 if running.done else tree.wait(running.pid)
     if spec.limits.cpu is not None and cage.over_cpu(spec.limits.cpu):
         stopped_by = "cpu"  # a child of its was ended by RLIMIT_CPU, and the experiment went on without it
     return Ended(status, stopped_by, cage.oom_kills(), running.done)
@@ -141,7 +142,7 @@ def _wait_for_end(
             if stopped_by:
                 watch.end()
                 end_elsewhere(folder)
-                processes.kill_tree([running.pid], grace_s=1.0)
+                tree.kill_tree([running.pid], grace_s=1.0)
                 cage.kill()
                 return stopped_by
             most_s = min(tick_s if end >= 0 else _TICK_S, left, watch.due_s)
@@ -205,7 +206,7 @@ def _become_experiment(
         gc.freeze()  # it looks for garbage in what is its own, and copies no page of ours for that
         gc.enable()
         os.setsid()
-        processes.die_with_parent(signal.SIGKILL, worker)
+        tree.die_with_parent(signal.SIGKILL, worker)
         for number in (*STOPS, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         leave_node()
@@ -239,6 +240,6 @@ def end_elsewhere(trial: TrialFolder, most_s: float = _ELSEWHERE_S) -> None:
         with contextlib.suppress(OSError):
             folder.stop.touch()
     deadline = time.monotonic() + most_s
-    while time.monotonic() < deadline and any(not ended("", folder) for folder in folders):
+    while time.monotonic() < deadline and any(not end_of("", folder) for folder in folders):
         time.sleep(0.05)
     shutil.rmtree(trial.elsewhere, ignore_errors=True)

@@ -13,10 +13,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from benchhouse.schema.owner import OWNER, identity
-from benchhouse.worker import processes
-from benchhouse.worker.limits import sweep_cages
-from benchhouse.worker.owned import left_processes, processes_of, sweep_scratch
+from benchhouse.processes import tree
+from benchhouse.processes.cgroups import sweep_cages
+from benchhouse.processes.owned import left_processes, processes_of, sweep_scratch
+from benchhouse.processes.owner import OWNER, identity
 from benchhouse.worker.pool import Pool
 from benchhouse.worker.supervise import LEFTOVERS
 from benchhouse.worker.warming import warm_up, warm_up_for
@@ -26,7 +26,7 @@ _GRACE_S = 3.0
 
 def serve(*, first: bool = False) -> int:
     """`first`: of its orchestrator, which has looked for leftovers itself."""
-    processes.become_subreaper()
+    tree.become_subreaper()
     with contextlib.suppress(PermissionError):  # started by hand it may lead its session already
         os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
     if not first:
@@ -62,9 +62,9 @@ def serve(*, first: bool = False) -> int:
 def _sweep() -> None:
     """End what an earlier host of this orchestrator left when it was killed."""
     if (mine := os.environ.get(OWNER)) == identity():
-        processes.kill_tree(left_processes(), grace_s=0.0)  # of other hosts: this one is its own owner
+        tree.kill_tree(left_processes(), grace_s=0.0)  # of other hosts: this one is its own owner
     elif mine:
-        processes.kill_tree(processes_of(mine), grace_s=0.0)
+        tree.kill_tree(processes_of(mine), grace_s=0.0)
     sweep_cages(LEFTOVERS)
     sweep_scratch(LEFTOVERS)
 
@@ -74,12 +74,12 @@ def _obey(order: dict[str, Any], pool: Pool) -> None:
         pool.stop(order["stop"])
         return
     pid = pool.begin(order, lambda: warm_up_for(Path(order["folder"]) / "trial.json"))
-    _say({"id": order["id"], "pid": pid, "start": processes.start_time(pid)})
+    _say({"id": order["id"], "pid": pid, "start": tree.start_time(pid)})
 
 
 def _stop_all_and_exit() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    processes.kill_descendants(grace_s=_GRACE_S)
+    tree.kill_descendants(grace_s=_GRACE_S)
     sweep_cages(LEFTOVERS)  # of idle workers, which have ended at once
     sweep_scratch(LEFTOVERS)
     os._exit(0)

@@ -18,9 +18,11 @@ from types import FrameType
 from typing import NoReturn
 
 from benchhouse.evidence.writing import now, write_model, write_text
+from benchhouse.processes import tree
+from benchhouse.processes.owned import make_scratch, sweep_scratch
+from benchhouse.processes.owner import OWNER, identity, is_gone
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
-from benchhouse.schema.owner import OWNER, identity, is_gone
 from benchhouse.schema.recipe import LOOPBACK
 from benchhouse.schema.secrets import REDACTED, make_up, redactor
 from benchhouse.schema.service import (
@@ -33,9 +35,8 @@ from benchhouse.schema.service import (
     ServiceSpec,
     ServiceState,
 )
-from benchhouse.worker import nodes, processes
+from benchhouse.worker import nodes
 from benchhouse.worker.output import Capture
-from benchhouse.worker.owned import make_scratch, sweep_scratch
 from benchhouse.worker.programs import version_of
 from benchhouse.worker.services import Services
 
@@ -104,7 +105,7 @@ class Keeper:
         finally:
             self._ignore_signals()
             self.services.close()
-            processes.kill_descendants(grace_s=0.5)
+            tree.kill_descendants(grace_s=0.5)
             shutil.rmtree(self.scratch, ignore_errors=True)
             self.folder.endpoints.unlink(missing_ok=True)
             if self.state.phase == "stopping":
@@ -207,7 +208,7 @@ class Keeper:
 
 def keep(path: Path) -> NoReturn:
     """Until the service is over; then the process ends."""
-    processes.become_subreaper()
+    tree.become_subreaper()
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(NAME, encoding="ascii")
     with contextlib.suppress(PermissionError):

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchhouse.worker import processes
-from benchhouse.worker.limits import sweep_cages
-from benchhouse.worker.owned import Scratch, sweep_scratch
+from benchhouse.processes import tree
+from benchhouse.processes.cgroups import sweep_cages
+from benchhouse.processes.owned import Scratch, sweep_scratch
 from benchhouse.worker.sharing import Sharing
 from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
 
@@ -145,7 +145,7 @@ class Pool:
     def _end_orphans(self) -> None:
         """Children that are no workers came here when theirs was killed; only children are asked for, so that no fork
         can slip in."""
-        processes.kill_tree(set(processes.children(os.getpid())) - set(self.workers), grace_s=0.0)
+        tree.kill_tree(set(tree.children(os.getpid())) - set(self.workers), grace_s=0.0)
         sweep_cages(LEFTOVERS)
         sweep_scratch(LEFTOVERS)
 
@@ -159,7 +159,7 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
-        processes.die_with_parent(signal.SIGKILL, parent)
+        tree.die_with_parent(signal.SIGKILL, parent)
         os.register_at_fork(after_in_child=line.close)  # an experiment has no say here
         words = os.memfd_create("words")  # of the worker, which has hardly ever any: a file for each would be a waste
         null = os.open(os.devnull, os.O_RDWR)

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.evidence.folder import read_spec
+from benchhouse.processes import tree
+from benchhouse.processes.cgroups import Cage
+from benchhouse.processes.owned import Scratch
+from benchhouse.processes.owner import TAG
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.owner import TAG
 from benchhouse.schema.record import record
 from benchhouse.schema.service import SECRET
 from benchhouse.schema.trial import TrialSpec
-from benchhouse.worker import processes
 from benchhouse.worker.child import run_experiment
-from benchhouse.worker.limits import Cage
 from benchhouse.worker.output import Capture
-from benchhouse.worker.owned import Scratch
 from benchhouse.worker.words import Words, receive
 
 _MOST_BYTES = 1 << 16
@@ -117,9 +117,9 @@ class SharedProcess:
         self.line.close()
         self.deaf = True
         if alive:
-            processes.send(self.pid, None, signal.SIGKILL)
+            tree.send(self.pid, None, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
-                processes.wait(self.pid)
+                tree.wait(self.pid)
 
 
 class Sharing:
@@ -136,7 +136,7 @@ class Sharing:
     def take(self, spec: TrialSpec) -> SharedProcess | None:
         """The process for this trial, which is no longer held here; one that can't be used is ended."""
         found = self.process
-        if found and self.may_share(spec) and found.asked == _asked(spec) and processes.alive(found.pid, None):
+        if found and self.may_share(spec) and found.asked == _asked(spec) and tree.alive(found.pid, None):
             self.process = None
             return found
         self.end()
@@ -145,7 +145,7 @@ class Sharing:
     def keep(self, process: SharedProcess, folder: TrialFolder) -> bool:
         """Hold it for the next trial; False where it can't go on, as it has left other processes behind, or could still
         write to the evidence in `folder`, which is about to be sealed."""
-        if process.deaf or processes.descendants(os.getpid()) != [process.pid] or _holds(process.pid, folder):
+        if process.deaf or tree.descendants(os.getpid()) != [process.pid] or _holds(process.pid, folder):
             return False
         self.process = process
         return True
@@ -190,7 +190,7 @@ def leave_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    processes.flush_c_streams()
+    tree.flush_c_streams()
     _put(*((_high(os.open(os.devnull, os.O_WRONLY)), target) for target in (1, 2)))
 
 

@@ -13,23 +13,25 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchhouse.evidence.blanking import blank_secrets
 from benchhouse.evidence.folder import read_spec, seal, tidy, write_metrics_csv
+from benchhouse.evidence.redaction import blank_secrets
 from benchhouse.evidence.writing import now, write_fresh
+from benchhouse.processes import cgroups, tree
+from benchhouse.processes.cgroups import Cage
+from benchhouse.processes.owned import Scratch
+from benchhouse.processes.owner import LEFTOVERS as LEFTOVERS
+from benchhouse.processes.owner import TAG as TAG
+from benchhouse.processes.services import end_of
 from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.owner import LEFTOVERS as LEFTOVERS
-from benchhouse.schema.owner import TAG as TAG
 from benchhouse.schema.secrets import make_up, redactor, secret_values
-from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, ended, read_state
+from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, read_state
 from benchhouse.schema.topology import Topology
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
-from benchhouse.worker import batch, limits, node, processes
+from benchhouse.worker import batch, node
 from benchhouse.worker.experiment import STOPS, Ended, end_elsewhere, follow
-from benchhouse.worker.limits import Cage
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
-from benchhouse.worker.owned import Scratch
 from benchhouse.worker.results import Handover, metrics_file
 from benchhouse.worker.sharing import Done, SharedProcess, Sharing
 from benchhouse.worker.stream import Redact
@@ -62,8 +64,8 @@ def run_trial(
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # what is made here is taken away below, or not made at all
     for number in STOPS:
         signal.signal(number, _cancel)
-    processes.become_subreaper()
-    processes.forget_usage()
+    tree.become_subreaper()
+    tree.forget_usage()
     os.environ[TAG] = spec.trial_id
     parameters = [spec.target, spec.parameters, dict(spec.environment), *_of_services(spec)]
     os.environ[SECRET] = make_up()
@@ -87,7 +89,7 @@ def run_trial(
         end_elsewhere(folder, _CANCELLED_S)
         if sharing is None or sharing.process is None:
             cage.kill()
-            processes.kill_descendants(grace_s=0.0)
+            tree.kill_descendants(grace_s=0.0)
             cage.remove()
         if scratch is None:
             place.remove()
@@ -117,7 +119,7 @@ def _run(
     if not (sharing and shared and ended.done and sharing.keep(shared, folder)):
         if shared:
             shared.close(alive=ended.done is not None)
-        left = processes.kill_descendants(grace_s=0.5)
+        left = tree.kill_descendants(grace_s=0.5)
     measured()
     capture.drain(limit_s=1.0)
     handover = _handover(scratch.result, redact)
@@ -274,7 +276,7 @@ def _usage(cage: Cage, done: Done | None) -> dict[str, Any]:
 
     Of a process that lives on (`done`), its own account of this trial.
     """
-    counted, children = cage.usage(), processes.tree_usage()
+    counted, children = cage.usage(), tree.tree_usage()
     by_cgroup = counted.get("cpu_s") is not None
     cpu_s, largest = children["cpu_user_s"] + children["cpu_system_s"], children["max_rss_bytes"]
     source = "cgroup (memory includes page cache)" if by_cgroup else "rusage (largest process)"
@@ -321,15 +323,15 @@ def _wait_for_attached(spec: TrialSpec) -> None:
             continue
         folder = ServiceFolder(Path(service.folder))
         deadline = time.monotonic() + service.recipe.ready.timeout + _JOB_BEGINS_S
-        while (state := read_state(folder)) and state.phase == "starting" and not ended(name, folder):
+        while (state := read_state(folder)) and state.phase == "starting" and not end_of(name, folder):
             if time.monotonic() > deadline:
                 break
             time.sleep(0.1)
 
 
-def _limits(spec: TrialSpec) -> limits.Limits:
+def _limits(spec: TrialSpec) -> cgroups.Limits:
     asked = spec.limits
-    return limits.Limits(
+    return cgroups.Limits(
         wall_s=asked.wall, cpu_s=asked.cpu, memory_bytes=asked.memory, cpus=asked.cpus, pids=asked.processes
     )
 

@@ -17,15 +17,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchhouse.evidence.asking import make_folder
+from benchhouse.evidence.request import make_folder
+from benchhouse.processes import tree
+from benchhouse.processes.cgroups import sweep_cages
+from benchhouse.processes.owned import sweep_scratch
+from benchhouse.processes.owner import OWNER, identity
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.owner import OWNER, identity
 from benchhouse.schema.slurm import SubmissionFolder
 from benchhouse.schema.trial import ExperimentRef, TrialSpec, joined
-from benchhouse.worker import processes
 from benchhouse.worker.batch import TASK
-from benchhouse.worker.limits import sweep_cages
-from benchhouse.worker.owned import sweep_scratch
 from benchhouse.worker.pool import Pool
 from benchhouse.worker.supervise import CANCELLED, LEFTOVERS
 from benchhouse.worker.warming import warm_up
@@ -57,7 +57,7 @@ class Task:
 
     def run(self) -> int:
         os.environ[OWNER] = identity()
-        processes.become_subreaper()
+        tree.become_subreaper()
         sweep_cages(LEFTOVERS)
         sweep_scratch(LEFTOVERS)
         if len(self.trials) > 1:

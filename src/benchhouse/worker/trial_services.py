@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any
 
 from benchhouse.evidence.writing import write_model
+from benchhouse.processes.services import end_of
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.recipe import LOOPBACK, Recipe, Service
@@ -18,13 +19,12 @@ from benchhouse.schema.service import (
     Replica,
     ServiceFolder,
     TrialService,
-    ended,
     read_state,
 )
 from benchhouse.worker import nodes
 from benchhouse.worker.elsewhere import Elsewhere
+from benchhouse.worker.service_watch import Watch
 from benchhouse.worker.services import Services
-from benchhouse.worker.watching import Watch
 from benchhouse.worker.words import Logs
 
 
@@ -134,7 +134,7 @@ class TrialServices:
 
     def _attached(self, name: str, folder: ServiceFolder) -> tuple[list[str], dict[str, Any]]:
         state = read_state(folder)
-        if said := ended(name, folder) if state else f"{name} was never started":
+        if said := end_of(name, folder) if state else f"{name} was never started":
             raise ExperimentFailed("server_died", said, retryable=False)
         assert state is not None
         if state.phase == "starting":

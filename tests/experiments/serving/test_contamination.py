@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchhouse.experiments.load.book import Book, Call
-from benchhouse.experiments.load.certificate import certify
-from benchhouse.experiments.load.shape import Shape
 from benchhouse.experiments.serving import contamination
 from benchhouse.experiments.serving.tally import ServingTally
-from benchhouse.schema.load import Reply
+from benchhouse.load.book import Book, Call
+from benchhouse.load.certificate import certify
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.shape import Shape
 
 SECOND = 1_000_000_000
 START = 100 * SECOND

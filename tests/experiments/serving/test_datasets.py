@@ -5,9 +5,9 @@ import os
 
 import pytest
 
+from benchhouse.documents.problems import MAX_RENDERED, ProblemsError
 from benchhouse.experiments.serving.datasets import MAX_FILE_BYTES, Message, Row, read_dataset
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import MAX_RENDERED, ProblemsError
 
 MEGABYTE = "wörd " * 200_000  # 1.2 MB as UTF-8
 

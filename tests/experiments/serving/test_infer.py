@@ -15,7 +15,7 @@ from laboratory import wait_until
 from services.triton import HERE, CannotInstallError, Triton, command, environment, free_ports, install
 
 from benchhouse.experiments.serving.infer import Sequences
-from benchhouse.schema.load import Reply
+from benchhouse.load.protocols.calls import Reply
 
 FLOATS = {"shapes": {"INPUT0": [8]}}
 LOAD = {"concurrency": 4, "requests": 40, "warmup": 0}

@@ -11,8 +11,8 @@ from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
 from benchhouse.experiments.serving.prompts import ConversationPrompts, build_prompts
 from benchhouse.experiments.serving.requests import Conversations, Requests
+from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.load import Exchange, Reply
 
 CTX = SimpleNamespace(trial_id="one", seed=5, driver=lambda name: OpenAI)
 

@@ -3,10 +3,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchhouse.experiments.load.book import Call
 from benchhouse.experiments.serving.tally import ServingTally
-from benchhouse.schema.load import Reply
-from benchhouse.schema.slo import parse_slo
+from benchhouse.load.book import Call
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.slo import parse_slo
 
 MS = 1_000_000
 START, END = 10_000 * MS, 12_000 * MS

@@ -13,10 +13,10 @@ from benchhouse.experiments.vector.data import Synthetic
 from benchhouse.experiments.vector.search import search
 from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import VectorStats
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import VectorStats
 
 SMALL = {"vectors": 2000, "data": {"dimensions": 16}, "queries": 50, "requests": 100, "warmup": 0}
 FLAT = {"index": "flat"}

@@ -8,7 +8,7 @@ from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.recall import labels, recall
 from benchhouse.experiments.vector.truth import nearest
 from benchhouse.experiments.vector.workload import VectorWorkload
-from benchhouse.schema.vector import LABELS
+from benchhouse.load.protocols.vector import LABELS
 
 DISTANCES = ("l2", "ip", "cosine")
 

@@ -26,7 +26,7 @@ def command() -> None:
 def list_(ctx: click.Context, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from benchhouse.api import alarms
+    from benchhouse.automation import alarms
 
     found = alarms.standings(options.workspace(ctx))
     if as_json:
@@ -43,7 +43,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> int:
-    from benchhouse.api import alarms
+    from benchhouse.automation import alarms
 
     checked = alarms.check(options.workspace(ctx))
     code = Exit.REGRESSION if checked.firing else Exit.GOOD
@@ -71,7 +71,7 @@ def check(ctx: click.Context, as_json: bool) -> int:
 @click.argument("channel")
 @click.pass_context
 def try_(ctx: click.Context, channel: str) -> None:
-    from benchhouse.api import alarms
+    from benchhouse.automation import alarms
 
     error = alarms.try_channel(options.workspace(ctx), channel)
     if error:
@@ -86,7 +86,7 @@ def try_(ctx: click.Context, channel: str) -> None:
 @options.json_option
 @click.pass_context
 def log(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api import alarms
+    from benchhouse.automation import alarms
 
     lines = alarms.recorded(options.workspace(ctx))
     if as_json:

@@ -48,8 +48,8 @@ def accept(
     unless_worse: float | None,
     as_json: bool,
 ) -> None:
-    from benchhouse.api import history
     from benchhouse.api.looking import quantity
+    from benchhouse.results import history
 
     record = history.accept(options.workspace(ctx), case, metric, stat, why, unless_worse)
     if as_json:
@@ -75,8 +75,8 @@ def accept(
 @options.json_option
 @click.pass_context
 def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, as_json: bool) -> None:
-    from benchhouse.api import history
     from benchhouse.api.looking import quantity
+    from benchhouse.results import history
 
     watched = history.history(options.workspace(ctx), case, metric, stat)
     if as_json:
@@ -105,8 +105,8 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api import history
     from benchhouse.api.looking import quantity
+    from benchhouse.results import history
 
     records = history.baselines(options.workspace(ctx))
     if as_json:
@@ -134,7 +134,7 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 @click.option("--why", default="", help="For people who read it later.")
 @click.pass_context
 def clear(ctx: click.Context, case: str, metric: str | None, stat: str | None, why: str) -> None:
-    from benchhouse.api import history
+    from benchhouse.results import history
 
     record = history.clear(options.workspace(ctx), case, metric, stat, why)
     click.echo(f"cleared the baseline of {record.metric} {record.stat}")

@@ -10,7 +10,7 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.report.lineage import Step
+    from benchhouse.results.lineage import Step
 
 _EXAMPLES = """\b
 Examples:

@@ -16,7 +16,7 @@ def command(ctx: click.Context, run: str, as_json: bool) -> int:
     workspace = options.workspace(ctx)
     collected = following.collect(workspace, following.find_run(workspace, run))
     if workspace.alarms.is_file():
-        from benchhouse.api import alarms
+        from benchhouse.automation import alarms
 
         alarms.after_run(workspace, show.note)
     code = Exit.TRIAL_FAILED if collected["skipped"] else Exit.GOOD

@@ -9,8 +9,8 @@ from benchhouse.cli import curves, options, show
 from benchhouse.cli.examples import examples
 
 if TYPE_CHECKING:
-    from benchhouse.report.comparison import ComparisonTable, PointRow
-    from benchhouse.report.curves import Scaling, Tradeoff
+    from benchhouse.results.comparison import ComparisonTable, PointRow
+    from benchhouse.results.curves import Scaling, Tradeoff
 
 Found = TypeVar("Found", bound="Tradeoff | Scaling")
 _ROOMY = 110
@@ -58,7 +58,8 @@ def command(
     markdown: bool,
     as_json: bool,
 ) -> None:
-    from benchhouse.api import looking, trusting
+    from benchhouse.api import looking
+    from benchhouse.results import selftest_record
 
     workspace = options.workspace(ctx)
     _check(at, of, along, write, metrics, every, len(runs))
@@ -77,7 +78,7 @@ def command(
         compared = looking.compare(
             workspace, *runs, list(metrics), confidence, every=every, outliers=outliers, paired=paired
         )
-        trust = trusting.sentence(workspace, looking.scenario_of(workspace, runs[1]))
+        trust = selftest_record.sentence(workspace, looking.scenario_of(workspace, runs[1]))
         _pair(compared, as_json, markdown, trust)
     elif markdown:
         raise click.UsageError("--markdown is for two runs, --at or --along; otherwise: bench report writes report.md")

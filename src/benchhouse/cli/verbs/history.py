@@ -10,7 +10,7 @@ from benchhouse.cli.shares import SHARE
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.history import Watched
+    from benchhouse.results.history import Watched
 
 _ROWS = 9
 _WIDEST = 100
@@ -35,7 +35,7 @@ _WIDEST = 100
 def command(
     ctx: click.Context, case: str | None, metric: str | None, stat: str | None, floor: float, as_json: bool
 ) -> int:
-    from benchhouse.api import history
+    from benchhouse.results import history
 
     if case is None:
         return _list(history.cases(options.workspace(ctx)), as_json)

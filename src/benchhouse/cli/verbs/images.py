@@ -29,7 +29,7 @@ def command() -> None:
 
 
 def _site(ctx: click.Context, name: str | None) -> "Site":
-    from benchhouse.api import places
+    from benchhouse.sites import places
 
     return places.site(options.workspace(ctx), name)
 

@@ -7,7 +7,7 @@ import click
 
 from benchhouse.cli import options, show
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import printable
+from benchhouse.schema.quoting import printable
 
 
 @click.command(help=__doc__)

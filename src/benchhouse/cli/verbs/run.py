@@ -10,7 +10,7 @@ import click
 
 from benchhouse.cli import options, show
 from benchhouse.cli.progress import RunProgress
-from benchhouse.schema.early_host import make_ready
+from benchhouse.processes.early_host import make_ready
 from benchhouse.schema.errors import BenchError, Exit
 
 _MOST_TEXTS = 3
@@ -126,7 +126,7 @@ def _carry_out(
     skipped = _collect(workspace, run_id)
     _show_end(workspace, summary, as_json)
     if workspace.alarms.is_file():
-        from benchhouse.api import alarms
+        from benchhouse.automation import alarms
 
         alarms.after_run(workspace, show.note)
     return Exit.TRIAL_FAILED if skipped else summary.exit_code

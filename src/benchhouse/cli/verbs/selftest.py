@@ -31,16 +31,17 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, scenario: Path | None, pairs: int, repetitions: int | None, last: bool, as_json: bool
 ) -> int:
-    from benchhouse.api import selftest, trusting
+    from benchhouse.api import selftest
     from benchhouse.cli.progress import RunProgress
+    from benchhouse.results import selftest_record
 
     workspace = options.workspace(ctx)
     if last:
-        record = trusting.last(workspace)
+        record = selftest_record.last(workspace)
         if record is None:
             if as_json:
                 show.as_json(None)
-            show.note(trusting.sentence(workspace))
+            show.note(selftest_record.sentence(workspace))
             return Exit.GOOD
     else:
         prepared, path, each = selftest.plan_selftest(workspace, scenario, pairs, repetitions)

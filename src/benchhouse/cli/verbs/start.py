@@ -20,7 +20,7 @@ ends together. Anything else is taken for a recipe."""
 @click.pass_context
 def command(ctx: click.Context, what: str, as_json: bool) -> None:
     from benchhouse.cli.verbs import servers, submit
-    from benchhouse.schema.yamltext import load_yaml
+    from benchhouse.documents.yaml_reader import load_yaml
 
     if what.endswith((".yaml", ".yml")) and "scenario" in (load_yaml(Path(what)).data or {}):
         ctx.invoke(submit.command, scenario=Path(what), config=None, fresh=False, as_json=as_json)

@@ -22,9 +22,9 @@ Examples:
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, ref: str, with_sql: bool, as_json: bool) -> int:
-    from benchhouse.api import tracing
+    from benchhouse.api import trace
 
-    traced = tracing.trace(options.workspace(ctx), ref)
+    traced = trace.trace(options.workspace(ctx), ref)
     if as_json:
         show.as_json(traced.as_dict())
     else:

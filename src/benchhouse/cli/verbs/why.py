@@ -9,7 +9,7 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.report.why import PointWhy, Why
+    from benchhouse.results.why import PointWhy, Why
 
 
 @click.command(

@@ -6,10 +6,10 @@ times, which vary by nature; they are built for a false alarm in one of a thousa
 
 from collections.abc import Callable, Iterator, Mapping
 
-from benchhouse.experiments.load.book import Book
-from benchhouse.experiments.load.shape import Shape
 from benchhouse.experiments.serving.steadiness import Change, cold_start, drift, longest_silence, queue_growth
 from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.load.book import Book
+from benchhouse.load.shape import Shape
 
 REPEATED_SHARE = 0.01
 CACHED_SHARE = 0.1  # beyond what was asked to be shared; the beginning of a chat template is in every prompt's cache

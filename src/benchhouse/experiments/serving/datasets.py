@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from benchhouse.documents.problems import MAX_RENDERED, Problem, ProblemsError, did_you_mean
 from benchhouse.experiments.serving.lengths import MAX_TOKENS
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.problems import MAX_RENDERED, Problem, ProblemsError, describe, did_you_mean, quote
 from benchhouse.schema.quantities import show_bytes
+from benchhouse.schema.quoting import describe, quote
 
 Format = Literal["jsonl", "csv", "text"]
 MAX_FILE_BYTES = 10**9

@@ -9,19 +9,27 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.load.book import Book
-from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
-from benchhouse.experiments.load.shape import Shape
-from benchhouse.experiments.load.source import Planned, Pool, Source
-from benchhouse.experiments.load.trial import judge, keep_book, offer, said
 from benchhouse.experiments.serving import contamination
 from benchhouse.experiments.serving.embedded import Starting, address
 from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.load.book import Book
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.kserve import (
+    InferItem,
+    KServeDriver,
+    KServeTarget,
+    NoServer,
+    Survey,
+    TensorInputs,
+    sequence,
+)
+from benchhouse.load.shape import Shape
+from benchhouse.load.source import Planned, Pool, Source
+from benchhouse.load.trial import judge, keep_book, offer, said
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
-from benchhouse.schema.kserve import InferItem, KServeDriver, KServeTarget, NoServer, Survey, TensorInputs, sequence
-from benchhouse.schema.load import Reply
 from benchhouse.schema.service import split_endpoints
 
 OTHER_SHARE = 0.01  # of requests that the server counted beyond those of this load

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
-from benchhouse.schema.problems import describe
+from benchhouse.schema.quoting import describe
 
 MAX_TOKENS = 10_000_000
 _LEAST_KEPT = 0.01  # of a normal distribution's draws; below it nearly all of them would be thrown away

@@ -4,11 +4,6 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.load.book import Book
-from benchhouse.experiments.load.engine import NotReached
-from benchhouse.experiments.load.metrics import emit_rates
-from benchhouse.experiments.load.shape import Shape
-from benchhouse.experiments.load.trial import judge, keep_book, offer, said
 from benchhouse.experiments.serving import contamination
 from benchhouse.experiments.serving.embedded import Starting, address
 from benchhouse.experiments.serving.lengths import Fixed
@@ -17,6 +12,11 @@ from benchhouse.experiments.serving.prompts import ConversationPrompts, DatasetP
 from benchhouse.experiments.serving.requests import Requests
 from benchhouse.experiments.serving.server_metrics import ServerMetrics
 from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.load.book import Book
+from benchhouse.load.engine import NotReached
+from benchhouse.load.metrics import emit_rates
+from benchhouse.load.shape import Shape
+from benchhouse.load.trial import judge, keep_book, offer, said
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.model import Model

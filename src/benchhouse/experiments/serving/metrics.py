@@ -1,6 +1,6 @@
 """What `serving.load` measures."""
 
-from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S
 from benchhouse.schema.experiment import Metric
 
 METRICS = (

@@ -12,10 +12,6 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.error import HTTPError, URLError
 
-from benchhouse.experiments.load.arrivals import Trace
-from benchhouse.experiments.load.engine import NotReached
-from benchhouse.experiments.load.source import Planned, Pool, Source
-from benchhouse.experiments.serving.asking import ask
 from benchhouse.experiments.serving.lengths import load_tokenizer
 from benchhouse.experiments.serving.prompts import (
     MAX_DEFAULT_PROMPTS,
@@ -25,10 +21,14 @@ from benchhouse.experiments.serving.prompts import (
     SyntheticPrompts,
     build_prompts,
 )
+from benchhouse.experiments.serving.server_queries import ask
 from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.load.arrivals import Trace
+from benchhouse.load.engine import NotReached
+from benchhouse.load.protocols.calls import HttpDriver, Reply
+from benchhouse.load.source import Planned, Pool, Source
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
-from benchhouse.schema.load import HttpDriver, Reply
 
 if TYPE_CHECKING:
     from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from benchhouse.experiments.serving.asking import ask
+from benchhouse.experiments.serving.server_queries import ask
 
 _LINE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{[^}]*\})?\s+([-+0-9.eEinfNa]+)", re.MULTILINE)
 _QUEUE = "request_queue_time_seconds"

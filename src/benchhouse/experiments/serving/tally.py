@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchhouse.experiments.load.book import Call, Stream
 from benchhouse.experiments.serving.silence import Silence
 from benchhouse.experiments.serving.steadiness import History
-from benchhouse.schema.load import Reply
-from benchhouse.schema.slo import Slo
+from benchhouse.load.book import Call, Stream
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.slo import Slo
 
 
 class ServingTally:

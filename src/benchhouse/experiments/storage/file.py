@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 from benchhouse.experiments.storage.device import Counters, Device, free_bytes
 from benchhouse.experiments.storage.file_report import METRICS, report
 from benchhouse.experiments.storage.leftovers import new_name, sweep
+from benchhouse.load.protocols.files import FileEngine, FileJob, FileLife, Moved, Pattern
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
-from benchhouse.schema.fileio import FileEngine, FileJob, FileLife, Moved, Pattern
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Bytes, Seconds, show_bytes
 

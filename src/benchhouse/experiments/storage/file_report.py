@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from benchhouse.experiments.storage.device import Counters, Device
+from benchhouse.load.protocols.files import FileJob, Moved
 from benchhouse.schema.experiment import Context, Metric
-from benchhouse.schema.fileio import FileJob, Moved
 from benchhouse.schema.histogram import Histogram
 
 CACHED_SHARE = 0.05  # of the bytes read: above it, they show the page cache more than the device

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from benchhouse.schema.owner import identity, is_gone
+from benchhouse.processes.owner import identity, is_gone
 
 _NAME = re.compile(r"benchhouse-(?P<boot>[0-9a-f]{12})-(?P<owner>p\d+-s\d+-n\d+)-.*\.dat")
 

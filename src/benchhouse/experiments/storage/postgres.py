@@ -10,21 +10,21 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, field_validator
 
-from benchhouse.experiments.advice import advised
-from benchhouse.experiments.load.book import Book
-from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
-from benchhouse.experiments.load.source import Planned, Pool
-from benchhouse.experiments.load.trial import judge, keep_book, offer, said
 from benchhouse.experiments.storage.postgres_server import ServerWatch, server_of
 from benchhouse.experiments.storage.postgres_tables import SchemaExists, Tables, discrepancies, lost, schema_name
 from benchhouse.experiments.storage.postgres_tally import PostgresTally
 from benchhouse.experiments.storage.postgres_workload import BUILT_IN, PostgresWorkload, Script
+from benchhouse.load.advice import advised
+from benchhouse.load.book import Book
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.postgres import OLDEST, Administrator, Login, too_old
+from benchhouse.load.source import Planned, Pool
+from benchhouse.load.trial import judge, keep_book, offer, said
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.histogram import Histogram
-from benchhouse.schema.load import CallFailed
 from benchhouse.schema.model import Model
-from benchhouse.schema.postgres import OLDEST, Administrator, Login, too_old
 from benchhouse.schema.secrets import is_made_up
 from benchhouse.schema.service import is_mention
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from time import monotonic_ns
 
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.postgres import Administrator
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.postgres import Administrator
 
 _LOOK_S = 0.2
 _WAITS = (

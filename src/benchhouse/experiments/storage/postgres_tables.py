@@ -8,8 +8,8 @@ from random import Random
 from time import monotonic, sleep
 
 from benchhouse.experiments.storage.postgres_tally import Written
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.postgres import Administrator, Effect
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.postgres import Administrator, Effect
 
 _BLOCK_ROWS = 5_000
 _FILLER = "x" * 84  # as wide as a row of pgbench

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import compress
 from operator import sub
 
-from benchhouse.experiments.load.book import Answers, Call
-from benchhouse.experiments.load.calls import CallTally
+from benchhouse.load.book import Answers, Call
+from benchhouse.load.calls import CallTally
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.postgres import UNSURE, Effect
+from benchhouse.load.slo import Slo
 from benchhouse.schema.histogram import Measured
-from benchhouse.schema.load import Reply
-from benchhouse.schema.postgres import UNSURE, Effect
-from benchhouse.schema.slo import Slo
 
 _NOTHING = Effect()
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from benchhouse.experiments.load.shape import Shape
+from benchhouse.load.protocols.postgres import Effect, Statement, Step, Value, Work
+from benchhouse.load.shape import Shape
 from benchhouse.schema.model import Model
-from benchhouse.schema.postgres import Effect, Statement, Step, Value, Work
 
 BUILT_IN = ("lookup", "range", "update", "transfer", "oltp", "insert", "copy")
 _MOST_BATCHES = 32  # different ones of insert and copy: they are long

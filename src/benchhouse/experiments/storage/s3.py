@@ -9,18 +9,18 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.advice import advised
-from benchhouse.experiments.load.book import Book
-from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
-from benchhouse.experiments.load.shape import Shape
-from benchhouse.experiments.load.trial import judge, keep_book, offer, said
 from benchhouse.experiments.storage.s3_content import Stretch, make_contents
 from benchhouse.experiments.storage.s3_objects import ends_in_order, lost_writes, prepare, read_back, remove
 from benchhouse.experiments.storage.s3_source import Operation, Places, Requests, S3Tally, cycle
+from benchhouse.load.advice import advised
+from benchhouse.load.book import Book
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.load.protocols.s3 import S3Bucket, S3Refused, S3Target
+from benchhouse.load.shape import Shape
+from benchhouse.load.trial import judge, keep_book, offer, said
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.quantities import Bytes
-from benchhouse.schema.s3 import S3Bucket, S3Refused, S3Target
 
 _LEAST_PART = 5 << 20  # of S3 itself
 _MOST_PARTS = 10_000

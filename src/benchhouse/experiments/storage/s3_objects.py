@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from benchhouse.experiments.load.calls import CallTally
-from benchhouse.experiments.load.shape import Shape
-from benchhouse.experiments.load.source import Planned
-from benchhouse.experiments.load.trial import offer
 from benchhouse.experiments.storage.s3_content import Stretch
 from benchhouse.experiments.storage.s3_source import Places, planned
+from benchhouse.load.calls import CallTally
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.s3 import S3Bucket, S3Item, S3Refused
+from benchhouse.load.shape import Shape
+from benchhouse.load.source import Planned
+from benchhouse.load.trial import offer
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
-from benchhouse.schema.load import Reply
-from benchhouse.schema.s3 import S3Bucket, S3Item, S3Refused
 
 _IN_FLIGHT = 16
 _READ_BACK_OBJECTS = 20

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Literal
 
-from benchhouse.experiments.load.book import Call, Stream
-from benchhouse.experiments.load.calls import CallTally
-from benchhouse.experiments.load.source import Planned
 from benchhouse.experiments.storage.s3_content import Compared, Stretch
-from benchhouse.schema.load import Reply, discard
-from benchhouse.schema.s3 import Page, S3Item
-from benchhouse.schema.slo import Slo
+from benchhouse.load.book import Call, Stream
+from benchhouse.load.calls import CallTally
+from benchhouse.load.protocols.calls import Reply, discard
+from benchhouse.load.protocols.s3 import Page, S3Item
+from benchhouse.load.slo import Slo
+from benchhouse.load.source import Planned
 
 Operation = Literal["get", "put", "delete", "list", "multipart"]
 _CYCLE = 1000  # requests in which the weights of a mix are met exactly

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.experiments.advice import advised
 from benchhouse.experiments.vector import footprint
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.recall import labels
 from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
+from benchhouse.load.advice import advised
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import Collection, VectorDriver
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
-from benchhouse.schema.load import CallFailed
-from benchhouse.schema.vector import Collection, VectorDriver
 
 if TYPE_CHECKING:
     from numpy import int64

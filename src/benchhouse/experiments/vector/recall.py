@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.truth import costs, nearest
 from benchhouse.experiments.vector.workload import VectorWorkload
+from benchhouse.load.protocols.vector import LABELS, Distance
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Cache
-from benchhouse.schema.vector import LABELS, Distance
 
 if TYPE_CHECKING:
     from pathlib import Path

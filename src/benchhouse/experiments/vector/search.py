@@ -5,11 +5,6 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.experiments.load.book import Book
-from benchhouse.experiments.load.calls import CallTally
-from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
-from benchhouse.experiments.load.source import Planned, Pool
-from benchhouse.experiments.load.trial import judge, keep_book, offer, said
 from benchhouse.experiments.vector import glove, minilm
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.life import Made, Place, alive, fill, find_place, put
@@ -17,11 +12,16 @@ from benchhouse.experiments.vector.recall import Recall, load_truth, recall
 from benchhouse.experiments.vector.searching import AnswerTally, SampleTally, Searcher, Tide
 from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
+from benchhouse.load.book import Book
+from benchhouse.load.calls import CallTally
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.vector import VectorDriver, VectorStats
+from benchhouse.load.source import Planned, Pool
+from benchhouse.load.trial import judge, keep_book, offer, said
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
-from benchhouse.schema.load import CallFailed
 from benchhouse.schema.resources import Resources
-from benchhouse.schema.vector import VectorDriver, VectorStats
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -7,12 +7,12 @@ from random import Random
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from benchhouse.experiments.load.book import Answers, Call
-from benchhouse.experiments.load.calls import CallTally
+from benchhouse.load.book import Answers, Call
+from benchhouse.load.calls import CallTally
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.vector import VectorDriver
+from benchhouse.load.slo import Slo
 from benchhouse.schema.histogram import Measured
-from benchhouse.schema.load import Reply
-from benchhouse.schema.slo import Slo
-from benchhouse.schema.vector import VectorDriver
 
 if TYPE_CHECKING:
     from numpy import float32

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from pydantic import Field, model_validator
 
+from benchhouse.load.protocols.vector import IndexKind
 from benchhouse.schema.model import Model
-from benchhouse.schema.vector import IndexKind
 
 
 class VectorTarget(Model):

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.schema.vector import Distance
+from benchhouse.load.protocols.vector import Distance
 
 if TYPE_CHECKING:
     from numpy import float32, float64, int64

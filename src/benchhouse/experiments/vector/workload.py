@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.load.shape import Shape
 from benchhouse.experiments.vector.data import Kind, Source, Synthetic
+from benchhouse.load.protocols.vector import LABELS, Distance
+from benchhouse.load.shape import Shape
 from benchhouse.schema.quantities import Seconds
-from benchhouse.schema.vector import LABELS, Distance
 
 _DURATION_S = 2.0
 

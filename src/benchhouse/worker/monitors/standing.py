@@ -13,9 +13,9 @@ from math import inf
 from pathlib import Path
 
 from benchhouse.evidence.writing import write_text
-from benchhouse.schema.owner import identity, is_gone, pid_of
+from benchhouse.processes import tree
+from benchhouse.processes.owner import identity, is_gone, pid_of
 from benchhouse.schema.telemetry import Series, Source, StandingMonitor, TelemetrySummary
-from benchhouse.worker import processes
 from benchhouse.worker.monitors import store
 from benchhouse.worker.monitors.outward import open_gpus
 from benchhouse.worker.monitors.procfs import node
@@ -88,7 +88,7 @@ def _goes_on(spec: StandingMonitor, until: float) -> bool:
     """Wait until the next part is due; False when it is over."""
     part_at = time.monotonic() + PART_S
     while (now := time.monotonic()) < part_at:
-        if now >= until or (spec.pid is not None and not processes.alive(spec.pid, spec.pid_start)):
+        if now >= until or (spec.pid is not None and not tree.alive(spec.pid, spec.pid_start)):
             return False
         pause = min(part_at - now, until - now, PART_S if spec.pid is None else max(0.5, spec.interval_s))
         if signal.sigtimedwait(_STOPS, max(0.001, pause)):

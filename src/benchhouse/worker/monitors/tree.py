@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Sequence
 from math import nan
 
+from benchhouse.processes import tree
 from benchhouse.schema.telemetry import Series
-from benchhouse.worker import processes
 from benchhouse.worker.monitors.procfs import TICKS_PER_S, Kept, series
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -140,7 +140,7 @@ class ProcessTree:
         self._lost = [0.0] * _COUNTERS
         self._switches = _Switches()
         self._look_at = 0.0
-        if start is None or processes.start_time(pid) == start:
+        if start is None or tree.start_time(pid) == start:
             self._enter([pid])
 
     @property
@@ -220,8 +220,8 @@ class ProcessTree:
         """Take in who is new; how often all threads got a core, and how long they waited for one."""
         seen: dict[int, tuple[int, int]] = {}
         waiting = list(self._members.values())
-        if not processes.kernel_lists_children():
-            waiting += self._enter(pid for pid in processes.descendants(self._root) if pid not in self._members)
+        if not tree.kernel_lists_children():
+            waiting += self._enter(pid for pid in tree.descendants(self._root) if pid not in self._members)
         while waiting:
             found = waiting.pop().look(seen)
             waiting += self._enter(pid for pid in found if pid not in self._members)

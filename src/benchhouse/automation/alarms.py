@@ -1,0 +1,283 @@
+"""Alarms: numbers that went beyond a limit, told once to those who asked, and once more when it is over.
+
+State is a file of lines. A channel that could not be told is tried again at the next check: told at least once, and
+of the newest state only.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchhouse.analysis.limits import interval_of, stands
+from benchhouse.automation.channels import tell
+from benchhouse.documents.document import Document
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.evidence import journals
+from benchhouse.evidence.writing import now
+from benchhouse.results import history
+from benchhouse.results.metric_history import RunValue
+from benchhouse.results.numbers import quantity
+from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Notice, State
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.quoting import quote
+from benchhouse.warehouse.query import Warehouse
+
+_EXAMPLE = """alarms:
+  - {name: slow, case: SCENARIO, metric: METRIC, above: 250, tell: [me]}
+channels:
+  me: {command: [cat]}"""
+
+LAST_RUNS = """
+SELECT run_id, count(*) FILTER (WHERE outcome = 'succeeded') AS good, count(*) AS tried
+FROM trial_fact WHERE benchmark_case_id = $case_id AND target_name IS NOT DISTINCT FROM $target AND NOT warmup
+GROUP BY run_id ORDER BY min(started) DESC, run_id DESC LIMIT 1
+""".strip()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one alarm stands."""
+
+    alarm: str
+    state: State
+    sentence: str
+    case: str = ""
+    benchmark_case_id: str = ""
+    target_name: str = ""
+    metric: str = ""
+    stat: str = ""
+    unit: str = ""
+    run_id: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    limit: float | None = None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found and whom it told."""
+
+    standings: list[Standing]
+    lines: list[Notice]
+
+    @property
+    def firing(self) -> list[Standing]:
+        return [standing for standing in self.standings if standing.state == "firing"]
+
+    def as_dict(self) -> dict[str, Any]:
+        lines = [line.model_dump(mode="json") for line in self.lines]
+        return {"alarms": [asdict(standing) for standing in self.standings], "recorded": lines}
+
+
+def read_alarms(workspace: Workspace) -> AlarmsFile:
+    """alarms.yaml of the workspace; every mistake is raised with its place."""
+    path = workspace.alarms
+    if not path.is_file():
+        raise BenchError("there is no alarms.yaml in this workspace", f"Write one, such as\n{_EXAMPLE}")
+    document = load_yaml(path)
+    try:
+        file = AlarmsFile.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, AlarmsFile)) from error
+    if problems := _misnamed(file, document):
+        raise ProblemsError(problems)
+    return file
+
+
+def _misnamed(file: AlarmsFile, document: Document) -> list[Problem]:
+    found, names = [], set()
+    for at, rule in enumerate(file.alarms):
+        if rule.name in names:
+            found.append(document.problem(("alarms", at, "name"), f"two alarms are called {rule.name}"))
+        names.add(rule.name)
+        for place, name in enumerate(rule.tell):
+            if name not in file.channels:
+                guess = did_you_mean(name, file.channels) or ""
+                text = f"no channel is called {quote(name)}"
+                found.append(document.problem(("alarms", at, "tell", place), text, ", ".join(file.channels), guess))
+    return found
+
+
+def standings(workspace: Workspace) -> list[Standing]:
+    """How all alarms stand now; nobody is told."""
+    return _stand_all(workspace, read_alarms(workspace).alarms)
+
+
+def _stand_all(workspace: Workspace, rules: Sequence[AlarmRule]) -> list[Standing]:
+    """The tables are opened once for all of them: what an opening costs is several questions' worth."""
+    if not rules:
+        return []
+    with Warehouse.open(workspace) as warehouse:
+        return [_stand(warehouse, rule) for rule in rules]
+
+
+def check(workspace: Workspace) -> Checked:
+    """Look at every alarm, record what changed, tell who is to be told."""
+    file = read_alarms(workspace)
+    found, journal = _stand_all(workspace, file.alarms), recorded(workspace)
+    lines: list[Notice] = []
+    for rule, standing in zip(file.alarms, found, strict=True):
+        kept = [line for line in journal if line.alarm == rule.name]
+        last = next((line for line in reversed(kept) if line.action != "told"), None)
+        fires = last is not None and last.action == "fired"
+        if standing.state == ("ok" if fires else "firing"):
+            last = _keep(workspace, standing, "cleared" if fires else "fired")
+            lines.append(last)
+            kept = [last]
+        if last is not None:
+            lines += _tell_all(workspace, file, rule, standing, kept[kept.index(last) :])
+    return Checked(found, lines)
+
+
+def after_run(workspace: Workspace, say: Callable[[str], None]) -> None:
+    """At the end of a run; a mistake in the file does not fail the run."""
+    try:
+        checked = check(workspace)
+    except BenchError as error:
+        say(f"alarms were not checked: {error}")
+        return
+    for line in checked.lines:
+        if line.action != "told":
+            say(f"alarm {line.alarm} {line.action}: {line.sentence}")
+        elif line.error:
+            say(f"alarm {line.alarm}: {line.channel} could not be told: {line.error}")
+
+
+def try_channel(workspace: Workspace, name: str) -> str:
+    """Send a message that says it is a trial; why that failed, or nothing."""
+    channels = read_alarms(workspace).channels
+    if name not in channels:
+        raise BenchError(f"no channel {name!r} in alarms.yaml", f"There are {', '.join(channels)}")
+    text = "a trial message of `bench alarms try`: nothing is wrong"
+    return tell(channels[name], _message(Standing("trial", "ok", text), "trial"))
+
+
+def recorded(workspace: Workspace) -> list[Notice]:
+    """All lines, oldest first."""
+    return journals.read(journals.notices(workspace), Notice)[0]
+
+
+def _tell_all(
+    workspace: Workspace, file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Sequence[Notice]
+) -> list[Notice]:
+    """Tell the newest change, `since[0]`, to all channels that have not heard of it."""
+    change = since[0]
+    heard = {line.channel for line in since if line.action == "told" and not line.error}
+    lines = []
+    for name in dict.fromkeys(rule.tell):
+        if name in heard:
+            continue
+        message = _message(standing, "firing" if change.action == "fired" else "over") | {"text": _text(change)}
+        error = tell(file.channels[name], message)
+        line = Notice(time=now(), action="told", alarm=rule.name, run_id=change.run_id, channel=name, error=error)
+        if not error or (name, error) not in {(kept.channel, kept.error) for kept in since}:
+            journals.append(journals.notices(workspace), line, "bench alarms check")
+        lines.append(line)
+    return lines
+
+
+def _keep(workspace: Workspace, standing: Standing, action: Any) -> Notice:
+    told = asdict(standing)
+    fields = {name: told[name] for name in Notice.model_fields if name in told}
+    record = Notice(time=now(), action=action, **fields)
+    journals.append(journals.notices(workspace), record, "bench alarms check")
+    return record
+
+
+def _text(change: Notice) -> str:
+    return f"{change.alarm} {'is firing' if change.action == 'fired' else 'is over'}: {change.sentence}"
+
+
+def _message(standing: Standing, state: str) -> dict[str, Any]:
+    return asdict(standing) | {"state": state, "text": standing.sentence}
+
+
+def _stand(warehouse: Warehouse, rule: AlarmRule) -> Standing:
+    try:
+        watched = history.watch(warehouse, rule.case, rule.metric, rule.stat)
+    except BenchError as error:
+        return Standing(rule.name, "no data", str(error))
+    found = watched.history
+    last = found.runs[-1]
+    known: dict[str, Any] = {
+        "case": found.case.label, "benchmark_case_id": found.case.benchmark_case_id,
+        "target_name": found.case.target_name, "metric": found.metric, "stat": found.stat, "unit": found.unit,
+        "run_id": last.run_id,
+    }  # fmt: skip
+    if rule.unit is not None and rule.unit != found.unit:
+        text = f"{found.name} of {found.case.label} is in {found.unit or 'no unit'}, the limit in {rule.unit}"
+        return Standing(rule.name, "no data", text, **known)
+    newest, tried = _newest(warehouse, found.case.benchmark_case_id, found.case.target_name)
+    if newest != last.run_id:
+        text = f"none of {tried} trials of {found.case.label} in run {newest} succeeded"
+        return Standing(rule.name, "firing", text, **(known | {"run_id": newest}))
+    if rule.regressed:
+        return _held_to_history(rule, watched, known)
+    return _held_to_limit(rule, watched, last, known)
+
+
+def _newest(warehouse: Warehouse, case_id: str, target: str) -> tuple[str, int]:
+    """The newest run that tried the case, whether anything succeeded in it or not; how many trials."""
+    rows = warehouse.query(LAST_RUNS, {"case_id": case_id, "target": target}, name="last_runs").dicts()
+    row = rows[0]
+    return str(row["run_id"]), int(row["tried"])
+
+
+def _held_to_history(rule: AlarmRule, watched: history.Watched, known: dict[str, Any]) -> Standing:
+    """By the rule that `bench history` goes by: a few new runs against the accepted baseline."""
+    found, baseline, alarm = watched.history, watched.baseline, watched.alarm
+    if baseline is None:
+        return Standing(rule.name, "no data", _no_baseline(watched), **known)
+    value, limit = found.runs[-1].mean, baseline.level
+    known |= {"value": value, "limit": limit}
+    if alarm is None or not alarm.worse:
+        text = f"{found.name} of {found.case.label} fits its baseline of {quantity(limit, found.unit)}"
+        return Standing(rule.name, "ok", text, **known)
+    change = "" if alarm.change is None else f" by {abs(alarm.change):.1%}"
+    since = watched.later[alarm.since].run_id
+    text = f"{found.name} of {found.case.label} is worse{change} than its baseline of {quantity(limit, found.unit)}"
+    return Standing(rule.name, "firing", f"{text} since run {since}", **known)
+
+
+def _held_to_limit(rule: AlarmRule, watched: history.Watched, last: RunValue, known: dict[str, Any]) -> Standing:
+    found = watched.history
+    side = "above" if rule.above is not None else "below"
+    limit = rule.above if rule.above is not None else rule.below
+    meaning = ""
+    if rule.worse_by is not None:
+        if watched.baseline is None or found.direction not in ("higher", "lower"):
+            return Standing(rule.name, "no data", _no_baseline(watched), **known)
+        side = "below" if found.direction == "higher" else "above"
+        level = watched.baseline.level
+        limit = level + (abs(level) * rule.worse_by if side == "above" else -abs(level) * rule.worse_by)
+        meaning = f", {rule.worse_by:.1%} worse than the baseline of {quantity(level, found.unit)}"
+    assert limit is not None  # one of them is given: the file was checked
+    interval = interval_of(last.mean, last.stdev, last.n)
+    stand = stands(last.mean, interval, limit, "above" if side == "above" else "below")
+    state: State = "firing" if stand == "beyond" else "ok" if stand == "within" else "unsure"
+    words = {"firing": side, "ok": f"not {side}", "unsure": f"perhaps {side}"}[state]
+    text = (
+        f"{found.name} of {found.case.label} is {quantity(last.mean, found.unit)}{_spread(last, interval, found.unit)}"
+        f" in run {last.run_id}: {words} {quantity(limit, found.unit)}{meaning}"
+    )
+    low, high = interval or (None, None)
+    return Standing(rule.name, state, text, **known, value=last.mean, low=low, high=high, limit=limit)
+
+
+def _spread(last: RunValue, interval: tuple[float, float] | None, unit: str) -> str:
+    if interval is None:
+        return " (one trial: how sure is not known)"
+    return f" ({quantity(interval[0], unit)} to {quantity(interval[1], unit)}, n={last.n})"
+
+
+def _no_baseline(watched: history.Watched) -> str:
+    found = watched.history
+    if watched.baseline is not None:
+        return f"{found.name} of {found.case.label} has no direction: nothing says which way is worse"
+    return f"no baseline of {found.name} is accepted: bench baseline accept {found.case.label} --metric {found.metric}"

@@ -1,0 +1,186 @@
+"""What one key of a contract asks of another, and which class a contract really is: never a silent downgrade."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from benchhouse.documents.document import Document, Loc
+from benchhouse.documents.problems import Problem
+from benchhouse.schema.contract import (
+    COST_METRICS,
+    INFERENCE_METRICS,
+    PLAYBOOKS,
+    TRAINING_METRICS,
+    BenchmarkClass,
+    BenchmarkRun,
+)
+from benchhouse.schema.model import Model
+
+UNKNOWN = "unknown"
+PLACEHOLDERS = ("COMMIT", "SHA256")
+_SHA256 = re.compile(r"sha256:[0-9a-f]{64}\b")
+_GUARANTEES = {
+    "dedicatedNodes": "dedicated nodes", "stableBackgroundLoad": "a stable background load",
+    "fixedTopology": "a fixed topology", "exclusiveScheduling": "exclusive scheduling",
+}  # fmt: skip
+
+
+class Settled(Model):
+    """What a contract is worth."""
+
+    asked: BenchmarkClass
+    effective: BenchmarkClass | None = Field(description="None: rejected.")
+    verdict: Literal["accepted", "downgraded", "rejected"]
+    missing: list[str] = Field(description="Guarantees that it lacks for what it asks.")
+
+    def sentence(self) -> str:
+        if self.verdict == "accepted":
+            return f"accepted as {self.asked}"
+        why = ", ".join(self.missing)
+        if self.verdict == "downgraded":
+            return f"downgraded from {self.asked} to {self.effective}: it lacks {why}"
+        return f"rejected as {self.asked}: it lacks {why}"
+
+
+def settle(contract: BenchmarkRun) -> Settled:
+    """The class that a contract really has, by its guarantees and by what it says of missing ones."""
+    asked, policy = contract.intent.benchmark_class, contract.execution_policy
+    if asked == "realism_grade":
+        missing = [] if policy.cluster_context_captured else ["clusterContextCaptured (what else goes on is recorded)"]
+        return Settled(
+            asked=asked,
+            effective=None if missing else asked,
+            verdict="rejected" if missing else "accepted",
+            missing=missing,
+        )
+    given = policy.model_dump(by_alias=True)
+    missing = [f"{key} ({words})" for key, words in _GUARANTEES.items() if not given[key]]
+    signing = contract.provenance.signing
+    if signing is None or not signing.enabled:
+        missing.append("provenance.signing (claims are signed)")
+    missing += _unpinned(contract)
+    if not missing:
+        return Settled(asked=asked, effective=asked, verdict="accepted", missing=[])
+    if policy.on_missing_guarantee == "downgrade" and policy.cluster_context_captured:
+        return Settled(asked=asked, effective="realism_grade", verdict="downgraded", missing=missing)
+    if policy.on_missing_guarantee == "downgrade":
+        missing.append("clusterContextCaptured, which realism_grade asks for")
+    return Settled(asked=asked, effective=None, verdict="rejected", missing=missing)
+
+
+def _unpinned(contract: BenchmarkRun) -> list[str]:
+    """What publication grade names by digest, and this contract does not."""
+    workload, comparison, provenance = contract.workload, contract.comparison, contract.provenance
+    by_digest = {
+        "workload.datasetRef": workload.dataset_ref,
+        "comparison.baseline": comparison.baseline.artifact_ref,
+        "comparison.candidate": comparison.candidate.artifact_ref,
+    } | {f"provenance.imageDigests[{at}]": one for at, one in enumerate(provenance.image_digests)}
+    missing = [f"{key} (a sha256)" for key, ref in by_digest.items() if not _SHA256.search(ref)]
+    told = {f"workload.{key}": value for key, value in workload.model_dump(by_alias=True).items()}
+    missing += [f"{key} (it is unknown)" for key, value in told.items() if value == UNKNOWN]
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", provenance.git_commit):
+        missing.append("provenance.gitCommit (a whole commit, of a clean tree)")
+    if not re.fullmatch(r"(?:sha256:)?[0-9a-f]{64}", provenance.package_lock_digest):
+        missing.append("provenance.packageLockDigest (a sha256)")
+    return missing
+
+
+def check_rules(contract: BenchmarkRun, document: Document) -> list[Problem]:
+    """All that is wrong between keys, each at its place in the file."""
+    return [
+        document.problem(loc, message, expected)
+        for part in (_placeholders, _layers, _workload, _metrics, _observability, _sinks, _policy)
+        for loc, message, expected in part(contract)
+    ]
+
+
+Found = Iterator[tuple[Loc, str, str]]
+
+
+def _placeholders(contract: BenchmarkRun) -> Found:
+    waiting: list[tuple[Loc, object]] = [((), contract.model_dump(mode="json", by_alias=True))]
+    while waiting:
+        loc, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += [((*loc, key), item) for key, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*loc, at), item) for at, item in enumerate(value)]
+        elif isinstance(value, str) and (value.endswith("...") or value in PLACEHOLDERS):
+            yield loc, f"'{value}' is still the placeholder", "the real one"
+
+
+def _layers(contract: BenchmarkRun) -> Found:
+    layers = {"micro": contract.layers.micro, "component": contract.layers.component}
+    layers["end_to_end"] = contract.layers.end_to_end
+    if not any(layer.enabled for layer in layers.values()):
+        yield ("layers",), "no layer is enabled", "enabled: true for at least one of them"
+    for name, layer in layers.items():
+        if layer.enabled and not layer.suites:
+            yield ("layers", name), f"{name} is enabled and has no suites", "suites: [NAME]"
+
+
+def _workload(contract: BenchmarkRun) -> Found:
+    mix = contract.workload.sequence_length_mix
+    if _serves(contract) and not mix:
+        loc: Loc = ("workload",)
+        yield loc, "inference without a sequenceLengthMix", "[{inputTokens: 512, outputTokens: 128, weight: 1.0}]"
+    total = math.fsum(one.weight for one in mix)
+    if mix and not math.isclose(total, 1.0, abs_tol=1e-6):
+        yield ("workload", "sequenceLengthMix"), f"the weights add up to {total:g}", "weights that add up to 1"
+    comparison = contract.comparison
+    if comparison.baseline == comparison.candidate:
+        yield ("comparison", "candidate"), "baseline and candidate are the same artifact", "another artifactRef"
+
+
+def _metrics(contract: BenchmarkRun) -> Found:
+    asked = [("inference", INFERENCE_METRICS, contract.metrics.inference)] if _serves(contract) else []
+    if contract.intent.workload_type in ("training", "mixed"):
+        asked.append(("training", TRAINING_METRICS, contract.metrics.training))
+    for kind, needed, given in asked:
+        if lacking := [name for name in needed if name not in given]:
+            yield ("metrics", kind), f"{kind} lacks {', '.join(lacking)}", f"at least {', '.join(needed)}"
+    if _serves(contract) and not set(COST_METRICS) & set(contract.metrics.inference):
+        yield (
+            ("metrics", "inference"),
+            "inference without a cost per token or request",
+            f"one of {', '.join(COST_METRICS)}",
+        )
+
+
+def _observability(contract: BenchmarkRun) -> Found:
+    keys = ["request_id", "trace_id"] if _serves(contract) else []
+    keys += ["rank_id"] if contract.intent.workload_type in ("training", "mixed") else []
+    if lacking := [key for key in keys if key not in contract.observability.join_keys]:
+        yield ("observability", "joinKeys"), f"no {', '.join(lacking)} among the join keys", f"[{', '.join(keys)}]"
+    lineage = contract.observability.lineage.model_dump(by_alias=True)
+    for key, given in lineage.items():
+        if not given:
+            yield ("observability", "lineage", key), f"{key} is false: numbers would not walk back", "true"
+    if missing := [name for name in PLAYBOOKS if name not in contract.observability.playbooks]:
+        yield ("observability", "playbooks"), f"lacks the playbooks {', '.join(missing)}", ", ".join(PLAYBOOKS)
+
+
+def _sinks(contract: BenchmarkRun) -> Found:
+    days = contract.sinks.curated_warehouse
+    if not days.hot_days <= days.warm_days <= days.cold_days:
+        found = f"hot {days.hot_days}, warm {days.warm_days}, cold {days.cold_days} days"
+        yield ("sinks", "curatedWarehouse"), f"the tiers are out of order: {found}", "hotDays <= warmDays <= coldDays"
+    kept = [name for name in ("request_id", "trace_id") if name not in contract.sinks.hot_metrics.dropped_labels]
+    if kept:
+        told = f"{', '.join(kept)} would be labels of hot metrics: a series a request"
+        yield ("sinks", "hotMetrics", "droppedLabels"), told, "[request_id, trace_id]"
+
+
+def _policy(contract: BenchmarkRun) -> Found:
+    policy = contract.execution_policy
+    if policy.multi_tenant and (policy.dedicated_nodes or policy.exclusive_scheduling):
+        told = "multiTenant is true beside dedicated nodes or exclusive scheduling"
+        yield ("executionPolicy", "multiTenant"), told, "one or the other"
+
+
+def _serves(contract: BenchmarkRun) -> bool:
+    return contract.intent.workload_type in ("inference", "mixed")

@@ -1,0 +1,209 @@
+"""From a number of a report, or a comparison of two, to a claim; what is not publication-safe is refused."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import benchhouse
+from benchhouse.analysis.compare import DEFINITION, Comparison, Direction, compare
+from benchhouse.claims.basis import Basis
+from benchhouse.claims.safety import interval_of
+from benchhouse.results.cells import make_cells
+from benchhouse.results.comparison import SEED, compare_selected
+from benchhouse.results.lineage import check_cells, pick_cells
+from benchhouse.results.numbers import name_of, quantity
+from benchhouse.results.proof import same_bits
+from benchhouse.results.stopped import confidence_for
+from benchhouse.schema.claim import Claim, Policy, Reason
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.query import Cell
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Result, Warehouse
+
+Row = Mapping[str, Any]
+Key = tuple[str, str, str, str]
+_T_METHOD = "Student's t over trials"
+_MADE_AT = "; a rule ended repetitions, so intervals are made at "
+
+
+class NotSafe(BenchError):  # noqa: N818 - the house's words
+    """Every reason why a number can't be claimed."""
+
+    def __init__(self, what: str, reasons: Sequence[Reason], *, realism: bool, against: str | None = None) -> None:
+        self.reasons = list(reasons)
+        lines = [f"{what} is not publication-safe:", *(f"  {one.code}: {one.message}" for one in reasons)]
+        never = [one.code for one in reasons if not one.may_be_labelled]
+        make = shlex.join(["bench", "claim", "make", what, *(("--against", against) if against else ()), "--realism"])
+        hint = f"Mend it and run again, or publish it under a label that lists these:  {make}"
+        if never:
+            hint = f"{', '.join(dict.fromkeys(never))} can't be labelled away: see  bench trace, bench verify"
+        elif realism:
+            hint = "see: bench trace"
+        super().__init__("\n".join(lines), hint, Exit.CLAIM_NOT_SAFE)
+
+
+def make_claim(warehouse: Warehouse, number: str, against: str | None, policy: Policy, *, realism: bool) -> Claim:
+    """`number` is a ref of a report or `RUN[:key=value]:metric[.stat]`; `against` is `RUN[:key=value]`.
+
+    Raises NotSafe with all reasons; under `realism` only with those that no label makes up for.
+    """
+    keys = [_key_of(warehouse, number)] if against is None else _keys_compared(warehouse, number, against)
+    result = queries.points(warehouse, {key[0] for key in keys})
+    rows = [_row_of(result, key) for key in keys]
+    cells = [_cell_of(result, key) for key in keys]
+    root = warehouse.workspace.root
+    basis = Basis.of(rows, queries.trials(warehouse, {key[0] for key in keys}).dicts())
+    reasons = basis.judge(policy, lambda row: TrialFolder(root / row["folder"]))
+    for step in check_cells(warehouse, cells, result.spec):
+        if not step.ok:
+            told = f"step {step.name}: {'; '.join(step.says)}"
+            reasons.append(Reason(code="broken_lineage", message=told))
+    if reasons and (not realism or not all(one.may_be_labelled for one in reasons)):
+        raise NotSafe(number, reasons, realism=realism, against=against)
+    fields: dict[str, Any] = {
+        "label": "REALISM-GRADE" if reasons else "PUBLICATION-GRADE", "reasons": reasons, "policy": policy,
+        "cells": cells, "queries": {result.spec.digest(): result.spec}, "trials": basis.trials(),
+        "changed": basis.changed(),
+        "measured_from": basis.times()[0], "measured_to": basis.times()[1], "benchhouse": benchhouse.__version__,
+        "definition": DEFINITION,
+        "scenario": rows[-1]["scenario"], "metric": rows[-1]["metric"], "stat": rows[-1]["stat"],
+        "direction": rows[-1]["direction"],
+    }  # fmt: skip
+    made = round(confidence_for(warehouse.workspace, {key[0] for key in keys}, policy.confidence), 6)  # as it is told
+    return Claim(**fields, **value_or_comparison(rows, policy, made))
+
+
+def value_or_comparison(
+    rows: Sequence[Row], policy: Policy, made: float, definition: int = DEFINITION
+) -> dict[str, Any]:
+    """What a claim says of its one or two numbers; intervals made at `made`, which is more where a rule ended runs."""
+    fields = value_fields(rows[0], made) if len(rows) == 1 else comparison_fields(rows[0], rows[1], made, definition)
+    if made != policy.confidence:
+        fields["method"] += f"{_MADE_AT}{made:.6g}"
+    return fields
+
+
+def made_at(claim: Claim) -> float:
+    """At which confidence the intervals of a claim were made, as its method says; never less than the policy's."""
+    _, found, number = claim.method.partition(_MADE_AT)
+    try:
+        return min(max(float(number), claim.policy.confidence), 1.0 - 1e-9) if found else claim.policy.confidence
+    except ValueError:
+        return claim.policy.confidence
+
+
+def value_fields(row: Row, confidence: float) -> dict[str, Any]:
+    """What a claim says of one number; computed again by whoever checks it."""
+    ends = interval_of(row["values"], confidence)
+    shown = quantity(row["mean"], row["unit"], row["stdev"])
+    about = f"{confidence * 100:g}% interval {_ends(ends, row['unit'])}, n={row['n']}"
+    where = row["point"] or row["target_name"]
+    return {
+        "kind": "value", "value": row["mean"], "unit": row["unit"], "interval": ends, "n": row["n"],
+        "point": where, "method": _T_METHOD,
+        "statement": f"{row['scenario']}, {where}: {name_of(row['metric'], row['stat'])} is {shown} ({about})",
+    }  # fmt: skip
+
+
+def comparison_fields(a: Row, b: Row, confidence: float, definition: int) -> dict[str, Any]:
+    """What a claim says of two numbers: the change in percent where that has an interval, else the difference."""
+    found = compare_values(a["values"], b["values"], b["direction"], confidence, definition)
+    relative = found.change is not None and found.change_interval is not None
+    value = found.change * 100.0 if relative and found.change is not None else found.difference
+    ends = found.change_interval if relative else found.difference_interval
+    scale = 100.0 if relative else 1.0
+    labels = [row["point"] or row["target_name"] for row in (a, b)]
+    names = labels if labels[0] != labels[1] else [f"{row['run_id']} {row['point']}".strip() for row in (a, b)]
+    return {
+        "kind": "comparison", "value": value, "unit": "%" if relative else b["unit"],
+        "interval": (ends.lo * scale, ends.hi * scale) if ends else None, "n": min(a["n"], b["n"]),
+        "point": labels[0] if labels[0] == labels[1] else " → ".join(labels), "method": found.method,
+        "verdict": found.verdict, "seed": SEED,
+        "statement": f"{b['scenario']}, {name_of(b['metric'], b['stat'])}: {found.sentence(*names)}",
+    }  # fmt: skip
+
+
+def compare_values(
+    a: Sequence[float], b: Sequence[float], direction: Direction, confidence: float, definition: int
+) -> Comparison:
+    return compare(a, b, direction=direction, seed=SEED, confidence=confidence, definition=definition)
+
+
+def _ends(ends: tuple[float, float] | None, unit: str) -> str:
+    return f"{quantity(ends[0], '1')} to {quantity(ends[1], unit)}" if ends else "none"
+
+
+# -- which rows
+
+
+def _key_of(warehouse: Warehouse, number: str) -> Key:
+    if ":" in number:
+        cells, _ = pick_cells(warehouse, number)
+        if len(cells) != 1:
+            raise BenchError(
+                f"{number} stands for {len(cells)} numbers; a claim is about one",
+                "Pick a point: bench claim make RUN:key=value:metric.stat",
+            )
+        return _key(cells[0].key)
+    refs = warehouse.catalog.refs(number, 2) if number else []
+    if number in refs or len(refs) == 1:
+        return _published(warehouse, number if number in refs else refs[0])
+    what = "the beginning of several numbers" if refs else "no number of a report"
+    hint = "Give the ref that a report prints beside a number, or RUN:metric such as @last:qps."
+    raise BenchError(f"'{number}' is {what}", hint)
+
+
+def _published(warehouse: Warehouse, ref: str) -> Key:
+    """The row that a report shows; refused where the tables say something else by now."""
+    place = warehouse.catalog.report_of(ref) or ""
+    try:
+        report = json.loads((warehouse.workspace.root / place).read_bytes())
+        cell = Cell.model_validate(next(one for one in report["cells"] if one["ref"] == ref))
+    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+        raise BenchError(f"{place} can't be read as the report of {ref}", f"see: bench trace {ref}") from error
+    key = _key(cell.key)
+    now = _cell_of(queries.points(warehouse, [key[0]]), key)
+    if not same_bits(now.value, cell.value) or now.trials != cell.trials:
+        told = f"{place} shows {cell.value!r} (n={cell.n}), the tables now give {now.value!r} (n={now.n})"
+        raise NotSafe(ref, [Reason(code="broken_lineage", message=told)], realism=True)
+    return key
+
+
+def _keys_compared(warehouse: Warehouse, number: str, against: str) -> list[Key]:
+    if ":" not in number:
+        raise BenchError("a comparison names its points", "bench claim make RUN:key=value:metric --against RUN:...")
+    selected, _, _ = number.rpartition(":")
+    wanted = _key_of(warehouse, number)
+    table = compare_selected(warehouse, against, selected, metrics=[wanted[2]], every=True)
+    found = [row for row in table.rows if row.stat == wanted[3]]
+    if len(found) != 1:
+        raise BenchError(
+            f"{against} and {selected} have {len(found)} points in common; a claim is about one",
+            "Pick one on each side: RUN:key=value",
+        )
+    base_run = warehouse.resolve_run(against.partition(":")[0])
+    base = next(
+        row for row in queries.points(warehouse, [base_run]).dicts() if list(row["trials"]) == found[0].trials_a
+    )
+    return [(base_run, base["instance_digest"], wanted[2], wanted[3]), wanted]
+
+
+def _key(key: Mapping[str, Any]) -> Key:
+    return key["run_id"], key["instance_digest"], key["metric"], key["stat"]
+
+
+def _row_of(result: Result, key: Key) -> Row:
+    rows = [row for row in result.dicts() if _key(row) == key]
+    if len(rows) != 1:
+        told = f"{key[2]} of run {key[0]} has {len(rows)} rows: its unit changed between trials, or it is gone"
+        raise BenchError(told, "see: bench query")
+    return rows[0]
+
+
+def _cell_of(result: Result, key: Key) -> Cell:
+    found = [cell for cell in make_cells(result) if _key(cell.key) == key]
+    if len(found) != 1:
+        raise BenchError(f"run {key[0]} has no single number {key[2]}.{key[3]}", "see: bench report")
+    return found[0]

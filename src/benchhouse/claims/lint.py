@@ -1,0 +1,209 @@
+"""Numbers of a document: each cites a claim that says the same, or is one that needs none.
+
+A number cites a claim right behind it: `12.3 ms [claim:4f1c2a90]`. It is right when the claim's value, in the unit
+written, lies within half of the last place written. `docs/how-to/publish-a-number.md` lists what is left alone.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+from benchhouse.claims import shelf
+from benchhouse.documents.document import Document, Spot
+from benchhouse.documents.problems import Problem
+from benchhouse.results.numbers import MINUS, THIN
+from benchhouse.schema.claim import Claim
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+
+_LARGEST = 16 << 20
+_SPACES = f" \u00a0\u202f{THIN}"
+_NUMBER = rf"[-+{MINUS}]?(?:\d{{1,3}}(?:[,\u00a0\u202f{THIN}]\d{{3}})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"
+_UNIT = r"1/[A-Za-zµμ]+|%|‰|×|x\b|[A-Za-zµμ°][A-Za-zµμ°0-9]*(?:/[A-Za-zµμ]+)?|/[A-Za-zµμ]+"
+_MEASURED = re.compile(rf"(?<![\w.:/#-])(?P<number>{_NUMBER})(?P<gap>[{_SPACES}]?)(?P<unit>{_UNIT})?(?![\d])")
+_CITATION = re.compile(rf"[{_SPACES}]?\[claim:(?P<id>[^\]\s]{{0,80}})\]")
+_REMARK = re.compile(r"<!--\s*no claim: *(?!-->)\S")
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_NUMBERED = "version|python|chapter|section|table|figure|step|issue|RFC|ISO"
+_LEFT_ALONE = (
+    re.compile(r"<!--.*?-->", re.DOTALL),
+    re.compile(r"(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)", re.DOTALL),
+    re.compile(r"\]\([^)\s]*\)|<https?://[^>]*>|https?://\S+|\[\^[^\]]*\]"),
+    re.compile(r"\b\d{4}-\d{2}(?:-\d{2})?(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?Z?)?\b|\b\d{1,2}:\d{2}(?::\d{2})?\b"),
+    re.compile(rf"\b(?:\d{{1,2}} )?(?:{_MONTHS})(?: \d{{1,2}},?)?(?: \d{{4}})?\b"),
+    re.compile(rf"\bv\d+(?:\.\d+)*\S*|\b\d+\.\d+\.\d+\S*|\b(?:{_NUMBERED}) #?\d+(?:\.\d+)*", re.IGNORECASE),
+)  # fmt: skip
+_FENCE = re.compile(r"^ {0,3}(```+|~~~+)[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+_LINES_ALONE = re.compile(
+    r"\A---\n.*?^---$|^ {0,3}#{1,6} [^\n]*$|^(?:    |\t)[^\n]*$|^[^\n|]+\n(?:=+|-+)[ \t]*$|^\s*\d+[.)](?= )",
+    re.DOTALL | re.MULTILINE,
+)
+_SCALES: dict[str, tuple[str, Decimal]] = {
+    "s": ("s", Decimal(1)), "ms": ("s", Decimal("1e-3")), "us": ("s", Decimal("1e-6")), "µs": ("s", Decimal("1e-6")),
+    "μs": ("s", Decimal("1e-6")), "ns": ("s", Decimal("1e-9")), "min": ("s", Decimal(60)), "h": ("s", Decimal(3600)),
+    "B": ("B", Decimal(1)), "kB": ("B", Decimal(10**3)), "MB": ("B", Decimal(10**6)), "GB": ("B", Decimal(10**9)),
+    "TB": ("B", Decimal(10**12)), "KiB": ("B", Decimal(2**10)), "MiB": ("B", Decimal(2**20)),
+    "GiB": ("B", Decimal(2**30)), "bytes": ("B", Decimal(1)), "1": ("1", Decimal(1)), "": ("1", Decimal(1)),
+    "%": ("1", Decimal("0.01")), "‰": ("1", Decimal("0.001")),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Linted:
+    """One document: what is wrong with it, and how many numbers were looked at."""
+
+    path: str
+    problems: list[Problem]
+    cited: int = 0
+    ignored: int = 0
+
+
+@dataclass
+class _Found:
+    problems: list[Problem] = field(default_factory=list)
+    cited: int = 0
+    ignored: int = 0
+
+
+def lint_file(workspace: Workspace, path: Path, holds: Callable[[str], list[str]], *, strict: bool) -> Linted:
+    """`holds` walks a claim back and returns the steps that fail. Raises BenchError for a file that can't be read."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_LARGEST + 1)
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        told = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise BenchError(f"{path} can't be read: {told}", "name a Markdown file") from error
+    if len(raw) > _LARGEST:
+        raise BenchError(f"{path} is larger than {_LARGEST >> 20} MiB", "name a Markdown file")
+    document = Document(str(path), text, None, Spot(0, 0, {}))
+    found = _Found()
+    claims: dict[str, Claim | Problem] = {}
+    seen: set[int] = set()
+    plain = _blank(text)
+    for match in _MEASURED.finditer(plain):
+        citation = _CITATION.match(text, match.end())
+        if citation:
+            seen.add(citation.start("id"))
+            found.cited += 1
+            found.problems += _check(workspace, document, match, citation, claims, holds)
+        elif _needs_none(text, match, strict=strict):
+            found.ignored += 1
+        else:
+            message = f"'{match[0].strip()}' cites no claim"
+            expected = f"{match[0].strip()} [claim:ID], or on its line <!-- no claim: why -->"
+            found.problems.append(document.problem_at(match.start(), match.end(), message, expected))
+    for citation in _CITATION.finditer(plain):
+        if citation.start("id") not in seen:
+            message = "a citation without a number before it"
+            found.problems.append(document.problem_at(citation.start(), citation.end(), message, "12.3 ms [claim:ID]"))
+    ordered = sorted(found.problems, key=lambda one: (one.line or 0, one.column or 0))
+    return Linted(str(path), ordered, found.cited, found.ignored)
+
+
+def _blank(text: str) -> str:
+    """The text with all that holds no measured number made blank, every other character in its place."""
+    for pattern in (_FENCE, _LINES_ALONE, *_LEFT_ALONE):
+        text = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    return text
+
+
+def _needs_none(text: str, match: re.Match[str], *, strict: bool) -> bool:
+    start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+    line = text[start : end if end >= 0 else len(text)]
+    if _REMARK.search(line):
+        return True
+    bare = match["number"].lstrip("+-" + MINUS)
+    whole = bare.isdigit() and not _is_unit(match["unit"] or "")
+    return whole and (not strict or (len(bare) == 4 and 1900 <= int(bare) <= 2100))
+
+
+def _is_unit(word: str) -> bool:
+    """Whether a word behind a number is a unit; any other is what is counted, such as `3 servers`."""
+    known = word in _SCALES and word not in ("", "1")
+    return known or "/" in word or word in ("x", "×", "qps", "rps", "tps", "Hz", "kHz", "MHz", "GHz", "W", "kW", "J",
+                                            "kJ", "GFLOPS", "TFLOPS", "IOPS", "fps", "EUR", "USD", "°C")  # fmt: skip
+
+
+# -- one citation
+
+
+def _check(
+    workspace: Workspace,
+    document: Document,
+    number: re.Match[str],
+    citation: re.Match[str],
+    claims: dict[str, Claim | Problem],
+    holds: Callable[[str], list[str]],
+) -> Iterator[Problem]:
+    token = citation["id"]
+    at = citation.start("id"), max(citation.end("id"), citation.start("id") + 1)
+    try:
+        claim_id = shelf.find(workspace, token)
+        if claim_id is None:
+            yield document.problem_at(*at, f"there is no claim '{token}' here", "the id that bench claim list shows")
+            return
+        claim = shelf.read(workspace, claim_id)
+    except BenchError as error:
+        yield document.problem_at(*at, error.message)
+        return
+    if broken := holds(claim_id):
+        yield document.problem_at(*at, f"claim {claim_id} does not hold any more: {', '.join(broken)}")
+    if claim.label == "REALISM-GRADE" and not re.search(r"realism[- ]grade", _paragraph(document.text, at[0]), re.I):
+        lacks = ", ".join(dict.fromkeys(one.code for one in claim.reasons))
+        message = f"claim {claim_id} is REALISM-GRADE ({lacks}), and the paragraph does not say so"
+        yield document.problem_at(*at, message, "the words REALISM-GRADE in the same paragraph")
+    yield from _compare(document, number, claim)
+
+
+def _paragraph(text: str, at: int) -> str:
+    start, end = text.rfind("\n\n", 0, at), text.find("\n\n", at)
+    return text[max(0, start) : end if end >= 0 else len(text)]
+
+
+def _compare(document: Document, number: re.Match[str], claim: Claim) -> Iterator[Problem]:
+    """Whether the number is the claim's value to the digits written; a change of -3% may be told as `3% lower`."""
+    at = number.start("number"), number.end()
+    unit = number["unit"] or ""
+    written, place = _read(number["number"])
+    scale = _scale(unit, claim.unit)
+    told = f"{claim.value!r} {claim.unit}".strip()
+    if scale is None:
+        message = f"'{number[0].strip()}' is in another unit than claim {claim.id}: {told}"
+        yield document.problem_at(*at, message, f"a number in {claim.unit or 'no unit'}")
+        return
+    value = Decimal(claim.value) / scale
+    if claim.kind == "comparison" and number["number"][0].isdigit():
+        value = abs(value)
+    slack = place / 2 + abs(value) * Decimal("1e-12")
+    if abs(written - value) > slack:
+        rounded = value.quantize(place) if place >= Decimal("1e-15") else value
+        message = f"'{number[0].strip()}' is not what claim {claim.id} says: {told}"
+        yield document.problem_at(*at, message, f"{rounded:f}{number['gap']}{unit}, to the digits written")
+
+
+def _read(text: str) -> tuple[Decimal, Decimal]:
+    """The number, and what one in its last written place is worth."""
+    plain = re.sub(rf"[,\u00a0\u202f{THIN}]", "", text).replace(MINUS, "-")
+    try:
+        value = Decimal(plain)
+    except InvalidOperation:  # pragma: no cover - the pattern admits only numbers
+        value = Decimal("NaN")
+    exponent = value.as_tuple().exponent
+    return value, Decimal(1).scaleb(exponent if isinstance(exponent, int) else 0)
+
+
+def _scale(written: str, claimed: str) -> Decimal | None:
+    """What to divide the claim's value by to have it in the written unit; None where they are not of a kind."""
+    if written == claimed or (claimed.startswith("1/") and written in (claimed[1:], _per(claimed))):
+        return Decimal(1)
+    one, other = _SCALES.get(written), _SCALES.get("" if claimed == "1" else claimed)
+    if one is None or other is None or one[0] != other[0]:
+        return None
+    return one[1] / other[1]
+
+
+def _per(claimed: str) -> str:
+    return {"1/s": "qps"}.get(claimed, claimed)

@@ -1,0 +1,112 @@
+"""The claims of a workspace: files that are named by their digest, written once and never changed."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.evidence.writing import write_text
+from benchhouse.schema.claim import CLAIM_ID, Claim, Policy
+from benchhouse.schema.errors import BenchError, Exit, unwritable
+from benchhouse.schema.layout import Workspace
+from benchhouse.warehouse.query import Warehouse
+
+_SHORTEST = 4
+LARGEST = 64 << 20
+
+
+def read_policy(workspace: Workspace) -> Policy:
+    """claims.yaml, or the rules that hold without one."""
+    path = workspace.claim_policy
+    if not path.exists():
+        return Policy()
+    document = load_yaml(path)
+    try:
+        return Policy.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, Policy)) from error
+
+
+def claim_path(workspace: Workspace, claim_id: str) -> Path:
+    return workspace.claims / f"{claim_id}.json"
+
+
+def signature_path(workspace: Workspace, claim_id: str) -> Path:
+    return workspace.claims / f"{claim_id}.dsse"
+
+
+def put(workspace: Workspace, claim: Claim) -> Path:
+    """Write a claim and pin the tables that it was computed from; the same claim twice is one file."""
+    path = claim_path(workspace, claim.id)
+    try:
+        workspace.claims.mkdir(exist_ok=True)
+        if not path.exists() or path.read_bytes() != claim.text():
+            write_text(path, claim.text().decode())
+            path.chmod(0o444)
+    except OSError as error:
+        raise unwritable(workspace.claims, error) from error
+    with Warehouse.open(workspace) as warehouse:
+        place = path.relative_to(workspace.root).as_posix()
+        new = [cell.ref for cell in claim.cells if warehouse.catalog.report_of(cell.ref) is None]
+        warehouse.catalog.publish(place, new, {one.file for one in claim.spec.inputs})
+    return path
+
+
+def list_ids(workspace: Workspace) -> list[str]:
+    names = (path.stem for path in workspace.claims.glob("*.json"))
+    return sorted(name for name in names if CLAIM_ID.fullmatch(name))
+
+
+def find(workspace: Workspace, token: str) -> str | None:
+    """The claim that `token` is the beginning of; None where there is none. Raises where there are several."""
+    if len(token) < _SHORTEST:
+        return None
+    found = [name for name in list_ids(workspace) if name.startswith(token)]
+    if len(found) > 1:
+        raise BenchError(f"'{token}' is the beginning of several claims: {', '.join(found)}", "Give more characters.")
+    return found[0] if found else None
+
+
+def require(workspace: Workspace, token: str) -> str:
+    found = find(workspace, token)
+    if found is None:
+        raise BenchError(f"there is no claim '{token}'", "see: bench claim list")
+    return found
+
+
+def read(workspace: Workspace, claim_id: str) -> Claim:
+    """A claim whose bytes are those that its name says."""
+    path = claim_path(workspace, claim_id)
+    try:
+        return parse(path.read_bytes()[: LARGEST + 1], claim_id, str(path))
+    except OSError as error:
+        raise BenchError(f"{path} can't be read: {error.strerror}", "see: bench claim list") from error
+
+
+def parse(content: bytes, claim_id: str, name: str) -> Claim:
+    """The claim in these bytes; raises BenchError (claim not safe) where they are not those of `claim_id`."""
+    try:
+        if len(content) > LARGEST:
+            raise ValueError("too large for a claim")
+        claim = Claim.model_validate_json(content)
+        if claim.text() != content or claim.id != claim_id:
+            raise ValueError(f"its bytes have another digest than {claim_id}: it was changed")
+        if not claim.cells or len(claim.queries) != 1 or not claim.trials:
+            raise ValueError("it lacks its query, its rows or its trials")
+        if any(one.digest() != key for key, one in claim.queries.items()):
+            raise ValueError("its query has another digest than it says")
+    except (ValidationError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise BenchError(
+            f"{name} is not the claim {claim_id}: {why}",
+            "Claims are never changed; make it again: bench claim make",
+            Exit.CLAIM_NOT_SAFE,
+        ) from error
+    return claim
+
+
+def pinned_folders(workspace: Workspace) -> set[str]:
+    """Evidence that claims rest on, relative to the workspace: what no pruning may take. Unreadable claims raise."""
+    return {trial.folder for name in list_ids(workspace) for trial in read(workspace, name).trials}

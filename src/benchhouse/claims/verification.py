@@ -1,0 +1,182 @@
+"""A claim is checked: its bytes, its query run again, its statistics and its label computed again, its signature."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+
+import benchhouse
+from benchhouse.analysis.compare import DEFINITION
+from benchhouse.claims.basis import Basis
+from benchhouse.claims.creation import made_at, value_or_comparison
+from benchhouse.claims.shelf import claim_path, parse
+from benchhouse.claims.signatures import Signature
+from benchhouse.results.lineage import Step, Trace, check_cells
+from benchhouse.results.proof import close, same_bits
+from benchhouse.schema.claim import Claim
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.model import Model, empty_list
+from benchhouse.schema.query import cell_ref
+from benchhouse.warehouse.queries import POINTS, TRIALS
+from benchhouse.warehouse.query import Warehouse
+
+KNOWN_QUERIES = frozenset({POINTS})
+"""Texts that are run again; a stranger's SQL is not. Earlier texts are added here, and never taken away."""
+
+
+class Checked(Model):
+    """What `bench claim verify` tells."""
+
+    claim_id: str
+    label: str
+    statement: str
+    ok: bool
+    trace: Trace
+    signature: Signature
+    notes: list[str] = Field(default_factory=empty_list)
+
+
+def trace_claim(workspace: Workspace, claim_id: str, token: str) -> Trace:
+    """The four steps of a claim of this workspace; the first is its file."""
+    path = claim_path(workspace, claim_id)
+    place = path.relative_to(workspace.root).as_posix()
+    try:
+        claim = parse(path.read_bytes(), claim_id, place)
+    except (BenchError, OSError) as error:
+        return _broken(token, str(getattr(error, "message", error)))
+    with Warehouse.open(workspace) as warehouse:
+        return walk(warehouse, claim, place, token, lambda row: TrialFolder(workspace.root / row["folder"]))
+
+
+def walk(
+    warehouse: Warehouse,
+    claim: Claim,
+    place: str,
+    token: str,
+    folder_of: Callable[[Mapping[str, Any]], TrialFolder],
+    packed: Mapping[str, str] | None = None,
+) -> Trace:
+    """From the claim to the bytes. Nothing that it says is believed: all of it comes out of its trials again."""
+    says = [f"{place}: {claim.statement}", claim.label]
+    says += [f"lacks {one.code}: {one.message}" for one in claim.reasons]
+    problems = _own_problems(claim)
+    if problems:
+        first = Step(name="report", ok=False, says=[*says, *problems], details=[claim.summary()])
+        return _trace(token, [first, *(_not_reached(name) for name in ("query", "identity", "evidence"))])
+    steps = [_not_reached(name) for name in ("query", "identity", "evidence")]
+    try:
+        steps = check_cells(warehouse, claim.cells, claim.spec, packed)
+        if steps[0].ok:
+            problems, told = _restate(warehouse, claim, folder_of)
+            says += told
+    except (BenchError, ValueError, KeyError, TypeError) as error:  # of tables that only look like ours
+        problems = [f"it can't be computed again: {getattr(error, 'message', repr(error))}"]
+    if steps[0].ok and not problems:
+        says.append("value, interval, n, verdict, trials and label computed again: the same")
+    told = [*says, *problems]
+    return _trace(token, [Step(name="report", ok=not problems, says=told, details=[claim.summary()]), *steps])
+
+
+def _own_problems(claim: Claim) -> list[str]:
+    """What can be seen of a claim by itself."""
+    problems = []
+    if claim.spec.sql not in KNOWN_QUERIES:
+        problems.append(f"its query is none that benchhouse {benchhouse.__version__} knows, and is not run")
+    if claim.spec.engine != "duckdb":
+        problems.append(f"its query is for the engine {claim.spec.engine}, which can't be asked here")
+    wanted = 1 if claim.kind == "value" else 2
+    if len(claim.cells) != wanted:
+        problems.append(f"it has {len(claim.cells)} rows, a {claim.kind} has {wanted}")
+    for cell in claim.cells:
+        if cell.query != claim.spec.digest() or cell.column != "mean":
+            problems.append(f"the row {cell.ref} is not of its query")
+        if cell_ref(cell.query, cell.key, cell.column) != cell.ref:
+            problems.append(f"the row's key does not give the ref {cell.ref}")
+    if (claim.label == "PUBLICATION-GRADE") != (not claim.reasons):
+        problems.append(f"it is labelled {claim.label} with {len(claim.reasons)} reasons against it")
+    return problems
+
+
+def _restate(
+    warehouse: Warehouse, claim: Claim, folder_of: Callable[[Mapping[str, Any]], TrialFolder]
+) -> tuple[list[str], list[str]]:
+    """Make the claim again from the rows that its query gives: what is not the same, and what else to say."""
+    result = warehouse.query_again(claim.spec)
+    rows = []
+    for cell in claim.cells:
+        found = [row for row in result.dicts() if all(row.get(name) == value for name, value in cell.key.items())]
+        if len(found) != 1:
+            return [f"its query gives {len(found)} rows for {cell.ref}"], []
+        rows += found
+    runs = sorted({str(row["run_id"]) for row in rows})
+    asked = claim.spec.model_copy(update={"sql": TRIALS, "parameters": {"runs": runs}, "name": "trials"})
+    basis = Basis.of(rows, warehouse.query_again(asked).dicts())
+    shared = {name: rows[-1][name] for name in ("scenario", "metric", "stat", "direction")}
+    times = dict(zip(("measured_from", "measured_to"), basis.times(), strict=True))
+    again = shared | times | {"trials": basis.trials(), "changed": basis.changed()}
+    problems, says = _recompute(claim, rows, again)
+    lacking = {one.code for one in basis.judge(claim.policy, folder_of)}
+    told = {one.code for one in claim.reasons}
+    if lacking != told:
+        words = ", ".join(sorted(lacking ^ told))
+        problems.append(f"its label does not hold: judged again by its own policy, it differs in {words}")
+    return problems, says
+
+
+def _recompute(claim: Claim, rows: Sequence[Mapping[str, Any]], again: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """By the definition of intervals that it was made with; by each that there was, where it does not say."""
+    if claim.definition is not None and claim.definition > DEFINITION:
+        known = f"benchhouse {benchhouse.__version__} knows {DEFINITION} at most: use the newer one that made it"
+        return [f"made with definition {claim.definition} of intervals; {known}"], []
+    tried = [claim.definition] if claim.definition else range(DEFINITION, 0, -1)
+    found: dict[int, list[str]] = {}
+    for one in tried:
+        found[one] = _differing(claim, value_or_comparison(rows, claim.policy, made_at(claim), one) | again)
+        if not found[one]:
+            break
+    used = next((one for one, wrong in found.items() if not wrong), max(found))
+    if found[used] or used == DEFINITION or len(rows) == 1:
+        return found[used], []
+    ends = value_or_comparison(rows, claim.policy, made_at(claim))["interval"]
+    says = f"made with definition {used} of intervals, by which it is the same; definition {DEFINITION} gives"
+    return [], [f"{says} {ends[0]:.4g} to {ends[1]:.4g} {claim.unit}" if ends else f"{says} none"]
+
+
+def _differing(claim: Claim, again: dict[str, Any]) -> list[str]:
+    return [
+        f"{name} is {_short(getattr(claim, name))}, computed again {_short(value)}"
+        for name, value in again.items()
+        if not _same(name, getattr(claim, name), value) and not (name == "statement" and _other_version(claim))
+    ]
+
+
+def _same(name: str, one: Any, other: Any) -> bool:
+    if name == "value":
+        return same_bits(one, other) or close(one, other)
+    if name == "interval":
+        pairs = zip(one or (None, None), other or (None, None), strict=True)
+        return all(close(x, y) for x, y in pairs)
+    return bool(one == other)
+
+
+def _other_version(claim: Claim) -> bool:
+    return claim.benchhouse != benchhouse.__version__  # another version may word it otherwise; the numbers count
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _broken(token: str, why: str) -> Trace:
+    lost = Step(name="report", ok=False, says=[why])
+    return _trace(token, [lost, *(_not_reached(name) for name in ("query", "identity", "evidence"))])
+
+
+def _not_reached(name: Any) -> Step:
+    return Step(name=name, ok=False, says=["not reached"])
+
+
+def _trace(token: str, steps: list[Step]) -> Trace:
+    return Trace(token=token, kind="claim", ok=all(step.ok for step in steps), steps=steps)

@@ -1,0 +1,114 @@
+"""What is wrong with a file the user wrote, where it stands, and how to put it right.
+
+A reader of a file collects every `Problem` it can find and raises them together, so one run of `bench` shows
+everything there is to mend.
+"""
+
+import difflib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.quoting import MAX_QUOTED
+from benchhouse.schema.record import record
+
+MAX_RENDERED = 100
+_MAX_SOURCE = 100
+_MIN_GUESSED = 3  # fewer letters begin too many words
+
+
+@record
+class Problem:
+    """One fault in one file. Line and column count from 1, in characters; a byte order mark counts as none.
+
+    `suggestion` is the bare word to use instead; `width` is how many characters of `source` are at fault.
+    """
+
+    message: str
+    path: str
+    line: int | None
+    column: int | None
+    source: str
+    expected: str = ""
+    suggestion: str = ""
+    width: int = 1
+
+    @property
+    def place(self) -> str:
+        """`file:line:column`, as far as they are known."""
+        return ":".join(str(part) for part in (self.path, self.line, self.column) if part is not None)
+
+    def render(self) -> str:
+        """Several lines, ready for a terminal: control characters in the source are made harmless."""
+        lines = [f"{self.place}: {self.message}"]
+        if self.line is not None and self.column is not None and self.source.strip():
+            source, column = _excerpt(self.source, self.column)
+            before, marked = source[: column - 1], source[column - 1 : column - 1 + self.width]
+            lines.append(f"{self.line:>5} | {source}")
+            lines.append(f"{'':>5} | {' ' * _cells(before)}{'^' * max(1, _cells(marked))}")
+        if self.expected:
+            lines.append(f"  expected: {self.expected}")
+        if self.suggestion:
+            lines.append(f"  did you mean '{self.suggestion}'?")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, str | int | None]:
+        """The shape of one problem in `--json` output; a very long source line is cut around the fault."""
+        return {
+            "message": self.message,
+            "path": self.path,
+            "line": self.line,
+            "column": self.column,
+            "source": _excerpt(self.source, self.column or 1)[0],
+            "expected": self.expected,
+            "suggestion": self.suggestion,
+        }
+
+
+class ProblemsError(BenchError):
+    """Every problem found in the user's input, in the order of the file."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        if not problems:
+            raise ValueError("a ProblemsError needs at least one problem")
+        self.problems = sorted(problems, key=lambda problem: (problem.path, problem.line or 0, problem.column or 0))
+        paths = {problem.path for problem in problems}
+        where = paths.pop() if len(paths) == 1 else f"{len(paths)} files"
+        summary = f"{len(problems)} {'problem' if len(problems) == 1 else 'problems'} in {where}"
+        if len(problems) > MAX_RENDERED:
+            summary += f", the first {MAX_RENDERED} shown"
+        super().__init__("\n".join([*(problem.render() for problem in self.problems[:MAX_RENDERED]), summary]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.problems,)  # the default would hand the message to __init__
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
+    """The choice that a person who typed `word` most likely meant; letter case and `-` for `_` don't count.
+
+    After what looks alike come the same letters in another order (`rnu`), then the shortest choice that begins so.
+    """
+    if len(word) > MAX_QUOTED:
+        return None
+    plain = {choice.lower().replace("-", "_"): choice for choice in choices}
+    typed = word.lower().replace("-", "_")
+    close = difflib.get_close_matches(typed, plain, n=1, cutoff=0.72)
+    if not close and len(typed) >= _MIN_GUESSED:
+        close = [choice for choice in plain if sorted(choice) == sorted(typed)]
+        close += sorted((choice for choice in plain if choice.startswith(typed)), key=len)
+    return plain[close[0]] if close else None
+
+
+def _excerpt(source: str, column: int) -> tuple[str, int]:
+    """The part of a long line around `column`, one harmless character for each of its own; and the column in it."""
+    start = 0
+    if len(source) > _MAX_SOURCE:
+        start = max(0, min(column - 1 - _MAX_SOURCE // 2, len(source) - _MAX_SOURCE))
+    piece = source[start : start + _MAX_SOURCE]
+    return "".join(c if c.isprintable() else " " if c == "\t" else "\ufffd" for c in piece), column - start
+
+
+def _cells(text: str) -> int:
+    """Columns of a terminal that the text fills: none for a combining mark, two for a wide character."""
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

@@ -1,0 +1,349 @@
+"""Trials on the nodes of a cluster that see the same files: what Ray, Dask and Spark share.
+
+A run asks its cluster for slots, each as large as one trial. A slot is one long call on a node; it keeps the worker
+host of the local executor (`far_node`), which is given jobs and answers by files in the run's folder. So limits,
+outcomes and evidence are the local ones, and the cluster does what it is there for: it places. Why so:
+docs/design/executors.md.
+"""
+
+import contextlib
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchhouse.executors.cluster_engine import Ask, Node, Slot
+from benchhouse.executors.cluster_node import ALIVE, ORDERS, REPORTS, Tail, append
+from benchhouse.executors.cluster_places import PATIENCE_S, Vacancy, refuse_unless_fits
+from benchhouse.executors.cluster_process import EngineProcess
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
+from benchhouse.schema.resources import Resources
+
+_PATIENCE_S = 30.0
+_BEAT_S = 2.0
+_OPEN_S = 180.0  # a cluster that is there may be slow; an address that does not answer is the engine's to tell, soon
+_NEVER_READY = 3  # slots in a row that end before they could begin: then none ever will
+_STOP_S = 30.0
+_LOST_STOP_S = 8.0  # for nodes that are left of a cluster that is gone
+
+
+@dataclass
+class Taken:
+    """A slot, as the orchestrator sees it."""
+
+    slot: Slot
+    reports: Tail
+    placed: Mapping[str, str] | None = None  # where it is; None until it is there
+    ready: bool = False
+    job: JobId | None = None
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        append(Path(self.slot.folder) / ORDERS, message)
+
+
+class FarExecutor:
+    """An engine names itself and says what to open and what a trial asks for; all else is here."""
+
+    outlives = False
+    keepers = None
+    title: ClassVar[str]  # for people: Ray, Dask, Spark
+    engine: ClassVar[str]  # module to run: benchhouse.executors.ray_engine
+    library: ClassVar[str]  # what that imports
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        self.parallel = assignment.parallel
+        self.window = 2 * self.parallel + 1
+        self.home = (assignment.run.path / "slots").absolute()
+        self.queue: deque[Job] = deque()
+        self.states: dict[JobId, JobState] = {}
+        self.running: dict[JobId, Job] = {}
+        self.slots: dict[str, Taken] = {}
+        self.never_ready: list[str] = []
+        self._process: EngineProcess | None = None
+        self._heart: _Heart | None = None
+        self._numbers = itertools.count(1)
+        self._vacancy: Vacancy | None = None
+
+    # -- what an engine fills in ---------------------------------------------------------------------------------
+
+    def settings(self) -> Mapping[str, Any]:
+        """What `Engine.open` is given."""
+        raise NotImplementedError
+
+    def patience_s(self) -> float | None:
+        """How long to wait for a node when none is left; none: as by default."""
+        return None
+
+    def ask(self, resources: Resources) -> Ask:
+        """What a slot asks for, so that a trial of these resources runs in it."""
+        return Ask(cpus=resources.cpus, gpus=resources.gpus, memory=resources.memory)
+
+    def nodes(self) -> Sequence[Node]:
+        """Who is there with what; may be answered without a cluster where one is yet to be started."""
+        return self._opened().nodes
+
+    def python(self, job: Job) -> tuple[str, ...]:
+        """The interpreter of a slot."""
+        return job.python
+
+    # -- the protocol --------------------------------------------------------------------------------------------
+
+    def adopt(self) -> Mapping[JobId, int]:
+        return {}
+
+    def end_services(self) -> None:
+        """They are processes of whoever runs it."""
+
+    def check(self, resources: Resources) -> None:
+        if resources.nodes > 1:
+            raise BenchError(
+                f"a trial asks for {resources.nodes} nodes, but on {self.title} a trial runs on one",
+                "ask for one under resources:, or run on slurm",
+            )
+        if find_spec(self.library) is None:  # before anything is written: no run is left that never began
+            raise BenchError(f"{self.title} is not installed here", f"pip install 'benchhouse[{self.title.lower()}]'")
+        refuse_unless_fits(self.title, self.ask(resources), self.nodes())
+
+    def render(self, jobs: Sequence[Job], trials: int) -> str:
+        import shlex
+
+        ask = self.ask(jobs[0].resources).model_dump(exclude_none=True, exclude_defaults=False)
+        wants = ", ".join(f"{key}={value}" for key, value in ask.items() if value)
+        command = shlex.join([*self.python(jobs[0]), "-m", "benchhouse.worker", "--host", "--own"])
+        slots = min(self.parallel, trials)
+        lines = [f"# {self.title}, {self._where()}: {slots} slot{'s' * (slots > 1)} of {wants}, each of which keeps"]
+        lines += [command, f"# and is given its share of {trials} trials:"]
+        lines += [f"# {job.label}: {job.folder}" for job in jobs]
+        return "\n".join([*lines, *([f"# ... and {trials - len(jobs)} more"] if trials > len(jobs) else [])])
+
+    def submit(self, jobs: Sequence[Job]) -> list[JobId]:
+        for job in jobs:
+            self.queue.append(job)
+            self.states[job.id] = JobState("pending", f"waits for a slot on {self.title}")
+        self._fill()
+        return [job.id for job in jobs]
+
+    def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
+        self._fill()
+        self._listen(wait_s)
+        known = {job: self.states[job] for job in ids}
+        for job, state in known.items():
+            if state.phase == "done":
+                del self.states[job]
+        return known
+
+    def cancel(self, ids: Sequence[JobId]) -> None:
+        wanted = set(ids)
+        for job in [job for job in self.queue if job.id in wanted]:
+            self.queue.remove(job)
+            self.states[job.id] = JobState("done", "cancelled before it started")
+        for taken in self.slots.values():
+            if taken.job in wanted:
+                taken.send({"stop": taken.job})
+        deadline = time.monotonic() + _STOP_S
+        while wanted & set(self.running):
+            if time.monotonic() > deadline:  # a host that does not answer goes, and its trial with it
+                self._end_slots([taken for taken in self.slots.values() if taken.job in wanted])
+                return
+            try:
+                self._listen(0.2)
+            except BenchError:  # the cluster is gone; its nodes end what they run as they find that out
+                self._end_slots(list(self.slots.values()))
+                return
+
+    def close(self) -> None:
+        self._end_slots(list(self.slots.values()))
+        if self._heart:
+            self._heart.stop()
+            self._heart = None
+        if self._process:
+            if self.home.exists():
+                self._process.end()
+            else:
+                self._process.give_back()  # it was only looked at
+            self._process = None
+
+    # -- slots ---------------------------------------------------------------------------------------------------
+
+    def _where(self) -> str:
+        return str(self.settings().get("address") or "a cluster of its own")
+
+    def _opened(self) -> EngineProcess:
+        if self._process is None:
+            if (found := EngineProcess.parked(self.engine, self.settings())) is None:
+                self.assignment.say(f"{self.title}: opening {self._where()} ...")
+            self._process = found or EngineProcess.open(self.title, self.engine, self.settings(), _OPEN_S)
+        return self._process
+
+    def _fill(self) -> None:
+        """Slots for what is queued, at most `parallel`; and a job for each slot that has none."""
+        for taken in list(self.slots.values()):
+            if taken.ready and taken.job is None and (job := self._next_for(taken)):
+                taken.job = job.id
+                self.running[job.id] = job
+                self.states[job.id] = JobState("running", detail=self._detail(taken))
+                taken.send({"id": job.id, "folder": str(job.folder), "log": str(job.log)})
+        coming = sum(taken.job is None for taken in self.slots.values())
+        for job in list(itertools.islice(self.queue, coming, None)):
+            if len(self.slots) >= self.parallel:
+                return
+            self._take_slot(job)
+
+    def _next_for(self, taken: Taken) -> Job | None:
+        """The first in the queue, if the slot is made for it."""
+        if not self.queue:
+            return None
+        job = self.queue[0]
+        if (self.python(job), self.ask(job.resources)) != (taken.slot.python, taken.slot.ask):
+            return None
+        return self.queue.popleft()
+
+    def _take_slot(self, job: Job) -> None:
+        name = f"{self.assignment.run.run_id}-{time.time_ns():x}-{next(self._numbers)}"
+        folder = self.home / name
+        folder.mkdir(parents=True)
+        if self._heart is None:
+            self._heart = _Heart(self.home / ALIVE)
+        process = self._opened()
+        slot = Slot(
+            name=name, ask=self.ask(job.resources), folder=str(folder), python=self.python(job), patience_s=_PATIENCE_S
+        )
+        self.slots[name] = Taken(slot, Tail(folder / REPORTS))
+        process.start(slot)
+
+    def _listen(self, wait_s: float) -> None:
+        """Until something has been heard, or the time is over."""
+        deadline, pause_s = time.monotonic() + wait_s, 0.004
+        while not self._hear_all():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(pause_s, left))
+            pause_s = min(2 * pause_s, 0.1)
+
+    def _hear_all(self) -> bool:
+        heard = False
+        for taken in list(self.slots.values()):
+            for report in taken.reports.read():
+                heard = True
+                self._hear(taken, report)
+        if self._process is None:
+            return heard
+        for name, reason in self._process.gone().items():
+            if name in self.slots:
+                heard = True
+                self._lose(self.slots[name], reason)
+        if self._process.lost and (self.slots or self.queue):
+            raise self._cluster_gone(self._process.lost)
+        self._look_for_nodes(self._process)
+        return heard
+
+    def _look_for_nodes(self, process: EngineProcess) -> None:
+        """Where all slots wait: whether any node could take one. The answer to the last question is looked at."""
+        waiting = [taken for taken in self.slots.values() if not taken.placed]
+        if not waiting or len(waiting) < len(self.slots):
+            self._vacancy = None
+            return
+        if self._vacancy is None:
+            self._vacancy = Vacancy(self.title, self.patience_s() or PATIENCE_S, self.assignment.say)
+        if self._vacancy.is_due():
+            if process.answered and (why := self._vacancy.look(waiting[0].slot.ask, process.nodes)):
+                raise self._cluster_gone(why, f"the {self.title} cluster ({self._where()}) has no place for a trial")
+            process.ask_nodes()
+
+    def _hear(self, taken: Taken, report: Mapping[str, Any]) -> None:
+        if "placed" in report:
+            taken.placed = report["placed"]
+        elif "ready" in report:
+            taken.ready = True
+            self.never_ready.clear()
+        elif "ended" in report:
+            self._lose(taken, report["ended"])
+        elif "exit" in report and report["id"] in self.running:
+            del self.running[report["id"]]
+            taken.job = None
+            code = report["exit"]
+            reason = f"the worker was killed by signal {-code}" if code < 0 else f"the worker exited with code {code}"
+            self.states[report["id"]] = JobState("done", reason if code else "", self._detail(taken))
+
+    def _detail(self, taken: Taken) -> str:
+        placed = taken.placed or {}
+        return " ".join(filter(None, (placed.get("node", ""), placed.get("id", ""))))
+
+    def _lose(self, taken: Taken, reason: str) -> None:
+        """The slot is gone, and with it its trial; what is queued gets another slot."""
+        if self.slots.pop(taken.slot.name, None) is None:
+            return
+        with contextlib.suppress(OSError):  # should it live on after all, it is to end
+            taken.send({"end": "it was given up"})
+        where = f" on {taken.placed['node']}" if taken.placed else ""
+        said = f"its slot{where} ended: {reason}"
+        if taken.job and self.running.pop(taken.job, None):
+            self.states[taken.job] = JobState("done", said, self._detail(taken))
+        elif not taken.ready and self.queue:
+            self.never_ready.append(reason)
+            if len(self.never_ready) >= _NEVER_READY:
+                raise BenchError(
+                    f"no trial could begin on {self.title}: {reason}", "the run's folder has what was tried: slots/",
+                    Exit.TRIAL_FAILED,
+                )  # fmt: skip
+            if nodes := self._opened().look(_OPEN_S):  # none at all: they may come back
+                refuse_unless_fits(self.title, taken.slot.ask, nodes)
+
+    def _cluster_gone(self, reason: str, what: str = "") -> BenchError:
+        run_id = self.assignment.run.run_id
+        return BenchError(
+            f"{what or f'the {self.title} cluster ({self._where()}) is gone'}: {reason}",
+            f"finished trials are kept; carry on here: bench run --resume {run_id} --executor local",
+            Exit.TRIAL_FAILED,
+        )
+
+    def _end_slots(self, slots: Sequence[Taken]) -> None:
+        """Tell them, and wait until they have said that nothing of them runs; the cluster ends those that don't."""
+        for taken in slots:
+            with contextlib.suppress(OSError):
+                taken.send({"end": "the run has no more use for it"})
+        waiting = [taken for taken in slots if taken.placed]
+        lost = self._process is not None and self._process.is_lost()
+        deadline = time.monotonic() + (_LOST_STOP_S if lost else _STOP_S)
+        while waiting and time.monotonic() < deadline:
+            ended = {name for name, _ in self._process.gone().items()} if self._process else set()
+            waiting = [
+                taken
+                for taken in waiting
+                if taken.slot.name not in ended and not any("ended" in report for report in taken.reports.read())
+            ]
+            time.sleep(0.02)
+        if self._process and (left := [taken.slot.name for taken in slots if taken in waiting or not taken.placed]):
+            self._process.stop(left)
+        for taken in slots:
+            self.slots.pop(taken.slot.name, None)
+            if taken.job and self.running.pop(taken.job, None):
+                self.states[taken.job] = JobState("done", "its slot was ended", self._detail(taken))
+
+
+class _Heart:
+    """Beats in a file for as long as this process lives, whatever it is busy with."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._over = path, threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True, name="heart")
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        for count in itertools.count(1):
+            with contextlib.suppress(OSError):  # a full disk is told by those who have more to write
+                self._path.write_text(f"{count}\n")
+            if self._over.wait(_BEAT_S):
+                return

@@ -1,0 +1,245 @@
+"""Arrivals: when the requests of an open loop are due.
+
+A kind's schedule is its expected number of arrivals by a time, its course, and how the arrivals are spaced on that
+count: evenly, or with gaps drawn from a gamma law of mean one (shape 1 is the exponential law, a Poisson process).
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema, core_schema
+
+from benchhouse.load.trace_file import check_trace, read_trace
+from benchhouse.schema.digests import file_digest
+from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
+
+_NS = 1_000_000_000
+
+
+class Course:
+    """The expected number of arrivals by any time, and back: pieces of linearly changing rate, then the last rate."""
+
+    def __init__(self, hold: float, pieces: Sequence[tuple[float, float, float]] = ()) -> None:
+        """`pieces` are (seconds, rate at the beginning, rate at the end), in order; `hold` is the rate after them."""
+        self._starts, self._reached, self._rates, self._slopes = [0.0], [0.0], [], []
+        for length, first, last in pieces:
+            self._starts.append(self._starts[-1] + length)
+            self._reached.append(self._reached[-1] + length * (first + last) / 2)
+            self._rates.append(first)
+            self._slopes.append((last - first) / length)
+        self._rates.append(hold)
+        self._slopes.append(0.0)
+
+    def expected(self, seconds: float) -> float:
+        piece = bisect_right(self._starts, seconds, lo=1) - 1
+        passed = seconds - self._starts[piece]
+        return self._reached[piece] + passed * (self._rates[piece] + self._slopes[piece] * passed / 2)
+
+    def when(self, arrivals: float) -> float:
+        """The second by which so many arrivals are expected; the exact inverse of `expected`."""
+        piece = bisect_right(self._reached, arrivals, lo=1) - 1
+        more, rate = arrivals - self._reached[piece], self._rates[piece]
+        # The larger root's usual form loses its digits where the rate hardly changes; this one does not.
+        return self._starts[piece] + 2 * more / (rate + math.sqrt(rate * rate + 2 * self._slopes[piece] * more))
+
+    def times(self, reached: Iterator[float]) -> Iterator[int]:
+        """The nanosecond by which each of the given numbers of arrivals is expected."""
+        if len(self._rates) == 1:
+            scale = _NS / self._rates[0]
+            return (round(arrivals * scale) for arrivals in reached)
+        when = self.when
+        return (round(when(arrivals) * _NS) for arrivals in reached)
+
+
+class _Kind(Model):
+    """What every kind of arrivals can do."""
+
+    own_rate: ClassVar[bool] = False
+    """Whether the kind brings its rates itself, so that the load's `rate` has no say."""
+
+    def due(self, rate: float | None, seed: int, duration_s: float | None = None) -> Iterator[int]:
+        """Intended times in nanoseconds after the start, never decreasing, endless unless the kind says otherwise.
+
+        The same seed gives the same times. Evenly spaced arrivals begin at 0, random ones after their first gap.
+        Raises ValueError at once for a rate that can't be.
+        """
+        return self.course(rate, duration_s).times(_spaced(self.gap_shape, seed))
+
+    def course(self, rate: float | None, duration_s: float | None) -> Course:
+        return Course(_positive(rate))
+
+    @property
+    def gap_shape(self) -> float | None:
+        """Shape of the gamma law that the gaps follow; None for even gaps."""
+        return None
+
+
+class Constant(_Kind):
+    """Evenly spaced arrivals."""
+
+    kind: Literal["constant"] = Field("constant", description="Evenly spaced arrivals.")
+
+    def due(self, rate: float | None, seed: int, duration_s: float | None = None) -> Iterator[int]:
+        """The k-th is k/rate after the start, rounded once: nothing adds up over a long run."""
+        exact = Fraction(repr(float(_positive(rate))))
+        step, unit = 2 * _NS * exact.denominator, 2 * exact.numerator
+        return (reached // unit for reached in count(exact.numerator, step))
+
+
+class Poisson(_Kind):
+    """Independent arrivals, as of many users who don't know of each other: gaps are exponential."""
+
+    kind: Literal["poisson"] = Field("poisson", description="Independent arrivals with exponential gaps.")
+
+    @property
+    def gap_shape(self) -> float:
+        return 1.0
+
+
+class Gamma(_Kind):
+    """Independent gaps of a gamma law with the same mean as the other kinds; their variation is 1/sqrt(shape)."""
+
+    kind: Literal["gamma"] = Field("gamma", description="Gaps of a gamma law.")
+    shape: float = Field(ge=0.01, le=1000, description="Below 1 bursty, 1 as poisson, above 1 more even.")
+
+    @property
+    def gap_shape(self) -> float:
+        return self.shape
+
+
+class Ramp(_Kind):
+    """The rate goes in a straight line from the load's `rate` to `to`, and stays there."""
+
+    kind: Literal["ramp"] = Field("ramp", description="A rate that rises or falls in a straight line.")
+    to: float = Field(gt=0, le=1e6, description="Requests a second at the end.")
+    over: Seconds | None = Field(None, gt=0, description="Length of the ramp; the load's duration by default.")
+    gaps: Literal["constant", "poisson"] = Field("poisson", description="Even or independent arrivals on the ramp.")
+
+    def course(self, rate: float | None, duration_s: float | None) -> Course:
+        length = self.over or duration_s
+        if length is None or not 0 < length < math.inf:
+            raise ValueError(f"a ramp needs a length above 0 s: give `over` or a duration, found {length}")
+        return Course(self.to, [(length, _positive(rate), self.to)])
+
+    @property
+    def gap_shape(self) -> float | None:
+        return 1.0 if self.gaps == "poisson" else None
+
+
+class Steps(_Kind):
+    """One rate after the other; the last one stays."""
+
+    own_rate: ClassVar[bool] = True
+    kind: Literal["steps"] = Field("steps", description="One rate after the other.")
+    rates: tuple[Annotated[float, Field(gt=0, le=1e6)], ...] = Field(
+        min_length=1, description="Requests a second, step by step."
+    )
+    each: Seconds = Field(gt=0, description="Length of one step.")
+    gaps: Literal["constant", "poisson"] = Field("poisson", description="Even or independent arrivals in a step.")
+
+    def course(self, rate: float | None, duration_s: float | None) -> Course:
+        return Course(self.rates[-1], [(self.each, each, each) for each in self.rates])
+
+    @property
+    def gap_shape(self) -> float | None:
+        return 1.0 if self.gaps == "poisson" else None
+
+
+class Trace(_Kind):
+    """The arrivals of a file, counted from its first one; the load ends with the file."""
+
+    own_rate: ClassVar[bool] = True
+    kind: Literal["trace"] = Field("trace", description="Arrivals replayed from a file.")
+    file: str = Field(
+        description="Absolute path. Ascending seconds: one a line, or the column `timestamp` of CSV or JSON lines."
+    )
+    speed: float = Field(1.0, gt=0, le=1e9, description="Replay so many times as fast; 1000 where it has milliseconds.")
+
+    @model_validator(mode="after")
+    def _is_a_trace(self) -> "Trace":
+        path = Path(self.file)
+        if not path.is_absolute():
+            raise ValueError(f"{self.file!r} is a relative path; $PWD/{self.file} starts in the folder you plan in")
+        try:
+            state = path.stat()
+            check_trace(path, state.st_size, state.st_mtime_ns)
+        except OSError as error:
+            raise ValueError(f"the trace {self.file} can't be read: {error.strerror}") from None
+        return self
+
+    def due(self, rate: float | None, seed: int, duration_s: float | None = None) -> Iterator[int]:
+        """The file is read as the times are taken; ValueError where it is no longer what was checked."""
+        times = read_trace(Path(self.file))
+        first = next(times)
+        yield 0
+        for time in times:
+            yield round((time - first) / self.speed)
+
+    def digest(self) -> str:
+        """sha256 of the file's bytes: what identifies the trace, wherever the file lies."""
+        return file_digest(Path(self.file))
+
+
+class _Shorthand:
+    """Lets a kind without further fields be written as one word: `arrivals: poisson`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def spell_out(given: Any) -> Any:
+            return {"kind": given} if isinstance(given, str) else given
+
+        return core_schema.no_info_before_validator_function(spell_out, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"enum": ["constant", "poisson"]}, handler(schema)]}
+
+
+Kind = Constant | Poisson | Gamma | Ramp | Steps | Trace
+Arrivals = Annotated[Annotated[Kind, Field(discriminator="kind")], _Shorthand()]
+
+
+def _positive(rate: float | None) -> float:
+    if rate is None or not 0 < rate < math.inf:
+        raise ValueError(f"arrivals need a rate above 0 requests a second, found {rate}")
+    return rate
+
+
+def _spaced(shape: float | None, seed: int) -> Iterator[float]:
+    """How many arrivals are expected by the time of each one."""
+    if shape is None:
+        return map(float, count())
+    return _exponential(seed) if shape == 1 else _gamma(shape, seed)
+
+
+def _exponential(seed: int) -> Iterator[float]:
+    uniform, log, reached = Random(seed).random, math.log, 0.0
+    while True:
+        reached -= log(1.0 - uniform())
+        yield reached
+
+
+def _gamma(shape: float, seed: int) -> Iterator[float]:
+    """By Marsaglia and Tsang, for a shape below 1 from that of `shape + 1`."""
+    random = Random(seed)
+    uniform, normal, log = random.random, random.gauss, math.log
+    d = (shape if shape >= 1 else shape + 1) - 1 / 3
+    c, mean, power = 1 / math.sqrt(9 * d), d / shape, 1 / shape if shape < 1 else 0.0
+    reached = 0.0
+    while True:
+        x, u = normal(0.0, 1.0), 1.0 - uniform()
+        t, square = 1.0 + c * x, x * x
+        if t <= 0:
+            continue
+        v = t * t * t
+        # The first test spares two logarithms in 97 of 100 cases; what it lets pass, the second would too.
+        if u >= 1.0 - 0.0331 * square * square and log(u) >= square / 2 + d * (1.0 - v + log(v)):
+            continue
+        reached += mean * v * (1.0 - uniform()) ** power if power else mean * v
+        yield reached

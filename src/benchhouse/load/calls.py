@@ -1,0 +1,61 @@
+"""What is kept of calls to a store or an index: latencies, bytes and operations, also by kind of call."""
+
+from collections import defaultdict
+
+from benchhouse.load.book import Call, Stream
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.slo import Slo
+
+
+class CallTally:
+    """Latencies count from when a call was due, `latency_sent` from when it was made (the same in a closed loop).
+
+    A call that failed is in no latency. The kind of a call is that of its item, where that has one.
+    """
+
+    def __init__(self, slo: Slo | None = None) -> None:
+        self.slo = slo
+        self.latency, self.latency_sent, self.first_byte = Stream(), Stream(), Stream()
+        self.by_kind: dict[str, Stream] = defaultdict(Stream)
+        self.calls = 0  # good and measured
+        self.bytes = 0  # of these
+        self.operations = 0.0  # of these: rows, vectors, objects
+        self.bytes_by_kind: dict[str, int] = defaultdict(int)
+
+    def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
+        if not call.measured:
+            return 0
+        if reply.error is None:
+            self.add_many([(call, reply)])
+        if self.slo is None:
+            return 0
+        times = {"latency": call.ended_ns - call.due_ns} if reply.error is None else {}
+        over = self.slo.over(times, error=reply.error is not None)
+        return sum(flag << number for number, flag in enumerate(over))
+
+    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+        """All of them good and measured."""
+        self.calls += len(ended)
+        self.latency.extend([call.ended_ns - call.due_ns for call, _ in ended])
+        self.latency_sent.extend([call.ended_ns - call.sent_ns for call, _ in ended])
+        self.bytes += sum([reply.size for _, reply in ended])
+        self.operations += sum([reply.count for _, reply in ended])
+        for call, reply in ended:
+            if reply.token_ns:
+                self.first_byte.add(reply.token_ns[0] - call.due_ns)
+            if kind := getattr(call.item, "kind", None):
+                self.by_kind[kind].add(call.ended_ns - call.due_ns)
+                self.bytes_by_kind[kind] += reply.size
+
+    def streams(self) -> list[Stream]:
+        return [self.latency, self.latency_sent, self.first_byte, *self.by_kind.values()]
+
+    def merge(self, other: "CallTally") -> None:
+        for name in ("latency", "latency_sent", "first_byte"):
+            getattr(self, name).merge(getattr(other, name))
+        for kind, stream in other.by_kind.items():
+            self.by_kind[kind].merge(stream)
+            self.bytes_by_kind[kind] += other.bytes_by_kind[kind]
+        self.calls += other.calls
+        self.bytes += other.bytes
+        self.operations += other.operations

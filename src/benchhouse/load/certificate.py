@@ -1,0 +1,210 @@
+"""Certificate: whether the load was really offered as asked. What fails it makes a trial invalid."""
+
+from collections.abc import Iterator
+
+from pydantic import Field
+
+from benchhouse.load.book import Book
+from benchhouse.load.gaps import gaps_fit
+from benchhouse.load.lost import Lost
+from benchhouse.load.shape import Shape
+from benchhouse.schema.histogram import Histogram
+from benchhouse.schema.model import Model
+
+DELIVERED_SHARE = 0.995  # of what was due
+LAG_MS = 2.0  # p99 of the schedule's lag, or
+LAG_SHARE = 0.02  # this share of the median latency, whichever is more
+LOOP_LAG_MS = 10.0  # p99 of the lateness of ticks, or
+LOOP_LAG_SHARE = 0.1  # this share of the median latency
+PAUSE_MS = 100.0  # the longest time that this process was kept from running, or
+PAUSE_SHARE = 0.02  # this share of the window
+CPU_SHARE = 0.9  # of one core, by the busiest load process
+REFUSED_SHARE = 0.01
+_CONNECTING = ("refused", "dns", "tls")
+
+
+class Lag(Model):
+    """Lateness in milliseconds."""
+
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+class Problem(Model):
+    code: str
+    message: str
+
+
+class Certificate(Model):
+    """What the load engine found about itself."""
+
+    loop: str
+    asked: float = Field(
+        description="Requests in flight (closed) or a second (open); 0 where arrivals bring their rates."
+    )
+    offered: int = Field(description="Requests that were due in the window.")
+    delivered: int = Field(description="Of these, sent before it ended.")
+    in_flight: int = Field(description="Most requests in flight.")
+    lag: Lag = Field(description="From due to sent.")
+    loop_lag: Lag = Field(description="Of regular ticks: how late this process wakes.")
+    read_lag: Lag = Field(
+        description="From the kernel's receive stamp to the read; in no latency where there are stamps."
+    )
+    stamps: str = Field(description="Who stamped what was received: kernel or process.")
+    arrivals: dict[str, float | str | bool | int] | None = Field(
+        description="Test of the gaps; none for a closed loop."
+    )
+    cpu_share: float = Field(description="Of one core, by the busiest load process in the window.")
+    peak_mb: float = Field(description="Most memory of a load process, in MB (2^20 bytes).")
+    processes: int = Field(description="Load processes that lived to the end.")
+    start_skew_ms: float = Field(description="From the common start to the first send of the process that began last.")
+    lost: tuple[Lost, ...] = Field(description="Load processes that died.")
+    connections: int
+    connections_late: int = Field(description="Of these, opened after the load had begun.")
+    resent: int = Field(description="Sent again because the server had closed a kept connection.")
+    connection_errors: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def holds(self) -> bool:
+        return not self.problems
+
+
+def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = False) -> Certificate:
+    """`median_ms` is the median latency that was measured: it says how much lag can matter.
+
+    `embedded`: what is measured runs inside the load process, so that the CPU it uses, and takes from the client, is
+    its own; an open loop's schedule is judged all the same.
+    """
+    offered = book.sent + book.never_sent
+    arrivals = _fit(book, shape)
+    draft = Certificate(
+        loop="open" if shape.open_loop else "closed",
+        asked=shape.rps or shape.concurrency or 0,
+        offered=offered,
+        delivered=book.sent - book.sent_late,
+        in_flight=book.most_in_flight,
+        lag=_lag(book.lag.histogram),
+        loop_lag=_lag(book.loop_lag.histogram),
+        read_lag=_lag(book.read_lag.histogram),
+        stamps="kernel" if book.kernel_stamps else "process",
+        arrivals=arrivals,
+        cpu_share=book.cpu_share,
+        peak_mb=book.peak_mb,
+        processes=book.processes,
+        start_skew_ms=round(book.start_late_ns / 1e6, 4),
+        lost=tuple(book.lost),
+        connections=book.connections,
+        connections_late=book.connections_late,
+        resent=book.resent,
+        connection_errors=sum(book.errors[kind] for kind in _CONNECTING),
+        problems=(),
+    )
+    problems = tuple(
+        Problem(code=code, message=text) for code, text in _problems(draft, book, shape, median_ms, embedded)
+    )
+    return draft.model_copy(update={"problems": problems})
+
+
+def _problems(
+    draft: Certificate, book: Book, shape: Shape, median_ms: float, embedded: bool
+) -> Iterator[tuple[str, str]]:
+    for lost in book.lost:
+        yield "shard_lost", f"{lost}; its part of the load and of the results is missing"
+    yield from _endpoint_problems(book)
+    if not embedded:
+        yield from _client_problems(draft, book, median_ms)
+    if draft.connection_errors > REFUSED_SHARE * max(draft.offered, 1):
+        yield "connections_failed", f"{draft.connection_errors} of {draft.offered} requests found no connection"
+    if not shape.open_loop:
+        if draft.in_flight < (shape.concurrency or 0) <= draft.offered:
+            yield "concurrency_not_reached", f"at most {draft.in_flight} of {shape.concurrency} requests were in flight"
+        return
+    if draft.delivered < DELIVERED_SHARE * draft.offered - 1:
+        yield (
+            "not_delivered",
+            (
+                f"{draft.delivered} of {draft.offered} requests were sent in time "
+                f"({draft.in_flight} in flight; max_in_flight is {shape.max_in_flight})"
+            ),
+        )
+    most_lag = max(LAG_MS, LAG_SHARE * median_ms)
+    if draft.lag.p99_ms > most_lag:
+        yield (
+            "schedule_late",
+            f"requests were sent up to {draft.lag.p99_ms:.1f} ms late (p99; at most {most_lag:.1f} ms is taken)",
+        )
+    elif draft.arrivals and not draft.arrivals["passed"]:
+        yield (
+            "arrivals_bent",
+            (
+                f"the gaps between sends are not {shape.law.kind}: {draft.arrivals['what']} "
+                f"{draft.arrivals['statistic']:.3g}, at most {draft.arrivals['limit']:.3g}"
+            ),
+        )
+
+
+def _endpoint_problems(book: Book) -> Iterator[tuple[str, str]]:
+    """Of several endpoints, one that takes no connection any more: the others bore its part of the load."""
+    answered = sum(place.good for place in book.places.values())
+    for url, place in book.places.items():
+        if place.gone:
+            yield (
+                "endpoint_dead",
+                (
+                    f"{url} takes no connection ({place.why}): {place.good} good answers came from it, and "
+                    f"{answered - place.good} from the others, which bore its part"
+                ),
+            )
+
+
+def _client_problems(draft: Certificate, book: Book, median_ms: float) -> Iterator[tuple[str, str]]:
+    """Whether the load process had the CPU that it needed."""
+    if draft.cpu_share > CPU_SHARE:
+        yield (
+            "client_saturated",
+            (
+                f"the load process used {draft.cpu_share:.0%} of a core: the client, not the server, may set the pace "
+                "(add processes, or cores)"
+            ),
+        )
+    most_loop = max(LOOP_LAG_MS, LOOP_LAG_SHARE * median_ms)
+    if draft.loop_lag.p99_ms > most_loop:
+        yield (
+            "client_starved",
+            (
+                f"the load process woke up to {draft.loop_lag.p99_ms:.1f} ms late (p99, at most {most_loop:.1f} ms): "
+                "something else uses its core"
+            ),
+        )
+    elif draft.loop_lag.max_ms > max(PAUSE_MS, PAUSE_SHARE * book.window_s * 1e3):
+        yield (
+            "client_paused",
+            (
+                f"the load process was kept from running for {draft.loop_lag.max_ms:.0f} ms: what the server did in "
+                "that time was not asked for (find what took its core, or lengthen the window)"
+            ),
+        )
+
+
+def _fit(book: Book, shape: Shape) -> dict[str, float | str | bool | int] | None:
+    if not shape.open_loop:
+        return None
+    begin = book.start_ns - round(shape.warmup * 1e9)
+    sent, due = [at - begin for at in book.sent_times], [at - begin for at in book.due_times]
+    found = gaps_fit(shape.law, sent, due, shape.rps, shape.schedule_s, tolerance_ns=LAG_MS * 1e6 / 4)
+    return {
+        "statistic": found.statistic,
+        "limit": found.limit,
+        "passed": found.passed,
+        "n": found.n,
+        "what": found.what,
+    }
+
+
+def _lag(histogram: Histogram) -> Lag:
+    if not histogram.n:
+        return Lag(p50_ms=0.0, p99_ms=0.0, max_ms=0.0)
+    at = [round(histogram.quantile(q) / 1e6, 4) for q in (0.5, 0.99, 1.0)]
+    return Lag(p50_ms=at[0], p99_ms=at[1], max_ms=at[2])

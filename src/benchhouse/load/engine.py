@@ -1,0 +1,174 @@
+"""Runs a load: in this process, or in several (`shards.py`)."""
+
+import gc
+import math
+import resource
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any
+
+from benchhouse.load.abreast import AbreastLoad, goes_abreast
+from benchhouse.load.book import Book, Clock, Tally
+from benchhouse.load.endpoint import Endpoint
+from benchhouse.load.nodes import Spread, on_nodes
+from benchhouse.load.paced import PacedLoad
+from benchhouse.load.records import Spool, write_parquet
+from benchhouse.load.shape import MAX_IN_FLIGHT, Shape
+from benchhouse.load.shards import EDGE_NS, NotReached, Pulse, Share, in_processes
+from benchhouse.load.sockets import SocketLoad
+from benchhouse.load.source import Source
+from benchhouse.load.threads import ThreadLoad
+from benchhouse.load.wires import WireLoad, goes_by_wire
+from benchhouse.schema.errors import BenchError
+
+__all__ = ["NotReached", "run_load"]
+
+_SPARE_FILES = 64
+
+
+def run_load(
+    driver: Callable[[], Any],
+    source: Source,
+    shape: Shape,
+    tally: Callable[[], Tally],
+    *,
+    urls: Sequence[str] = (),
+    verify_tls: bool = True,
+    records: Path | None = None,
+    spread: Spread | None = None,
+) -> Book:
+    """Offer the load that `shape` says to the driver, and return the book of it.
+
+    `driver()` makes a driver: an HTTP driver is made once, a call driver in each thread. `urls` are the addresses of
+    several servers that the connections of an HTTP driver are spread over, instead of its own. `records` is where one
+    row a request is written as Parquet, if the shape asks for it. `spread` says where other nodes are.
+    """
+    load = Load(driver, source, shape, tally, tuple(urls), verify_tls, records)
+    if spread is not None and shape.nodes != "own":
+        whole = on_nodes(load.plain(), shape.processes, spread)
+    else:
+        load.prepare()
+        if shape.processes == 1:
+            whole = load.share(None)(0, lambda: monotonic_ns() + EDGE_NS)
+        else:
+            pulse = Pulse(shape.processes)
+            whole = in_processes(shape.processes, load.share(pulse), pulse)
+    if shape.records and records:
+        write_parquet(sorted(records.parent.glob(f"{records.stem}.*.spool")), records)
+    return whole
+
+
+@dataclass
+class Load:
+    """All that a load process is to know. It is prepared once on each node."""
+
+    driver: Callable[[], Any]
+    source: Source
+    shape: Shape
+    tally: Callable[[], Tally]
+    urls: tuple[str, ...]
+    verify_tls: bool
+    records: Path | None
+    first: Any = None
+    endpoints: list[Endpoint] = field(default_factory=list)
+
+    def plain(self) -> "Load":
+        """The same, fit to be sent: an HTTP driver is sent as it is, whatever made it."""
+        driver = self.driver()
+        return replace(self, driver=Made(driver)) if driver.transport == "http" else self
+
+    def prepare(self) -> None:
+        """Find the servers and raise the limits; raises BenchError where that can't be done."""
+        self.first = self.driver()
+        if self.first.transport == "http":
+            self.shape = _allow_files(self.shape)
+            self.endpoints = [Endpoint(url, verify=self.verify_tls) for url in self.urls or [self.first.url]]
+
+    def share(self, pulse: Pulse | None) -> Share:
+        """What one load process does."""
+
+        def run(shard: int, wait_for_edge: Callable[[], int]) -> Book:
+            return self._run(shard, wait_for_edge, pulse)
+
+        return run
+
+    def _run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None) -> Book:
+        shape, endpoints = self.shape, self.endpoints
+        most = _open_loop_guess(shape) if shape.open_loop else shape.most_in_flight
+        book = Book(self.tally(), len(shape.objectives.clauses) if shape.objectives else 0)
+        if pulse is not None:
+            book.pulse = pulse.of(shard)
+        if shape.records and self.records:
+            book.spool = Spool(self.records.with_suffix(f".{shard}.spool"))
+        mine = most // shape.processes + (shard < most % shape.processes)
+        book.drains = 0 if shape.open_loop or shape.requests is None else max(mine, 1)
+        load: SocketLoad | ThreadLoad
+        if endpoints:
+            turned = shard % len(endpoints)  # each load process begins at another
+            load = SocketLoad(self.first, self.source, shape, book, endpoints[turned:] + endpoints[:turned])
+        elif goes_abreast(self.first, shape, self.source):
+            load = self._abreast(book)
+        else:
+            load = ThreadLoad(self.driver, self.source, shape, book)
+        if problem := load.prepare(max(mine, 1)):
+            raise NotReached(problem)
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # a collection in mid-run is a pause in every open stream
+        try:
+            load.run(Clock(shape, wait_for_edge(), shard))
+        finally:
+            gc.enable()
+            gc.unfreeze()
+        book.flush()
+        book.close()
+        book.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        if book.spool:
+            book.spool.close()
+        book.spool = book.pulse = None
+        return book
+
+    def _abreast(self, book: Book) -> AbreastLoad:
+        """One thread for all connections, in the way that fits the load."""
+        if self.shape.open_loop:
+            return PacedLoad(self.driver, self.source, self.shape, book)
+        by_wire = goes_by_wire(self.first, self.shape, self.source)
+        return (WireLoad if by_wire else AbreastLoad)(self.driver, self.source, self.shape, book)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A driver that is there already, as if it were made."""
+
+    driver: Any
+
+    def __call__(self) -> Any:
+        return self.driver
+
+
+def _open_loop_guess(shape: Shape) -> int:
+    """Connections that an open loop begins with; it opens more when they are needed."""
+    return min(shape.max_in_flight, max(16, int(2 * math.sqrt(shape.rps or 0))))
+
+
+def _allow_files(shape: Shape) -> Shape:
+    """Raise this process's limit of open files to what the load needs, or refuse the load.
+
+    Only the most in flight that an open loop has by default is lowered instead: it is a bound, hardly ever reached.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = math.ceil(shape.most_in_flight / shape.processes) + _SPARE_FILES
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        if not shape.open_loop or shape.max_in_flight != MAX_IN_FLIGHT or hard < 2 * _SPARE_FILES:
+            raise BenchError(
+                f"{shape.most_in_flight} requests in flight need {needed} open files in each load process, "
+                f"and one may have {hard}",
+                "raise the limit (ulimit -n), ask for fewer in flight, or use more processes",
+            )
+        needed = hard
+        shape = shape.model_copy(update={"max_in_flight": (hard - _SPARE_FILES) * shape.processes})
+    if soft != resource.RLIM_INFINITY and needed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    return shape

@@ -1,0 +1,234 @@
+"""Framing of an HTTP/1.1 answer: where its head ends, what of the rest is body, and where it is complete.
+
+Bytes may come cut anywhere. An answer ends where its framing says so, not where the bytes look like an end.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from benchhouse.load.protocols.calls import Sink
+
+_START = re.compile(rb"HTTP/1\.([01]) ([0-9]{3})(?: |\r\n|$)")
+_FIELD = re.compile(rb"\r\n(transfer-encoding|content-length|connection)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+_CHUNK = re.compile(rb"([0-9a-fA-F]{1,15})[ \t]*(?:;.*)?")
+_HEAD_LIMIT = 1 << 20
+_LINE_LIMIT = 1 << 16
+_SIZE, _LINE_END, _TRAILERS = 0, -1, -2  # what comes next in a chunked body, where it is not content
+
+
+class Malformed(Exception):  # noqa: N818 - it never leaves the connection
+    """The answer is not HTTP/1.1; says why."""
+
+
+class Head(NamedTuple):
+    """What the head of an answer says about its framing."""
+
+    status: int
+    chunked: bool
+    length: int | None  # None: chunked, or up to the end of the connection
+    closing: bool  # the server closes the connection after it
+
+
+class Answer:
+    """One answer as it comes in. `feed` takes its bytes; afterwards `status`, `head` and `body` can be read.
+
+    With a sink the body of a good answer goes there and is not kept; what comes with an error is always kept.
+    """
+
+    __slots__ = ("_chunked", "_left", "_pending", "body", "closing", "head", "sink", "status", "sunk")
+
+    def __init__(self, sink: Sink | None = None) -> None:
+        self.sink = sink
+        self.sunk = 0  # bytes that went there
+        self.status = 0  # 0 until the head is complete
+        self.head = b""
+        self.body = bytearray()
+        self.closing = False  # whether the connection can't be used again
+        self._pending = b""  # the beginning of a head or of a line, whose end has not come
+        self._chunked = False
+        self._left: int | None = 0  # bytes of the body or chunk; None up to the end of the connection
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of it has come."""
+        return bool(self.status or self._pending)
+
+    @property
+    def ends_with_connection(self) -> bool:
+        return self.status > 0 and self._left is None
+
+    @property
+    def only_sinks(self) -> bool:
+        """Whether all that is still to come goes into the sink as it is, and may come in any buffer."""
+        return self.sink is not None and self.status > 0 and not self._chunked
+
+    @property
+    def left(self) -> int | None:
+        """Bytes of a body of known length that have not come; None up to the end of the connection."""
+        return self._left
+
+    @property
+    def size(self) -> int:
+        """Of the body, as far as it has come."""
+        return self.sunk or len(self.body)
+
+    def feed(self, data: bytes) -> bool:
+        """Take the next bytes; whether the answer is complete now. Raises Malformed."""
+        if not self.status:
+            self._pending += data
+            if not self._take_head():
+                return False
+            data, self._pending = self._pending, b""
+        if self.sink is not None:
+            if self.status < 300:
+                return self.feed_sink(data)
+            self.sink = None
+        if self._chunked:
+            return self._dechunk(data)
+        self.body += data
+        if self._left is None:
+            return False
+        self._left -= len(data)
+        if self._left < 0:  # more than was announced: what follows can't be told apart from the next answer
+            del self.body[self._left :]
+            self.closing = True
+        return self._left <= 0
+
+    def feed_sink(self, data: bytes | memoryview) -> bool:
+        """As `feed`, where the head has come and there is a sink."""
+        assert self.sink is not None
+        if self._chunked:
+            complete = self._dechunk(bytes(data))
+            data = bytes(self.body)
+            self.body.clear()
+        elif self._left is None:
+            complete = False
+        else:
+            self.closing |= len(data) > self._left
+            data = data[: self._left]
+            self._left -= len(data)
+            complete = not self._left
+        if data:
+            self.sunk += len(data)
+            self.sink(data)
+        return complete
+
+    def _take_head(self) -> bool:
+        while not self.status:  # interim answers come before the real one
+            if not self._pending.startswith(b"HTTP/1."[: len(self._pending)]):
+                raise Malformed(f"not an HTTP answer: {self._pending[:60]!r}")
+            end = self._pending.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._pending) > _HEAD_LIMIT:
+                    raise Malformed("the header of the answer does not end")
+                return False
+            text, self._pending = self._pending[:end], self._pending[end + 4 :]
+            head = read_head(text)
+            if head.status >= 200:
+                self.status, self._chunked, self._left, self.closing = head
+                self.head = text
+                if self._chunked:
+                    self._left = _SIZE
+        return True
+
+    def _whole_chunks(self, data: bytes) -> int:
+        """Take the chunks at the beginning that are all here and as they should be; where the first other one is.
+
+        A stream is mostly such chunks, one for each token, and this is the part of reading it that counts.
+        """
+        lines = data.split(b"\r\n")
+        whole = (len(lines) - 1) // 2  # pairs of a size and a content, each with its line end
+        contents = lines[1 : 2 * whole : 2]
+        said, found = [*map(_known_sizes.get, lines[0 : 2 * whole : 2])], [*map(len, contents)]
+        if said != found:  # a size that is not known, a line end inside of a chunk, or the last chunk
+            whole = next(at for at, (size, length) in enumerate(zip(said, found, strict=True)) if size != length)
+        self.body += b"".join(contents[:whole])
+        return sum(map(len, lines[: 2 * whole])) + 4 * whole
+
+    def _dechunk(self, data: bytes) -> bool:
+        if self._pending:
+            data, self._pending = self._pending + data, b""
+        at, end, left, body = 0, len(data), self._left or 0, self.body
+        if left == _SIZE:
+            at = self._whole_chunks(data)
+        while at < end:
+            if left > 0:  # of a chunk's content
+                part = data[at : at + left]
+                body += part
+                at, left = at + len(part), left - len(part)
+                left = left or _LINE_END
+                continue
+            if left == _LINE_END:
+                if end - at < 2:
+                    self._pending = data[at:]
+                    break
+                if not data.startswith(b"\r\n", at):
+                    raise _too_long(data[at:])
+                at, left = at + 2, _SIZE
+                continue
+            line_end = data.find(b"\r\n", at)
+            if line_end < 0:
+                if end - at > _LINE_LIMIT:
+                    raise Malformed("a line between the chunks of the answer does not end")
+                self._pending = data[at:]
+                break
+            start = line_end + 2
+            if left == _TRAILERS:
+                if line_end == at:
+                    self.closing |= start < end
+                    return True
+                at = start
+                continue
+            size = chunk_size(data[at:line_end])
+            if start + size + 2 <= end and size:  # all of it is here
+                if not data.startswith(b"\r\n", start + size):
+                    raise _too_long(data[start + size :])
+                body += data[start : start + size]
+                at = start + size + 2
+            else:
+                at, left = start, size or _TRAILERS
+        self._left = left
+        return False
+
+
+@lru_cache(maxsize=256)  # most answers of a server have the same head, but for its date
+def read_head(head: bytes) -> Head:
+    """Raises Malformed for a head that is not HTTP/1.1."""
+    start = _START.match(head)
+    if start is None or start[2] == b"101":
+        raise Malformed(f"not an HTTP answer: {head[:60]!r}")
+    fields: dict[bytes, list[bytes]] = {}
+    for name, value in _FIELD.findall(head):
+        fields.setdefault(name.lower(), []).append(value.strip().lower())
+    status = int(start[2])
+    said = {word.strip() for value in fields.get(b"connection", ()) for word in value.split(b",")}
+    closing = b"close" in said or (start[1] == b"0" and b"keep-alive" not in said)
+    if status in (204, 304) or status < 200:
+        return Head(status, False, 0, closing)
+    coding = b", ".join(fields.get(b"transfer-encoding", ()))
+    if coding:
+        if coding != b"chunked":
+            raise Malformed(f"transfer-encoding is {coding[:40]!r}, and only chunked was to be expected")
+        return Head(status, True, None, closing)
+    lengths = set(fields.get(b"content-length", ()))
+    if not lengths:
+        return Head(status, False, None, True)
+    length = lengths.pop()
+    if lengths or not length.isdigit() or len(length) > 15:
+        raise Malformed(f"content-length is {length[:40]!r}{' and something else' if lengths else ''}")
+    return Head(status, False, int(length), closing)
+
+
+_known_sizes = {b"%x" % size: size for size in range(1, 4096)}  # as tokens have them
+
+
+def chunk_size(line: bytes) -> int:
+    found = _CHUNK.fullmatch(line)
+    if found is None:
+        raise Malformed(f"a chunk of the answer has no size: {line[:40]!r}")
+    return int(found[1], 16)
+
+
+def _too_long(rest: bytes) -> Malformed:
+    return Malformed(f"a chunk of the answer does not end where its size says: {rest[:20]!r}")

@@ -1,0 +1,196 @@
+"""Load processes on other nodes: one helper a node forks them there; words go over its pipes, books through files.
+
+Each node's monotonic clock is compared with ours by question and answer just before the start, so that one edge means
+one moment everywhere, whatever the nodes' wall clocks say, and so that every stamp can be told in our time.
+"""
+
+import json
+import os
+import pickle
+import selectors
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic_ns, time_ns
+from typing import Any
+
+from benchhouse.load.book import Book
+from benchhouse.load.lost import Lost
+from benchhouse.load.shards import NotReached, joined
+from benchhouse.schema.errors import BenchError
+
+EDGE_NS = 250_000_000  # from the moment that all are ready to the start
+_ASKED = 21  # questions to a clock; the quickest answer counts
+_END_S = 10.0
+
+
+@dataclass
+class Spread:
+    """Where load processes may run besides here, and what became of it."""
+
+    nodes: Sequence[str]
+    command_on: Callable[[str], list[str]]  # what a command must begin with to run there
+    folder: Path  # seen by all nodes; it is made and taken away
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def on_nodes(load: Any, processes: int, spread: Spread) -> Book:
+    """Spread the load processes over the nodes in turn, give them one start time, and merge their books exactly.
+
+    A node that is lost takes its processes with it; the others go on. `load` must be fit for pickling.
+    """
+    if len(spread.nodes) > processes:
+        raise BenchError(
+            f"{len(spread.nodes)} nodes need at least as many load processes, and there are {processes}",
+            f"processes: {len(spread.nodes)}",
+        )
+    spread.folder.mkdir(parents=True, mode=0o700)
+    helpers: list[_Helper] = []
+    try:
+        try:
+            content = pickle.dumps(load)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise BenchError(f"this load can't be sent to another node: {error}", "leave load nodes out") from error
+        given = spread.folder / "load.pickle"
+        given.touch(mode=0o600)
+        given.write_bytes(content)
+        for number, node in enumerate(spread.nodes):
+            shards = list(range(number, processes, len(spread.nodes)))
+            helpers.append(_Helper(node, shards, spread.command_on(node), spread.folder))
+        if problems := [problem for helper in helpers if (problem := helper.wait_ready())]:
+            raise NotReached(problems[0])
+        for helper in helpers:
+            helper.compare_clocks()
+        edge_ns = monotonic_ns() + EDGE_NS
+        for helper in helpers:
+            helper.start(edge_ns)
+        _listen(helpers)
+        results = {number: result for helper in helpers for number, result in helper.results().items()}
+        spread.facts.update({helper.node: helper.facts() for helper in helpers})
+        return joined([results[number] for number in sorted(results)])
+    finally:
+        for helper in helpers:
+            helper.end()
+        shutil.rmtree(spread.folder, ignore_errors=True)
+
+
+class _Helper:
+    """The load processes of one node, as seen from here."""
+
+    def __init__(self, node: str, shards: list[int], prefix: list[str], folder: Path) -> None:
+        self.node, self.shards = node, shards
+        self._file = folder / f"{node}.pickle"
+        names = ",".join(map(str, shards))
+        command = [*prefix, sys.executable, "-P", "-m", "benchhouse.load.node", str(folder), node, names]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._down, self._up = self._process.stdin, self._process.stdout
+        self._rest = b""
+        self.over = False
+        self._beats: dict[str, list[Any]] = {}
+        self._offset_ns = self._uncertain_ns = self._skew_ns = 0
+
+    @property
+    def handle(self) -> int:
+        return self._up.fileno()
+
+    def wait_ready(self) -> str:
+        said = self._line()
+        if said == "ready":
+            return ""
+        return said.removeprefix("problem ") if said else f"the load processes on {self.node} ended before the start"
+
+    def compare_clocks(self) -> None:
+        best = 1 << 62
+        for _ in range(_ASKED):
+            asked_ns, wall_ns = monotonic_ns(), time_ns()
+            self._say("clock")
+            answer = self._line().split()
+            took_ns = monotonic_ns() - asked_ns
+            if len(answer) == 2 and took_ns < best:
+                best = took_ns
+                self._offset_ns = int(answer[0]) - asked_ns - took_ns // 2
+                self._skew_ns = int(answer[1]) - wall_ns - took_ns // 2
+        self._uncertain_ns = best // 2
+
+    def start(self, edge_ns: int) -> None:
+        self._say(f"edge {edge_ns + self._offset_ns}")
+
+    def hear(self) -> None:
+        """Take what it has said; a word of it may be the last."""
+        block = os.read(self.handle, 1 << 16)
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        for line in lines:
+            if line.startswith(b"beat "):
+                with suppress(ValueError):
+                    self._beats = json.loads(line.removeprefix(b"beat "))
+            elif line == b"done":
+                self.over = True
+        self.over |= not block
+
+    def results(self) -> dict[int, Book | Lost]:
+        """By shard, in our own time. What it wrote counts; of a node that is lost, its last words do."""
+        try:
+            found: dict[int, Book | Lost] = pickle.loads(self._file.read_bytes())  # noqa: S301 - from our own helper
+        except (OSError, EOFError, pickle.UnpicklingError):
+            code = self._process.wait()
+            return {
+                number: self._lost(number, f"on {self.node} ended with its node (code {code})")
+                for number in self.shards
+            }
+        for book in found.values():
+            if isinstance(book, Book):
+                book.shift(-self._offset_ns)
+        return found
+
+    def _lost(self, number: int, how: str) -> Lost:
+        at_s, answered, failed, in_flight, measured = self._beats.get(str(number), [None, 0, 0, 0, False])
+        return Lost(
+            shard=number, how=how, at_s=at_s, answered=answered, failed=failed, in_flight=in_flight, measured=measured
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "processes": self.shards,
+            "clock_uncertainty_us": self._uncertain_ns / 1e3,
+            "wall_clock_skew_us": self._skew_ns / 1e3,
+        }
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self._down.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        self._process.kill()
+        self._process.wait()
+        self._up.close()
+
+    def _say(self, text: str) -> None:
+        with suppress(BrokenPipeError):
+            self._down.write(f"{text}\n".encode())
+
+    def _line(self) -> str:
+        """The next line; empty when there is none any more."""
+        while b"\n" not in self._rest:
+            block = os.read(self.handle, 1 << 16)
+            if not block:
+                return ""
+            self._rest += block
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode(errors="replace").strip()
+
+
+def _listen(helpers: Sequence[_Helper]) -> None:
+    """Until all have said that they are done, or have ended."""
+    with selectors.DefaultSelector() as selector:
+        for helper in helpers:
+            selector.register(helper.handle, selectors.EVENT_READ, helper)
+        while selector.get_map():
+            for key, _ in selector.select():
+                key.data.hear()
+                if key.data.over:
+                    selector.unregister(key.fileobj)

@@ -1,0 +1,181 @@
+"""What the experiment `storage.postgres` and the drivers of PostgreSQL say to each other."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.schema.errors import BenchError
+
+Value = bool | int | float | str | None
+OLDEST = 12_00_00
+"""The oldest server that is supported, as servers write their version."""
+
+NAMED = {
+    "40P01": "deadlock",
+    "40001": "serialization",
+    "55P03": "lock_timeout",
+    "57014": "timeout",
+    "57P01": "reset",  # shut down, or ended by an administrator
+    "57P02": "reset",  # another process of the server crashed
+    "57P03": "starting",  # or in recovery, or about to end
+    "53300": "too_many_connections",
+    "28P01": "login",
+    "28000": "login",
+    "3D000": "no_database",
+}
+"""Names of errors by SQLSTATE; the others are called `sqlstate_<code>`."""
+
+UNSURE = ("reset", "timeout", "client", "wrong_rows")
+"""After these nobody knows whether the server has done what it was asked."""
+
+_OUTSIDE = re.compile(
+    r"""'(?:[^']|'')*' | "(?:[^"]|"")*" | \$(\w*)\$.*?\$\1\$ | --[^\n]* | /\*.*?\*/ | ::"""
+    r""" | :(?P<place>[A-Za-z_]\w*)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Login:
+    """How to get in. `settings` are of each session, such as its search_path."""
+
+    endpoint: str
+    password: str | None = field(default=None, repr=False)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 10.0  # of connecting
+    name: str = "benchhouse"  # what the server calls its sessions
+
+    @property
+    def options(self) -> str:
+        """The settings as the server takes them when a session begins."""
+        escaped = {key: re.sub(r"([\\\s])", r"\\\1", value) for key, value in self.settings.items()}
+        return " ".join(f"-c {key}={value}" for key, value in escaped.items())
+
+
+class Statement:
+    """One SQL statement with named places, as pgbench writes them: `SELECT ... WHERE id = :id`."""
+
+    def __init__(self, name: str, text: str, *, control: bool = False) -> None:
+        self.name, self.text = name, text
+        self.control = control  # BEGIN, COMMIT: can't be prepared
+        pieces, places, at = [], [], 0
+        for found in _OUTSIDE.finditer(text):
+            if found["place"]:
+                pieces.append(text[at : found.start()])
+                places.append(found["place"])
+                at = found.end()
+        self.pieces: tuple[str, ...] = (*pieces, text[at:])
+        self.places: tuple[str, ...] = tuple(places)
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(places))  # $1, $2, ...
+
+    @property
+    def numbered(self) -> str:
+        """With $1, $2, ... for the places, as the server takes it."""
+        numbers = {name: f"${number}" for number, name in enumerate(self.names, 1)}
+        return self.filled(numbers)
+
+    def filled(self, texts: Mapping[str, str]) -> str:
+        parts = [self.pieces[0]]
+        for name, piece in zip(self.places, self.pieces[1:], strict=True):
+            parts += (texts[name], piece)
+        return "".join(parts)
+
+
+class Step(NamedTuple):
+    """One round trip: a statement and its values in the order of its names, or COPY with its rows."""
+
+    statement: Statement
+    values: tuple[Value, ...] = ()
+    rows: int | None = None  # that it must bring or change; None where nobody knows
+    copied: bytes | None = None
+
+
+class Effect(NamedTuple):
+    """What one piece of work adds to the tables, once it is committed."""
+
+    balance: int = 0  # to the sum of accounts.balance
+    hits: int = 0  # to the sum of accounts.hits
+    rows: int = 0  # of history
+    amount: int = 0  # to the sum of history.amount
+
+
+class Work:
+    """One transaction: what is timed and counted as one."""
+
+    __slots__ = ("effect", "kind", "ready", "rows", "steps")
+
+    def __init__(self, kind: str, steps: Sequence[Step], effect: Effect | None = None) -> None:
+        self.kind, self.steps, self.effect = kind, tuple(steps), effect
+        self.rows = sum(step.rows or 0 for step in steps)
+        self.ready: Any = None  # as its driver sends it, made before any time is measured
+
+
+class PostgresDriver(Protocol):
+    """A call driver or a wire driver (`schema.load`) whose items are Work; `request` makes their `ready`."""
+
+    transport: ClassVar[str]
+
+    def __init__(self, login: Login, statements: Sequence[Statement], *, prepared: bool, timeout_s: float) -> None: ...
+
+    def request(self, work: Work) -> Any: ...
+
+
+class Administrator(Protocol):
+    """A session outside of the measured load, each statement a transaction; one that was lost is made again."""
+
+    version: int  # of the server: 150018 is 15.18
+    pid: int  # of the server's process for this session
+
+    def query(self, text: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement, with %s for the values; its rows. Raises CallFailed."""
+        ...
+
+    def copy(self, text: str, blocks: Iterable[bytes]) -> int:
+        """Run COPY ... FROM STDIN; the rows that the server took."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def failure(code: str | None, message: str) -> CallFailed:
+    """What a server's error is called here."""
+    kind = NAMED.get(code or "") or (f"sqlstate_{code}" if code else "reset")
+    return CallFailed(kind, _first_line(message))
+
+
+def not_connected(message: str) -> CallFailed:
+    """Why there is no connection; the client library tells it in words alone."""
+    for kind, words in _CONNECTING:
+        if re.search(words, message):
+            return CallFailed(kind, _first_line(message))
+    return CallFailed("refused", _first_line(message))
+
+
+def too_old(version: int) -> BenchError:
+    found = (
+        f"{version // 10000}.{version % 10000}" if version >= 10_00_00 else f"{version // 10000}.{version // 100 % 100}"
+    )
+    return BenchError(
+        f"the server is PostgreSQL {found}; at least {OLDEST // 10000} is supported", "give the address of a newer one"
+    )
+
+
+_CONNECTING = (
+    ("dns", r"could not translate host name|failed to resolve|Name or service not known"),
+    (
+        "login",
+        r'authentication failed|no password supplied|pg_hba\.conf|role ".*" does not exist|not permitted to log in',
+    ),
+    ("no_database", r'database ".*" does not exist'),
+    ("tls", r"\bSSL\b|certificate"),
+    ("timeout", r"timeout expired"),
+    ("starting", r"the database system is|not yet accepting connections"),  # starting up, in recovery, shutting down
+    ("too_many_connections", r"too many (clients|connections)|remaining connection slots"),
+)
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
+    return lines[0][:300] if lines else "no words"

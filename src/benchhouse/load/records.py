@@ -1,0 +1,110 @@
+"""One row a request, when asked for: spooled as fixed-width records during the load, made into Parquet after it.
+
+Writing Parquet needs pyarrow, which is larger than the whole load process: so a process of its own does it.
+"""
+
+import os
+import struct
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from benchhouse.load.book import Call
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.schema.errors import BenchError
+
+if TYPE_CHECKING:
+    from numpy import dtype
+
+_ROWS_AT_A_TIME = 100_000
+_RECORD = struct.Struct("<qqqqqqqqiiiid?24s")
+_MISSING = -1
+
+
+def _layout() -> "dtype[Any]":
+    import numpy
+
+    times = ("due_ns", "sent_ns", "first_output_ns", "last_output_ns", "ended_ns")
+    return numpy.dtype(
+        [("index", "<i8"), *((name, "<i8") for name in times), ("size", "<i8"), ("window_ns", "<i8")]
+        + [(name, "<i4") for name in ("events", "input_tokens", "output_tokens", "cached_tokens")]
+        + [("count", "<f8"), ("measured", "?"), ("error", "S24")]
+    )
+
+
+class Spool:
+    """The records of one load process, in the order in which requests ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO = path.open("wb", buffering=1 << 16)
+
+    def add(self, call: Call, reply: Reply, window_ns: int) -> None:
+        stamps = reply.token_ns
+        first, last = (stamps[0], stamps[-1]) if stamps else (_MISSING, _MISSING)
+        counts = (reply.input_tokens, reply.output_tokens, reply.cached_tokens)
+        self._file.write(
+            _RECORD.pack(
+                call.index, call.due_ns, call.sent_ns, first, last, call.ended_ns, reply.size, window_ns, len(stamps),
+                *(_MISSING if count is None else count for count in counts),
+                reply.count, call.measured, (reply.error or "").encode()[:24],
+            )
+        )  # fmt: skip
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def write_parquet(spools: list[Path], path: Path) -> int:
+    """All spooled records as one Parquet file, times in seconds of the window; how many rows. Spools are removed."""
+    rows = sum(spool.stat().st_size // _RECORD.size for spool in spools)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            _convert(spools, path)
+            code = 0
+        except Exception:  # noqa: BLE001 - this process ends here, and says why
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    if status:
+        raise BenchError(
+            f"{path.name} could not be written (ended by {os.waitstatus_to_exitcode(status)})", "is there room?"
+        )
+    for spool in spools:
+        spool.unlink()
+    return rows
+
+
+def _convert(spools: list[Path], path: Path) -> None:
+    import numpy
+    import pyarrow
+    import pyarrow.parquet
+
+    layout = _layout()
+    assert layout.itemsize == _RECORD.size
+    writer = None
+    for spool in spools:
+        with spool.open("rb") as file:
+            while block := file.read(_ROWS_AT_A_TIME * layout.itemsize):
+                whole = len(block) // layout.itemsize  # a process that was killed leaves a part of a record
+                table = _table(numpy.frombuffer(block, layout, whole), pyarrow)
+                writer = writer or pyarrow.parquet.ParquetWriter(path, table.schema, compression="zstd")
+                writer.write_table(table)
+    if writer:
+        writer.close()
+
+
+def _table(rows: Any, pyarrow: Any) -> Any:
+    """Columns for people: seconds from the start of the window, null for what was not told."""
+    columns: dict[str, Any] = {"index": rows["index"], "measured": rows["measured"]}
+    for name in ("due_ns", "sent_ns", "first_output_ns", "last_output_ns", "ended_ns"):
+        seconds = (rows[name] - rows["window_ns"]) / 1e9
+        columns[name.removesuffix("_ns") + "_s"] = pyarrow.array(seconds, mask=rows[name] == _MISSING)
+    columns["error"] = pyarrow.array([text.decode() or None for text in rows["error"].tolist()], pyarrow.string())
+    for name in ("input_tokens", "output_tokens", "cached_tokens"):
+        columns[name] = pyarrow.array(rows[name], mask=rows[name] == _MISSING)
+    columns |= {"events": rows["events"], "size": rows["size"], "count": rows["count"]}
+    return pyarrow.table(columns)

@@ -1,0 +1,111 @@
+"""Shape: how much load, when, and for how long. The part of a workload that every load experiment shares."""
+
+from typing import Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.load.arrivals import Arrivals, Kind, Poisson, Trace
+from benchhouse.load.slo import Slo, parse_slo
+from benchhouse.schema.model import Model
+from benchhouse.schema.quantities import Seconds
+
+MAX_IN_FLIGHT = 4096
+_DEFAULT_DURATION_S = 10.0
+
+
+class Shape(Model):
+    """Closed loop with `concurrency`, open loop with `rps` (or a trace); `duration` or `requests` says for how long."""
+
+    concurrency: int | None = Field(None, ge=1, le=100_000, description="Closed loop: requests in flight at any time.")
+    rps: float | None = Field(None, gt=0, le=1e6, description="Open loop: requests a second, whatever comes back.")
+    arrivals: Arrivals | None = Field(
+        None, description="Open loop: poisson (where nothing is said), constant, gamma, ramp, steps, trace."
+    )
+    max_in_flight: int = Field(
+        MAX_IN_FLIGHT,
+        ge=1,
+        le=100_000,
+        description="Open loop: most requests in flight; those beyond wait, and that is told.",
+    )
+    think_time: Seconds = Field(
+        0.0, description="Closed loop: pause of each client between an answer and its next request."
+    )
+    duration: Seconds | None = Field(
+        None, gt=0, description="Length of the measured window; 10 s where nothing is said."
+    )
+    requests: int | None = Field(None, ge=1, description="Exactly so many measured requests, instead of a duration.")
+    warmup: Seconds = Field(1.0, description="Load before the measured window.")
+    cooldown: Seconds = Field(0.0, description="Load kept on after it, so that the last ones end under the same load.")
+    timeout: Seconds = Field(120.0, gt=0, description="Longest time for one request; then it counts as a time-out.")
+    processes: int = Field(1, ge=1, le=256, description="Load processes, where one core is not enough.")
+    nodes: Literal["own", "others", "all"] = Field(
+        "own",
+        description="Nodes of the trial that load processes run on, in turn: that of the experiment, the others, all.",
+    )
+    records: bool = Field(False, description="Keep one row a request in artifacts/requests.parquet.")
+    slo: str | None = Field(None, description="Objective such as `ttft.p99<300ms,error<0.1%`; gives goodput.")
+
+    @field_validator("slo")
+    @classmethod
+    def _slo_is_one(cls, text: str | None) -> str | None:
+        try:
+            return str(parse_slo(text)) if text else None
+        except ProblemsError as error:
+            raise ValueError("; ".join(problem.message for problem in error.problems)) from error
+
+    @model_validator(mode="after")
+    def _one_kind_of_loop(self) -> "Shape":
+        own_rate = self.arrivals is not None and self.arrivals.own_rate
+        if self.concurrency and self.arrivals:
+            raise ValueError("arrivals are of an open loop: give rps instead of concurrency")
+        if self.concurrency and self.rps:
+            raise ValueError("give concurrency (closed loop) or rps (open loop), not both")
+        if self.rps and own_rate:
+            raise ValueError(f"arrivals of the kind {self.law.kind} bring their own rate: leave rps out")
+        if not self.concurrency and not self.rps and not own_rate:
+            raise ValueError("give concurrency (closed loop) or rps (open loop)")
+        if self.duration and self.requests:
+            raise ValueError("give duration or requests, not both")
+        if self.think_time and not self.concurrency:
+            raise ValueError("think_time is of a closed loop: give concurrency instead of rps")
+        if self.concurrency and self.max_in_flight != MAX_IN_FLIGHT:
+            raise ValueError("max_in_flight is of an open loop: concurrency says how many are in flight")
+        if self.processes > (self.concurrency or self.max_in_flight):
+            raise ValueError(f"{self.processes} processes need at least as many requests in flight")
+        if self.open_loop and not isinstance(self.law, Trace):
+            self.law.course(self.rps, self.schedule_s)  # says what is missing, before anything runs
+        return self
+
+    @model_serializer(mode="wrap")
+    def _own_nodes_go_without_saying(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that a workload has the digest that it had before there were other nodes."""
+        dumped: dict[str, Any] = dump(self)
+        return {key: value for key, value in dumped.items() if (key, value) != ("nodes", "own")}
+
+    @property
+    def objectives(self) -> Slo | None:
+        return parse_slo(self.slo) if self.slo else None
+
+    @property
+    def open_loop(self) -> bool:
+        return self.concurrency is None
+
+    @property
+    def law(self) -> Kind:
+        """The law by which requests of an open loop are due."""
+        return self.arrivals or Poisson()
+
+    @property
+    def window_s(self) -> float | None:
+        """Length of the measured window; None where a number of requests ends it."""
+        return None if self.requests else self.duration or _DEFAULT_DURATION_S
+
+    @property
+    def schedule_s(self) -> float | None:
+        """Length of the whole load, warm-up and cool-down included; None where a number of requests ends it."""
+        return None if self.window_s is None else self.warmup + self.window_s + self.cooldown
+
+    @property
+    def most_in_flight(self) -> int:
+        return self.concurrency or self.max_in_flight

@@ -1,0 +1,166 @@
+"""Shards: load processes that start on one clock edge and hand back books that merge exactly; one may die."""
+
+import mmap
+import os
+import pickle
+import signal
+import struct
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import monotonic_ns
+from typing import Any
+
+from benchhouse.load.book import Book
+from benchhouse.load.lost import Lost
+from benchhouse.schema.errors import BenchError
+
+EDGE_NS = 20_000_000  # from the moment that all are ready to the start
+_BEAT = struct.Struct("<5q")
+Share = Callable[[int, Callable[[], int]], Book]
+
+
+class NotReached(BenchError):  # noqa: N818 - what happened, in one word
+    """Not a single connection could be made."""
+
+
+class AllLost(BenchError):  # noqa: N818 - what happened, in two words
+    """No load process lived to tell what it measured."""
+
+
+class Pulse:
+    """What each load process last said of itself, in memory that outlives it. It takes a microsecond to say it."""
+
+    def __init__(self, shards: int) -> None:
+        self._memory = mmap.mmap(-1, _BEAT.size * shards)
+
+    def of(self, shard: int) -> Callable[[Book, int, int], None]:
+        memory, at, pack = self._memory, _BEAT.size * shard, _BEAT.pack_into
+
+        def beat(book: Book, now_ns: int, in_flight: int) -> None:
+            measured = book.start_ns <= now_ns < book.end_ns
+            pack(memory, at, now_ns, book.succeeded, book.failed, in_flight, measured)
+
+        return beat
+
+    def last(self, shard: int, how: str, edge_ns: int) -> Lost:
+        """What is known of a load process that died."""
+        at_ns, answered, failed, in_flight, measured = _BEAT.unpack_from(self._memory, _BEAT.size * shard)
+        at_s = round((at_ns - edge_ns) / 1e9, 3) if at_ns else None
+        return Lost(
+            shard=shard, how=how, at_s=at_s, answered=answered, failed=failed, in_flight=in_flight, measured=measured
+        )
+
+
+def in_processes(count: int, share: Share, pulse: Pulse) -> Book:
+    """Fork the load processes, let them prepare, give them one start time, and merge their books.
+
+    One that dies is lost, and the others go on. One that says that it can't begin ends the load before it began.
+    """
+    children = [Child(number, share) for number in range(count)]
+    try:
+        said = [child.wait_ready() for child in children]
+        if problems := [problem for problem in said if problem]:
+            raise NotReached(problems[0])
+        edge_ns = monotonic_ns() + EDGE_NS
+        for child in children:
+            child.start(edge_ns)
+        books = [child.book() for child in children]
+        return joined([pulse.last(at, it, edge_ns) if isinstance(it, str) else it for at, it in enumerate(books)])
+    finally:
+        for child in children:
+            child.end()
+
+
+def joined(results: Sequence[Book | Lost]) -> Book:
+    """One book of those of all load processes, in which those that died are told."""
+    lost = [one for one in results if isinstance(one, Lost)]
+    alive = [book for book in results if isinstance(book, Book)]
+    if not alive:
+        raise AllLost(f"every load process died: {'; '.join(map(str, lost))}")
+    whole, *others = alive
+    for book in others:
+        whole.merge(book)
+    for one in lost:
+        whole.lose(one)
+    return whole
+
+
+class Child:
+    """One load process, as its parent sees it: pipes for `ready`, the start time and the book."""
+
+    def __init__(self, number: int, share: Share) -> None:
+        upward, upward_end = os.pipe()
+        downward_end, downward = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            code = 1
+            try:
+                os.close(upward)
+                os.close(downward)
+                with os.fdopen(upward_end, "wb") as up, os.fdopen(downward_end, "rb") as down:
+                    code = _live(number, share, up, down)
+            finally:
+                os._exit(code)
+        os.close(upward_end)
+        os.close(downward_end)
+        self._up, self._down = os.fdopen(upward, "rb"), os.fdopen(downward, "wb")
+
+    def wait_ready(self) -> str:
+        """What keeps it from beginning; nothing where it is ready, or dead: `book` tells that."""
+        said = self._up.readline().decode().strip()
+        return "" if said == "ready" else said
+
+    def start(self, edge_ns: int) -> None:
+        with suppress(BrokenPipeError):
+            self._down.write(b"%d\n" % edge_ns)
+            self._down.flush()
+
+    def book(self) -> Book | str:
+        """Its book, or how it came that there is none."""
+        try:
+            book = pickle.load(self._up)  # noqa: S301 - from our own child
+        except (EOFError, pickle.UnpicklingError):
+            _, status = os.waitpid(self._pid, 0)
+            self._pid = 0
+            how = os.waitstatus_to_exitcode(status)
+            return f"ended by {f'signal {-how}' if how < 0 else f'code {how}'}"
+        assert isinstance(book, Book | str)
+        return f"failed ({book})" if isinstance(book, str) else book
+
+    def end(self) -> None:
+        self._up.close()
+        with suppress(BrokenPipeError):
+            self._down.close()
+        if self._pid:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+
+
+def _live(number: int, share: Share, up: Any, down: Any) -> int:
+    begun = False
+
+    def wait_for_edge() -> int:
+        nonlocal begun
+        up.write(b"ready\n")
+        up.flush()
+        line = down.readline()
+        begun = True
+        if not line:  # the parent is gone or has given up
+            os._exit(1)
+        return int(line)
+
+    try:
+        book: Book | str = share(number, wait_for_edge)
+    except BenchError as error:
+        book = error.message
+    except Exception as problem:  # noqa: BLE001 - told to the parent, and to the log
+        traceback.print_exc()
+        book = f"{type(problem).__name__}: {problem}"
+    if isinstance(book, str) and not begun:
+        up.write(f"{book}\n".encode())
+        return 1
+    pickle.dump(book, up)
+    return 0

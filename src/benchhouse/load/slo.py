@@ -1,0 +1,180 @@
+"""Service-level objectives as people write them: `ttft.p99<300ms,error<0.1%`.
+
+Every clause comes down to one question about a request, "is it over?", and to the share of requests that may be.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from fractions import Fraction
+
+from pydantic import Field
+
+from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.schema.model import Model
+from benchhouse.schema.quoting import quote
+
+METRICS = ("ttft", "itl", "tpot", "e2e", "latency")
+"""The times that every load experiment may be asked for; an experiment with others passes its own names."""
+
+_SHARES = {"error": "<", "goodput": ">"}
+_NANOSECONDS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+_EXAMPLE = "ttft.p99<300ms, error<0.1% or goodput>95%"
+_QUANTILE = re.compile(r"p(\d{1,2}(?:\.\d{1,4})?)")
+_CLAUSE = re.compile(
+    r"\s*(?P<metric>[^\s.<>=,]*)\s*(?:\.\s*(?P<quantile>[^\s<>=,]*))?\s*(?P<op>[<>=]*)\s*"
+    r"(?P<number>\d+(?:\.\d+)?|\.\d+)?\s*(?P<unit>[^\s,]*)\s*"
+)
+
+
+class Clause(Model):
+    """One limit, and the share of all requests that may be over it.
+
+    `<=` is read as `<`: times are whole nanoseconds, where the two can't be told apart in practice.
+    """
+
+    metric: str = Field(description="What is limited: a time such as ttft, or error, or goodput.")
+    quantile: float | None = Field(default=None, description="0.99 for p99; none for error and goodput.", gt=0, lt=1)
+    limit: int | None = Field(default=None, description="In ns; none for error and goodput.", gt=0)
+    share: float = Field(description="Share of the requests that may be over the limit: 0.01 for p99.", gt=0, lt=1)
+
+    def __str__(self) -> str:
+        if self.metric in _SHARES:
+            share = self.share if self.metric == "error" else 1.0 - self.share
+            return f"{self.metric}{_SHARES[self.metric]}{_plain(share * 100)}%"
+        return f"{self.metric}.p{_plain((self.quantile or 0) * 100)}<{_show_ns(self.limit or 0)}"
+
+
+class Slo(Model):
+    """What a service must keep to: all clauses, in the order in which they were written."""
+
+    clauses: tuple[Clause, ...] = Field(min_length=1)
+
+    def __str__(self) -> str:
+        return ",".join(str(clause) for clause in self.clauses)
+
+    def over(self, times_ns: Mapping[str, int], error: bool = False) -> tuple[bool, ...]:
+        """For one request: which clauses it is over.
+
+        A request that failed is over every clause, because it did not answer in time either. A time that a good answer
+        does not have (no second token, no tpot) is not over. `goodput` counts requests over any of the other clauses.
+        """
+        over = [error or (c.limit is not None and times_ns.get(c.metric, 0) >= c.limit) for c in self.clauses]
+        return tuple(any(over) if c.metric == "goodput" else flag for c, flag in zip(self.clauses, over, strict=True))
+
+
+def parse_slo(text: str, metrics: Collection[str] = METRICS, path: str = "slo") -> Slo:
+    """Read an SLO; every mistake in it is raised at once, with its place. `path` says where the text stood."""
+    clauses: list[Clause] = []
+    problems: list[Problem] = []
+    at = 0
+    for part in text.split(","):
+        try:
+            clause = _parse_clause(part, metrics)
+            if any((clause.metric, clause.quantile) == (other.metric, other.quantile) for other in clauses):
+                raise _Mistake(f"{quote(part.strip())} limits the same a second time", _first(part), len(part.strip()))
+            clauses.append(clause)
+        except _Mistake as fault:
+            column = at + fault.at + 1
+            problems.append(
+                Problem(fault.message, path, 1, column, text, fault.expected, fault.suggestion, max(1, fault.width))
+            )
+        at += len(part) + 1
+    if problems:
+        raise ProblemsError(problems)
+    return Slo(clauses=tuple(clauses))
+
+
+class _Mistake(Exception):  # noqa: N818 it never leaves this file
+    """What is wrong with one clause; `at` counts from the start of the clause."""
+
+    def __init__(self, message: str, at: int, width: int = 1, expected: str = "", suggestion: str = "") -> None:
+        super().__init__(message)
+        self.message, self.at, self.width, self.expected, self.suggestion = message, at, width, expected, suggestion
+
+
+def _parse_clause(part: str, metrics: Collection[str]) -> Clause:
+    if not part.strip():
+        raise _Mistake("a clause is missing", 0, len(part), _EXAMPLE)
+    match = _CLAUSE.fullmatch(part)
+    if match is None:
+        raise _Mistake(f"{quote(part.strip())} is not a clause", _first(part), len(part.strip()), _EXAMPLE)
+    known = (*metrics, *_SHARES)
+    if match["metric"] not in known:
+        message = f"{quote(match['metric'])} is not a metric here" if match["metric"] else "a metric is missing"
+        guess = did_you_mean(match["metric"], known) or ""
+        raise _Mistake(message, *_span(match, "metric"), f"one of {', '.join(known)}", guess)
+    _check_operator(match)
+    number = _number(match)
+    return _share_clause(match, number) if match["metric"] in _SHARES else _time_clause(match, number)
+
+
+def _check_operator(match: re.Match[str]) -> None:
+    wanted = _SHARES.get(match["metric"], "<")
+    if match["op"] not in (wanted, f"{wanted}="):
+        found = quote(match["op"]) if match["op"] else "nothing"
+        raise _Mistake(
+            f"expected {wanted}, found {found}", *_span(match, "op"), _EXAMPLE, wanted if match["op"] else ""
+        )
+
+
+def _number(match: re.Match[str]) -> Fraction:
+    """As written, exactly: 0.1% must not become 0.10000000000000000555%."""
+    if match["number"] is None:
+        raise _Mistake("a number is missing", *_span(match, "unit"), _EXAMPLE)
+    return Fraction(match["number"])
+
+
+def _share_clause(match: re.Match[str], number: Fraction) -> Clause:
+    metric, unit = match["metric"], match["unit"]
+    if match["quantile"] is not None:
+        raise _Mistake(f"{metric} is a share and has no quantile", *_span(match, "quantile"), _EXAMPLE)
+    if unit != "%":
+        raise _Mistake(f"{metric} is a share in %, found {_found(unit)}", *_span(match, "unit"), _EXAMPLE, "%")
+    if not 0 < number < 100:
+        message = f"{metric} needs a share between 0% and 100%, both excluded: no number of requests can show more"
+        raise _Mistake(message, *_span(match, "number"), _EXAMPLE)
+    return Clause(metric=metric, share=float(number / 100 if metric == "error" else 1 - number / 100))
+
+
+def _time_clause(match: re.Match[str], number: Fraction) -> Clause:
+    metric, unit, written = match["metric"], match["unit"], match["quantile"]
+    quantile = _QUANTILE.fullmatch(written or "")
+    if quantile is None or not Fraction(quantile[1]):
+        message = f"{metric} needs a quantile" if not written else f"{quote(written)} is not a quantile"
+        where = _span(match, "quantile") if written else (match.end("metric"), 1)
+        hint = f"{metric}.p99: above 0 and below 100; a mean or a maximum allows no share of requests over it"
+        raise _Mistake(message, *where, hint)
+    if unit not in _NANOSECONDS:
+        guess = did_you_mean(unit, _NANOSECONDS) or ("ms" if unit.startswith(("ms", "milli")) else "")
+        message = f"{metric} is a time, found {_found(unit)}"
+        raise _Mistake(message, *_span(match, "unit"), f"a unit: {', '.join(_NANOSECONDS)}", guess)
+    limit = round(number * _NANOSECONDS[unit])
+    if limit < 1:
+        raise _Mistake(f"{metric} needs a limit above zero", *_span(match, "number"), _EXAMPLE)
+    part = Fraction(quantile[1]) / 100
+    return Clause(metric=metric, quantile=float(part), limit=limit, share=float(1 - part))
+
+
+def _span(match: re.Match[str], group: str) -> tuple[int, int]:
+    """Where a group stands and how wide it is; an absent one stands at the end of the clause."""
+    start, end = match.span(group)
+    return (start, end - start) if start >= 0 else (len(match.string.rstrip()), 1)
+
+
+def _found(unit: str) -> str:
+    return f"the unit {quote(unit)}" if unit else "no unit"
+
+
+def _first(part: str) -> int:
+    return len(part) - len(part.lstrip())
+
+
+def _plain(number: float) -> str:
+    """Without the last digits, which only binary rounding made."""
+    return f"{number:.10g}"
+
+
+def _show_ns(limit: int) -> str:
+    """In the largest unit that needs no fraction: `300ms`, `2s`, `1500ms`."""
+    unit = next(name for name in ("s", "ms", "us", "ns") if limit % _NANOSECONDS[name] == 0)
+    return f"{limit // _NANOSECONDS[unit]}{unit}"

@@ -1,0 +1,60 @@
+"""Source: where the engine takes its requests from."""
+
+from collections.abc import Iterator, Sequence
+from itertools import count, cycle
+from math import gcd
+from typing import Any, NamedTuple, Protocol
+
+from benchhouse.load.protocols.calls import Reply, Sink
+
+
+class Planned(NamedTuple):
+    """A request, ready to be sent: the item for whoever counts, the bytes for an HTTP driver.
+
+    A large content is sent piece by piece after `data`, and one that need not be kept goes into a sink of its own.
+    """
+
+    item: Any
+    data: bytes = b""
+    pieces: Sequence[memoryview] = ()
+    sink: Sink | None = None
+
+
+class Source(Protocol):
+    """Requests by number. All load processes together use each number once, in any order."""
+
+    seed: int
+    needs_replies: bool  # whether the next request depends on what came back
+
+    def take(self, index: int) -> Planned: ...
+
+    def answered(self, item: Any, reply: Reply) -> None: ...
+
+
+class Pool:
+    """Requests made before the measured time, used in turn."""
+
+    needs_replies = False
+
+    def __init__(self, planned: Sequence[Planned], seed: int) -> None:
+        self.seed = seed
+        self._planned = planned
+
+    def take(self, index: int) -> Planned:
+        return self._planned[index % len(self._planned)]
+
+    @property
+    def items(self) -> list[Any]:
+        return [planned.item for planned in self._planned]
+
+    def following(self, first: int, step: int) -> Iterator[tuple[int, Any]]:
+        """Numbers and items of one load process, as `take` has them, without a line of Python for each."""
+        return zip(count(first, step), cycle(self.turn(first, step)), strict=False)
+
+    def turn(self, first: int, step: int) -> list[Any]:
+        """The items of one load process, up to where they begin again."""
+        size = len(self._planned)
+        return [self._planned[(first + at * step) % size].item for at in range(size // gcd(step, size))]
+
+    def answered(self, item: Any, reply: Reply) -> None:
+        pass

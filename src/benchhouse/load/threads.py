@@ -1,0 +1,342 @@
+"""Offers load through blocking calls, a driver in each thread: the way for client libraries that own their sockets."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from operator import sub
+from time import monotonic_ns, sleep
+from typing import Any
+
+from benchhouse.load.book import Answers, Book, Call, Clock
+from benchhouse.load.protocols.calls import CallDriver, CallFailed, Reply
+from benchhouse.load.shape import Shape
+from benchhouse.load.source import Pool, Source
+from benchhouse.schema.errors import BenchError
+
+_SECOND_NS = 1_000_000_000
+_TICK_S = 0.02
+BACK_OFF_S = 0.05
+_AT_A_TIME = 256  # calls that a thread writes down together: one by one would cost more than many a call
+LONGEST_NS = _SECOND_NS // 4
+_DEAD_AFTER_NS = 3 * _SECOND_NS  # as of sockets
+_CONNECTING = ("refused", "dns", "tls")
+# A call that has ended: its number, whether it is measured, its item, what came of it, when it was sent and answered.
+Made = tuple[int, bool, Any, Any, int, int]
+
+
+class ThreadLoad:
+    """One process's share of a load. Threads do the calls; this thread keeps the schedule, another one the seconds."""
+
+    def __init__(self, make: Callable[[], CallDriver], source: Source, shape: Shape, book: Book) -> None:
+        self._make, self._source, self._shape, self._book = make, source, shape, book
+        self._lock = threading.Lock()  # one book for all threads
+        self._due: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._asked = 0  # calls of an open loop that were given out and have not ended
+        self._in_flight = 0
+        self._go = threading.Event()
+        self._over = threading.Event()
+        self._problems: list[str] = []
+        self._upcoming: Iterator[tuple[int, Any]] = iter(())
+        self._good_ns = 0  # when something last went well, as far as it was written down
+        self._cut: set[int] = set()  # clients whose last call found no server
+        self._cut_ns = 0  # when that was last the case
+        self._open = threading.Semaphore(0)
+        self._timeout_ns = round(shape.timeout * _SECOND_NS)
+        self._open_loop, self._think_s = shape.open_loop, shape.think_time
+        self._at_a_time = 1 if source.needs_replies else _AT_A_TIME
+        # In a closed loop without pauses all threads are in flight all the time: no call need wait for a lock.
+        self._counts_each = shape.open_loop or shape.think_time > 0 or source.needs_replies
+
+    def prepare(self, threads: int) -> str:
+        """Open a driver in each thread; what went wrong when one could not be opened."""
+        for _ in range(threads):
+            self._add_thread()
+        for _ in range(threads):
+            self._open.acquire()
+        if self._problems:
+            self._go.set()
+        return self._problems[0] if self._problems else ""
+
+    def run(self, clock: Clock) -> None:
+        self._clock, self._good_ns = clock, clock.begin_ns
+        self._upcoming = self._calls()
+        self._book.start_ns, self._book.end_ns = clock.window_ns, clock.end_ns
+        watcher = threading.Thread(target=self._watch, daemon=True)
+        _sleep_until(clock.begin_ns)
+        self._go.set()
+        watcher.start()
+        if self._shape.open_loop:
+            self._keep_schedule()
+        for thread in self._threads:
+            thread.join()
+        self._over.set()
+        watcher.join()
+        if self._problems:
+            raise BenchError(f"a thread of the load died: {self._problems[0]}")
+        if not self._book.cpu_share:
+            self._book.cpu_all_ns, self._book.cpu_share = clock.cpu_ns(), clock.cpu_share()
+
+    def _calls(self) -> Iterator[tuple[int, Any]]:
+        """Numbers and items of this process's calls in a closed loop without pauses. Safe among threads."""
+        if type(self._source) is Pool:
+            return self._source.following(self._clock.shard, self._clock.shards)
+        return map(self._numbered, iter(self._clock.index, None))
+
+    def _numbered(self, index: int) -> tuple[int, Any]:
+        return index, self._source.take(index).item
+
+    def _add_thread(self) -> None:
+        self._book.connections += 1
+        self._start(self._work)
+
+    def _start(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _keep_schedule(self) -> None:
+        clock, shape = self._clock, self._shape
+        most = max(shape.max_in_flight // clock.shards, 1)
+        for number, at in enumerate(shape.law.due(shape.rps, self._source.seed, shape.schedule_s)):
+            due_ns = clock.begin_ns + at
+            if due_ns >= clock.stop_ns or self._problems:
+                break
+            if number % clock.shards == clock.shard:
+                _sleep_until(due_ns)
+                with self._lock:
+                    self._asked += 1
+                    too_few = self._asked > len(self._threads) < most
+                if too_few:
+                    self._book.connections_late += 1
+                    self._add_thread()
+                self._due.put(Call(clock.index(), due_ns, clock.measures(due_ns), None))
+        else:
+            self._book.ended_early = True
+        for _ in self._threads:
+            self._due.put(None)
+
+    def _work(self) -> None:
+        try:
+            driver = self._make()
+            opened = self._connect(driver)
+        except Exception as problem:  # noqa: BLE001 - told by `prepare` or `run`
+            named = isinstance(problem, CallFailed)
+            self._problems.append(str(problem) if named else f"{type(problem).__name__}: {problem}")
+            return
+        finally:
+            self._open.release()
+        if not opened:
+            return
+        self._go.wait()
+        try:
+            self._book.start_late_ns = self._book.start_late_ns or monotonic_ns() - self._clock.begin_ns
+            if self._counts_each:
+                self._one_by_one(driver)
+            else:
+                self._without_pause(driver)
+        except Exception as problem:  # noqa: BLE001 - of the source or the tally; told by `run`
+            self._problems.append(f"{type(problem).__name__}: {problem}")
+        finally:
+            driver.close()
+
+    def _connect(self, driver: CallDriver) -> bool:
+        """Open it. One that was added under way tries as long as the load goes on: its server may just have died, which
+        is for those to tell whose calls fail."""
+        while True:
+            try:
+                driver.open()
+                return True
+            except CallFailed as problem:
+                if not self._go.is_set():
+                    raise
+                now = monotonic_ns()
+                with self._lock:
+                    self._note_life(problem.kind, now)
+                if now >= self._clock.stop_ns or self._problems:
+                    return False
+                sleep(BACK_OFF_S)
+
+    def _one_by_one(self, driver: CallDriver) -> None:
+        ended: list[tuple[Call, Reply]] = []
+        while not self._problems and (call := self._next()):
+            ended.append((call, self._make_call(driver, call)))
+            if len(ended) >= self._at_a_time or call.ended_ns - ended[0][0].ended_ns > LONGEST_NS:
+                self._settle(ended)
+        self._settle(ended)
+
+    def _without_pause(self, driver: CallDriver) -> None:
+        """One client of a closed loop. As little as can be lies between two calls: what runs after each of them finds
+        cold caches and costs several times what it costs when it is done for many at once."""
+        clock, problems, calls, most = self._clock, self._problems, self._upcoming, self._at_a_time
+        measures, by_time = clock.measures, clock.by_time
+        ask: Callable[[Any], Any] = getattr(driver, "ask", driver.call)
+        made: list[Made] = []
+        with self._lock:
+            self._in_flight += 1
+            self._book.most_in_flight = max(self._book.most_in_flight, self._in_flight)
+        ended_ns = first_ns = monotonic_ns()
+        while ended_ns < clock.stop_ns and not problems:
+            index, item = next(calls)
+            sent_ns = monotonic_ns()
+            measured = by_time or measures(sent_ns)  # where time decides, `_told` and the book look at it later
+            try:
+                answer = ask(item)
+            except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
+                answer = failed(problem)
+            ended_ns = monotonic_ns()
+            made.append((index, measured, item, answer, sent_ns, ended_ns))
+            if type(answer) is Reply and answer.error is not None:
+                with self._lock:
+                    self._note_life(answer.error, ended_ns)
+                sleep(BACK_OFF_S)
+                ended_ns = monotonic_ns()
+            if len(made) >= most or ended_ns - first_ns > LONGEST_NS:
+                self._settle_made(driver, made)
+                first_ns = ended_ns
+        self._settle_made(driver, made)
+        with self._lock:
+            self._in_flight -= 1
+
+    def _settle_made(self, driver: CallDriver, made: list[Made]) -> None:
+        """Calls of `_without_pause`. Where all went well they are written down column by column."""
+        if not made:
+            return
+        _, measured, items, values, sent, ended = zip(*made, strict=True)
+        if Reply not in set(map(type, values)) and all(measured) and max(map(sub, ended, sent)) <= self._timeout_ns:
+            operations = driver.operations(items, values)  # type: ignore[attr-defined]
+            answers = Answers(items, values, sent, ended, operations)
+            with self._lock:
+                if self._book.settle_answers(answers):
+                    self._note_life(None, ended[-1])
+                    made.clear()
+                    return
+        self._settle([self._told(driver, *each) for each in made])
+        made.clear()
+
+    def _told(
+        self, driver: CallDriver, index: int, measured: bool, item: Any, answer: Any, sent_ns: int, ended_ns: int
+    ) -> tuple[Call, Reply]:
+        """A call of `_without_pause`, as the book wants it."""
+        call = Call(index, sent_ns, self._clock.measures(sent_ns) if self._clock.by_time else measured, item)
+        call.sent_ns, call.ended_ns = sent_ns, ended_ns
+        if ended_ns - sent_ns > self._timeout_ns:
+            return call, self._too_late()
+        if type(answer) is Reply:
+            return call, answer
+        reply: Reply = driver.reply(item, answer)  # type: ignore[attr-defined]  # it has `ask`
+        return call, reply
+
+    def _too_late(self) -> Reply:
+        return Reply(error="timeout", detail=f"the answer took more than {self._shape.timeout:g} s")
+
+    def _next(self) -> Call | None:
+        if self._open_loop:
+            while call := self._due.get():
+                if monotonic_ns() < self._clock.stop_ns + self._timeout_ns and not self._book.stopped:
+                    with self._lock:
+                        self._begin(call)
+                    return call
+                with self._lock:  # the load is long over, and a queue is left
+                    self._book.never_sent += call.measured
+            return None
+        now = monotonic_ns()
+        if now >= self._clock.stop_ns:
+            return None
+        call = Call(self._clock.index(), 0, self._clock.measures(now), None)
+        with self._lock:
+            self._begin(call)
+        return call
+
+    def _begin(self, call: Call) -> None:
+        call.item = self._source.take(call.index).item
+        self._in_flight += 1
+        if self._in_flight > self._book.most_in_flight:
+            self._book.most_in_flight = self._in_flight
+
+    def _make_call(self, driver: CallDriver, call: Call) -> Reply:
+        sent_ns = call.sent_ns = monotonic_ns()
+        try:
+            reply = driver.call(call.item)
+        except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
+            reply = failed(problem)
+        call.ended_ns = monotonic_ns()
+        with self._lock:
+            self._note_life(reply.error, call.ended_ns)
+            self._in_flight -= 1
+            self._asked -= 1
+        call.due_ns = call.due_ns or sent_ns
+        if call.ended_ns - sent_ns > self._timeout_ns:
+            reply = self._too_late()
+        if not self._open_loop and (self._think_s or reply.error is not None):
+            sleep(self._think_s if reply.error is None else max(self._think_s, BACK_OFF_S))
+        return reply
+
+    def _settle(self, ended: list[tuple[Call, Reply]]) -> None:
+        if not ended:
+            return
+        with self._lock:
+            for call, reply in ended if self._source.needs_replies else ():
+                self._source.answered(call.item, reply)
+            self._book.wrote_many([call for call, _ in ended])
+            self._book.settle_many(ended)
+            if ended[-1][1].error is None:
+                self._note_life(None, ended[-1][0].ended_ns)
+        ended.clear()
+
+    def _note_life(self, error: str | None, now: int, client: int = 0) -> None:
+        """How the last call of a client, or of this thread, ended; one that failed for another reason says nothing."""
+        client = client or threading.get_ident()
+        if error in _CONNECTING:
+            self._cut.add(client)
+            self._cut_ns = now
+        elif error is None:
+            self._cut.discard(client)
+            self._good_ns = max(self._good_ns, now)
+
+    def _look_for_life(self, now: int) -> None:
+        """A server that nobody has reached for seconds would tell nothing by the rest. A call that is under way in a
+        thread that had a connection may still be answered."""
+        if now - self._good_ns < _DEAD_AFTER_NS or now - self._cut_ns > _SECOND_NS or self._in_flight > len(self._cut):
+            return
+        self._book.stop_code = "server_gone"
+        self._book.stopped = f"the server has not taken a connection for {_DEAD_AFTER_NS / 1e9:g} s"
+        self._book.ended_early = True
+        self._clock.stop_ns = min(self._clock.stop_ns, now)
+
+    def _watch(self) -> None:
+        """Ticks: how late this process wakes, how many calls are in flight, and when the window opens and ends."""
+        clock, book = self._clock, self._book
+        opened = ended = False
+        last_row = -1
+        while not self._over.is_set():
+            due = monotonic_ns() + round(_TICK_S * _SECOND_NS)
+            sleep(_TICK_S)
+            now = monotonic_ns()
+            if not opened and now >= clock.window_ns:
+                clock.opened(now)
+                opened = True
+            if not ended and now >= clock.end_ns:
+                book.cpu_all_ns, book.cpu_share = clock.cpu_ns(), clock.cpu_share()
+                ended = True
+            second = (now - clock.window_ns) // _SECOND_NS
+            with self._lock:
+                self._look_for_life(now)
+                if opened:
+                    book.loop_lag.add(now - due)
+                book.beat(now, self._in_flight)
+                if second != last_row and (row := book.second(now - _SECOND_NS)):
+                    row.in_flight = self._in_flight
+                    book.flush()
+                last_row = second
+
+
+def failed(problem: BaseException) -> Reply:
+    if isinstance(problem, CallFailed):
+        return Reply(error=problem.kind, detail=problem.detail)
+    return Reply(error="client", detail=f"{type(problem).__name__}: {problem}")
+
+
+def _sleep_until(when_ns: int) -> None:
+    while (left := when_ns - monotonic_ns()) > 0:
+        sleep(left / _SECOND_NS)

@@ -1,0 +1,98 @@
+"""What every load experiment does around its load: offer it, keep the evidence, say whether it measured anything."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchhouse.load.advice import advised
+from benchhouse.load.arrivals import Trace
+from benchhouse.load.book import Book, Tally
+from benchhouse.load.certificate import Certificate, certify
+from benchhouse.load.engine import NotReached, run_load
+from benchhouse.load.intervals import write_intervals
+from benchhouse.load.nodes import Spread
+from benchhouse.load.shape import Shape
+from benchhouse.load.shards import AllLost
+from benchhouse.load.source import Source
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Context
+from benchhouse.schema.histogram import Histogram
+from benchhouse.schema.telemetry import STEADY
+
+
+def offer(
+    driver: Callable[[], Any],
+    source: Source,
+    shape: Shape,
+    tally: Callable[[], Tally],
+    ctx: Context,
+    *,
+    where: str,
+    urls: Sequence[str] = (),
+    verify_tls: bool = True,
+) -> Book:
+    """Run the load; a server that can't be reached and a load that can't be offered fail the trial."""
+    records = ctx.artifacts / "requests.parquet"
+    spread = _spread(shape, ctx)
+    try:
+        book = run_load(driver, source, shape, tally, urls=urls, verify_tls=verify_tls, records=records, spread=spread)
+        if spread:
+            ctx.metadata(load_nodes=spread.facts)
+        return book
+    except NotReached as error:
+        kind = error.message.partition(":")[0]
+        ctx.fail("not_reached", advised(kind, f"no connection to {where}: {error.message}"))
+    except AllLost as error:
+        ctx.fail("shards_lost", error.message)
+    except BenchError as error:
+        ctx.fail("bad_load", said(error))
+
+
+def _spread(shape: Shape, ctx: Context) -> Spread | None:
+    """Where the load processes run, where that is not here."""
+    if shape.nodes == "own":
+        return None
+    nodes = ctx.nodes if shape.nodes == "all" else ctx.nodes[1:]
+    if not nodes:
+        ctx.fail("too_few_nodes", "load on other nodes needs a trial of several: resources: {nodes: 2}")
+    return Spread(nodes, ctx.on_node, ctx.artifacts / ".load")
+
+
+def said(error: BenchError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message
+
+
+def keep_book(book: Book, shape: Shape, latencies: Histogram, ctx: Context, *, embedded: bool = False) -> Certificate:
+    """What there is to know of a load beside its numbers, kept for a trial that failed as well.
+
+    `embedded`: what is measured runs inside the load process.
+    """
+    certificate = certify(book, shape, latencies.quantile(0.5) / 1e6 if latencies.n else 0.0, embedded=embedded)
+    if isinstance(shape.law, Trace):
+        ctx.metadata(trace={"file": shape.law.file, "sha256": shape.law.digest()})
+    ctx.metadata(
+        certificate=certificate.model_dump(),
+        measured=book.succeeded,
+        not_measured=book.unmeasured,
+        window_s=book.window_s,
+        errors=dict(book.errors),
+        first_errors=book.details,
+    )
+    if book.places:
+        ctx.metadata(endpoints={url: place.facts() for url, place in book.places.items()})
+    ctx.phase(STEADY, book.start_ns, book.start_ns + round(book.window_s * 1e9))
+    write_intervals(ctx.artifacts / "intervals.csv", book, shape.objectives)
+    return certificate
+
+
+def judge(book: Book, certificate: Certificate, ctx: Context) -> None:
+    """A load without a good answer measured nothing; one that was not offered as asked is invalid."""
+    kind, count = (book.errors.most_common(1) or [("no error was told", 0)])[0]
+    first = f"{kind} {count} times: {book.details.get(kind, '')}" if count else kind
+    if book.stopped:
+        ctx.fail(book.stop_code, f"{book.stopped}, after {book.succeeded} good answers ({first})")
+    if not book.succeeded and not book.failed:  # of a closed loop: the requests of the warm-up outlasted the window
+        ctx.fail("window_too_short", f"no request began in the window of {book.window_s:g} s: lengthen it")
+    if not book.succeeded:
+        ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {first}")
+    for problem in certificate.problems:
+        ctx.invalid(problem.code, problem.message)

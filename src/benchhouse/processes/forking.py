@@ -1,0 +1,110 @@
+"""A process that goes on in our own code, without the 0.2 s of CPU that a new interpreter needs to import it."""
+
+import fcntl
+import gc
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from benchhouse.processes.owner import OWNER
+
+Streams = tuple[int | None, int | None, Path | int]
+
+
+class Forked:
+    """A child of this process; as of a Popen, there is its pid, and `poll` that keeps it from staying a zombie."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = self.pid, 0
+            with suppress(ChildProcessError):  # somebody else has waited for it
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+def can_fork() -> bool:
+    """Not with a second thread, which may hold a lock that the child would wait for; nor below another orchestrator,
+    whose mark in the environment only a new program can lose."""
+    mark = f"{OWNER}=".encode()
+    variables = Path("/proc/self/environ").read_bytes().split(b"\0")
+    return len(os.listdir("/proc/self/task")) == 1 and not any(each.startswith(mark) for each in variables)  # noqa: PTH208 - names, not paths
+
+
+def fork(
+    work: Callable[[], object],
+    words: Path | int,
+    without: Collection[str] = (),
+    *,
+    stdin: int | None = None,
+    stdout: int | None = None,
+) -> Forked:
+    """Run `work` in a session of its own, with nothing of this process but its memory and its folder.
+
+    What it prints goes to `words`, where `stdout` does not say otherwise; the variables `without` are not in its
+    environment. It ends where `work` does.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()  # or the child would print it again
+    # No signal may reach the child through a handler of ours.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    pid = 0
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _become(work, (stdin, stdout, words), without, before)
+    finally:
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except BaseException:  # a Ctrl-C that came meanwhile: nobody would ever know of the child
+            if pid:
+                os.kill(pid, signal.SIGTERM)
+            raise
+    return Forked(pid)
+
+
+def _become(work: Callable[[], object], streams: Streams, without: Collection[str], mask: Collection[int]) -> None:
+    try:
+        gc.freeze()  # what was ours is never collected: it would close descriptors that are by then the child's own
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in signal.valid_signals():
+            if callable(signal.getsignal(number)):
+                signal.signal(number, signal.SIG_DFL)
+        _rewire(*streams)
+        for name in without:
+            os.environ.pop(name, None)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        work()
+        os._exit(0)
+    except BaseException:  # noqa: BLE001 - nothing may go on in the code of the parent
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(1)
+
+
+def _rewire(stdin: int | None, stdout: int | None, words: Path | int) -> None:
+    """Close all else that was open. A lock is held, and a pipe has no end, for as long as anybody has it."""
+    kept = {handle for handle in (stdin, stdout, words) if isinstance(handle, int)}
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
+        if int(name) > 2 and int(name) not in kept:
+            with suppress(OSError):  # the one that listed them
+                os.close(int(name))
+    said = words if isinstance(words, int) else os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    read = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
+    opened = [read, said if stdout is None else stdout, said]
+    high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 3) for each in opened]  # 0, 1 and 2 may have been closed
+    for target, source in enumerate(high):
+        os.dup2(source, target)
+    for each in {*high, *opened} - {0, 1, 2}:
+        os.close(each)

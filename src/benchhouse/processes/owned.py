@@ -1,0 +1,106 @@
+"""Names that carry their owner, so that whatever a killed worker left behind can be told from what is in use."""
+
+import contextlib
+import itertools
+import os
+import re
+import shutil
+import stat
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from benchhouse.processes.owner import OWNER, identity, is_gone
+from benchhouse.processes.tree import all_pids
+
+_OWNED = re.compile(r"(?P<name>[a-z0-9-]+)-(?P<owner>p\d+-s\d+-n\d+)-c\d+")
+_serial = itertools.count(1)
+
+
+def owned_name(name: str) -> str:
+    clean = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:100]
+    return f"{clean or 'cage'}-{_identity(os.getpid())}-c{next(_serial)}"
+
+
+@lru_cache(maxsize=1)
+def _identity(pid: int) -> str:
+    """Of the process that asks; one that was forked asks anew."""
+    return identity()
+
+
+def is_left_behind(entry: str, prefix: str) -> bool:
+    """Whether a folder or cgroup of that name begins with `prefix` and its owner has ended."""
+    owned = _OWNED.fullmatch(entry)
+    return owned is not None and owned["name"].startswith(prefix.lower()) and is_gone(owned["owner"])
+
+
+def make_scratch(name: str) -> Path:
+    """A new private folder below $TMPDIR; `sweep_scratch` finds it should its owner be killed."""
+    folder = Path(tempfile.gettempdir()) / owned_name(name)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+class Scratch:
+    """The private folder of a trial: an empty `work`, and `result`, which is empty too.
+
+    A worker that goes on to the next trial hands it on where the last one left nothing there: to make and remove three
+    entries is a good part of what a short trial costs.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.folder = make_scratch(name)
+        self.work, self.result = self.folder / "work", self.folder / "result.json"
+        self.work.mkdir()
+        self._mode = self.work.stat().st_mode
+
+    def renew(self) -> bool:
+        """Empty the result; False where there is anything else that the next trial must not find."""
+        try:
+            if set(os.listdir(self.folder)) - {"work", "result.json"} or os.listdir(self.work):  # noqa: PTH208 - names
+                return False
+            if os.lstat(self.work).st_mode != self._mode:
+                return False
+            found = os.lstat(self.result)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                os.truncate(self.result, 0)
+                return True
+        except FileNotFoundError:
+            return self.work.is_dir()  # there was no result
+        except OSError:
+            pass
+        return False
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def sweep_scratch(prefix: str) -> None:
+    """Remove the scratch folders of workers that were killed; what is another user's stays."""
+    with contextlib.suppress(OSError):
+        for path in Path(tempfile.gettempdir()).iterdir():
+            if is_left_behind(path.name, prefix):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def left_processes() -> list[int]:
+    """Processes that were started below an orchestrator which has ended."""
+    return [pid for pid, owner in _with_owner() if is_gone(owner)]
+
+
+def processes_of(owner: str) -> list[int]:
+    """Processes, the caller aside, that were started below this orchestrator."""
+    return [pid for pid, found in _with_owner() if found == owner]
+
+
+def _with_owner() -> list[tuple[int, str]]:
+    """By the environment at a process's last exec, which forks share: also a daemon that only forked shows here."""
+    wanted = f"{OWNER}=".encode()
+    found: list[tuple[int, str]] = []
+    for pid in all_pids():
+        with contextlib.suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes()
+            if wanted in variables and pid != os.getpid():
+                values = (item for item in variables.split(b"\0") if item.startswith(wanted))
+                found += [(pid, item.removeprefix(wanted).decode("ascii", "replace")) for item in values]
+    return found

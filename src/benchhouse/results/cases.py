@@ -1,0 +1,219 @@
+"""From rows of the warehouse to what playbooks look at: one case a point, joined on the trials behind its numbers."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from benchhouse.analysis.compare import compare
+from benchhouse.analysis.playbooks.values import Case, Member, Number, Reading, Signal
+from benchhouse.analysis.ranking import holm
+from benchhouse.results.comparison import SEED, ComparisonTable, PointRow
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
+
+Row = Mapping[str, Any]
+Values = Mapping[tuple[str, str, str], float]
+"""By trial, metric and stat."""
+_FEWEST_PEERS = 3  # of two hosts nobody knows which is the odd one
+_PART = re.compile(r"(rank|shard|worker|node)[:_ ]?(.+)")
+
+SLICES = """
+SELECT trial_id, node_name, rank_id, scope, series, kind, unit, phase, avg, min, max, growth
+FROM telemetry_slice_fact
+WHERE list_contains(CAST($trials AS VARCHAR[]), trial_id) AND (phase = 'steady' OR phase = 'trial')
+ORDER BY scope, series, phase, trial_id
+""".strip()
+
+PARTS = """
+SELECT m.trial_id, m.metric, m.stat, m.unit, m.direction, m.value, m.scope, m."window"
+FROM measurement_fact m
+WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) AND m.direction IS NOT NULL
+  AND (m.scope <> 'trial' OR m."window" <> '') AND (m.stat = 'value' OR m.stat = 'mean' OR m.stat = 'p50')
+ORDER BY m.metric, m.stat, m."window", m.scope, m.trial_id
+""".strip()
+
+
+class Gathered:
+    """All that two runs have about the points of a comparison, read once."""
+
+    def __init__(self, warehouse: Warehouse, table: ComparisonTable, base: str, run_id: str) -> None:
+        runs = [base, run_id]
+        self.facts: dict[str, Row] = {row["trial_id"]: row for row in queries.trials(warehouse, runs).dicts()}
+        self.values: dict[tuple[str, str, str], float] = {
+            (trial, row["metric"], row["stat"]): value
+            for row in queries.points(warehouse, runs).dicts()
+            for trial, value in zip(row["trials"], row["values"], strict=True)
+        }
+        trials = {"trials": sorted({trial for row in table.rows for trial in (*row.trials_a, *row.trials_b)})}
+        self._slices = warehouse.query(SLICES, trials, runs=runs, name="why-slices").dicts()
+        self._parts = warehouse.query(PARTS, trials, runs=runs, name="why-parts").dicts()
+
+    def case(self, point: str, rows: Sequence[PointRow], reasons: Mapping[str, int]) -> Case:
+        """One point; `rows` are its compared numbers."""
+        base, now = set(rows[0].trials_a), set(rows[0].trials_b)
+        return Case(
+            point=point,
+            numbers=[_number(row) for row in rows],
+            signals=_signals(self._slices, base, now),
+            members=[*_members(self._parts, self.facts, base, now), *_hosts(rows, self.facts, self.values)],
+            wait=_wait(self.facts, base, now),
+            slowness={row.name: _slowness(row, self.values) for row in rows if row.direction in ("higher", "lower")},
+            reasons=dict(reasons),
+        )
+
+
+def correct_waits(cases: Sequence[Case], compared: int) -> list[Case]:
+    """The same with each wait's p-value corrected for all waits and for the `compared` numbers beside them (Holm)."""
+    waits = {at: case.wait for at, case in enumerate(cases) if case.wait is not None}
+    known = {str(at): wait.p_adjusted for at, wait in waits.items() if wait.p_adjusted is not None}
+    adjusted = holm(known, family=compared + len(waits))
+    return [
+        case.model_copy(update={"wait": waits[at].model_copy(update={"p_adjusted": adjusted[str(at)]})})
+        if str(at) in adjusted
+        else case
+        for at, case in enumerate(cases)
+    ]
+
+
+def _number(row: PointRow) -> Number:
+    low, high = row.change_interval or (None, None)
+    return Number(
+        metric=row.metric,
+        stat=row.stat,
+        unit=row.unit,
+        direction="higher" if row.direction == "higher" else "lower" if row.direction == "lower" else None,
+        base=row.mean_a,
+        now=row.mean_b,
+        change=row.change,
+        low=low,
+        high=high,
+        verdict=row.verdict,
+        p_adjusted=row.p_adjusted,
+    )
+
+
+def _slowness(row: PointRow, values: Values) -> dict[str, float]:
+    sign = 1.0 if row.direction == "lower" else -1.0
+    return {trial: sign * values[trial, row.metric, row.stat] for trial in row.trials_b}
+
+
+def _signals(slices: Iterable[Row], base: set[str], now: set[str]) -> list[Signal]:
+    """One a scope and series; over the steady phase where both sides have one, else over the whole trial."""
+    found: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
+    for row in slices:
+        if row["trial_id"] in base or row["trial_id"] in now:
+            phases = found.setdefault((row["scope"], row["series"], row["unit"]), {})
+            phases.setdefault(row["phase"], []).append(row)
+    signals = []
+    for (scope, series, unit), phases in found.items():
+        steady = phases.get("steady", [])
+        sides = [{row["trial_id"] for row in steady} & side for side in (base, now)]
+        whole = phases.get("trial", [])
+        rows = steady if all(sides) or not whole else whole
+        signals.append(
+            Signal(
+                scope=scope,
+                series=series,
+                unit=unit,
+                kind=rows[0]["kind"],
+                phase=rows[0]["phase"],
+                rank=rows[0]["rank_id"],
+                base=[_reading(row) for row in rows if row["trial_id"] in base],
+                now=[_reading(row) for row in rows if row["trial_id"] in now],
+            )
+        )
+    return signals
+
+
+def _reading(row: Row) -> Reading:
+    return Reading(
+        trial_id=row["trial_id"],
+        node=row["node_name"] or "",
+        avg=row["avg"],
+        low=row["min"],
+        peak=row["max"],
+        growth=row["growth"],
+    )
+
+
+def _members(parts: Iterable[Row], facts: Mapping[str, Row], base: set[str], now: set[str]) -> list[Member]:
+    """Numbers of each rank, shard or node, told with a window or scope such as `rank:3`."""
+    found: dict[tuple[str, str, str, str], list[Row]] = {}
+    for row in parts:
+        told = row["window"] or row["scope"]
+        if (match := _PART.fullmatch(told)) and (row["trial_id"] in base or row["trial_id"] in now):
+            found.setdefault((match[1], match[2], row["metric"], row["stat"]), []).append(row)
+    return [
+        Member(
+            kind=kind,
+            name=name if kind == "node" else f"{kind} {name}",
+            metric=metric if stat == "value" else f"{metric} {stat}",
+            unit=rows[0]["unit"],
+            direction=rows[0]["direction"],
+            base=[_of_member(row, facts) for row in rows if row["trial_id"] in base],
+            now=[_of_member(row, facts) for row in rows if row["trial_id"] in now],
+        )
+        for (kind, name, metric, stat), rows in found.items()
+    ]
+
+
+def _of_member(row: Row, facts: Mapping[str, Row]) -> Reading:
+    return Reading(trial_id=row["trial_id"], node=facts[row["trial_id"]]["host"] or "", avg=row["value"])
+
+
+def _hosts(rows: Sequence[PointRow], facts: Mapping[str, Row], values: Values) -> list[Member]:
+    """The point's own numbers by the host that ran the trial, where there are several."""
+    if len({facts[trial]["host"] for row in rows for trial in row.trials_b}) < _FEWEST_PEERS:
+        return []
+    found = []
+    for row in rows:
+        if row.direction not in ("higher", "lower"):
+            continue
+        sides: list[dict[str, list[Reading]]] = []
+        for trials in (row.trials_a, row.trials_b):
+            by_host: dict[str, list[Reading]] = {}
+            for trial in trials:
+                host, value = facts[trial]["host"], values[trial, row.metric, row.stat]
+                by_host.setdefault(host, []).append(Reading(trial_id=trial, node=host, avg=value))
+            sides.append(by_host)
+        found += [
+            Member(
+                kind="node",
+                name=host,
+                metric=row.name,
+                unit=row.unit,
+                direction="higher" if row.direction == "higher" else "lower",
+                base=sides[0].get(host, []),
+                now=now,
+            )
+            for host, now in sides[1].items()
+        ]
+    return found
+
+
+def _wait(facts: Mapping[str, Row], base: set[str], now: set[str]) -> Number | None:
+    """The time between submission and start, compared as every number is, its p-value not corrected yet.
+
+    None where nobody says.
+    """
+    sides = [
+        [row["queue_s"] for trial in sorted(side) if (row := facts[trial])["queue_s"] is not None]
+        for side in (base, now)
+    ]
+    if min(map(len, sides)) < 2:
+        return None
+    made = compare(*sides, direction="lower", seed=SEED)
+    interval = made.change_interval
+    return Number(
+        metric="queue_s",
+        stat="value",
+        unit="s",
+        direction="lower",
+        base=made.mean_a,
+        now=made.mean_b,
+        change=made.change,
+        low=interval.lo if interval else None,
+        high=interval.hi if interval else None,
+        verdict=made.verdict,
+        p_adjusted=made.p_value,
+    )

@@ -1,0 +1,495 @@
+"""Compare the points of two runs, or of two selections of runs: matched, tested, and honest about what else changed."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
+from benchhouse.analysis.outliers import Policy
+from benchhouse.analysis.ranking import holm
+from benchhouse.analysis.summary import shaky_quantiles
+from benchhouse.results.matching import (
+    Matched,
+    MatchPoint,
+    as_text,
+    fits,
+    leaves,
+    look_up,
+    match,
+    point_of,
+    points_of,
+    told_value,
+)
+from benchhouse.results.numbers import MINUS, NONE, change_texts, headline_stats, name_of, plural, stat_place
+from benchhouse.results.order import declared_order
+from benchhouse.results.refusals import invalid_rows, reasons
+from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
+
+Row = Mapping[str, Any]
+SEED = 20_240_229
+_LISTED = 8
+PLACE = "executor"
+"""Told where it differs, but no cause: the same worker runs the trial under every executor, and what a place can change
+(host, packages, neighbours) counts by its own name."""
+
+
+@dataclass(frozen=True)
+class Selector:
+    """`RUN` or `RUN:key=value,key=value`: a run, and which of its points."""
+
+    run: str
+    filters: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        picked = ",".join(f"{key}={value}" for key, value in self.filters.items())
+        return f"{self.run}:{picked}" if picked else self.run
+
+
+def parse_selector(text: str) -> Selector:
+    run, colon, rest = text.partition(":")
+    if not run or (colon and not rest):
+        raise BenchError(
+            f"{text!r} selects nothing: expected RUN or RUN:key=value,key=value",
+            hint="For example: bench compare @last-1 @last, or bench compare @last:index=hnsw @last:index=ivf",
+        )
+    filters: dict[str, str] = {}
+    for part in rest.split(",") if rest else []:
+        key, equals, value = (item.strip() for item in part.partition("="))
+        if not (key and equals and value):
+            raise BenchError(f"{part!r} in {text!r} is not key=value")
+        if key in filters:
+            raise BenchError(f"{text!r} gives {key} twice")
+        filters[key] = value
+    return Selector(run, filters)
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """One metric and stat of one matched point, A beside B; the change is B against A."""
+
+    point: str
+    metric: str
+    stat: str
+    unit: str
+    direction: str | None
+    n_a: int
+    n_b: int
+    mean_a: float
+    mean_b: float
+    change: float | None
+    change_interval: tuple[float, float] | None
+    difference: float
+    difference_interval: tuple[float, float] | None
+    hedges_g: float | None
+    cliffs_delta: float
+    p_value: float | None
+    p_adjusted: float | None
+    """After Holm's correction for all rows of the table."""
+    verdict: str
+    method: str
+    sentence: str
+    shaky: bool
+    """A percentile that one side or the other has too few samples for, within a trial."""
+    trials_a: list[str]
+    trials_b: list[str]
+
+    @property
+    def name(self) -> str:
+        return name_of(self.metric, self.stat)
+
+    @property
+    def name_marked(self) -> str:
+        """The name, behind `~` where it can't be trusted."""
+        return ("~" if self.shaky else "") + self.name
+
+    @property
+    def effect_text(self) -> str:
+        return NONE if self.hedges_g is None else f"{self.hedges_g:+.2f}".replace("-", MINUS) if self.hedges_g else "0"
+
+    @property
+    def change_text(self) -> str:
+        """The change with its interval, relative where that makes sense, else in the unit of the metric."""
+        told, interval = change_texts(
+            self.change, self.change_interval, self.difference, self.difference_interval, self.unit
+        )
+        return told + (f" ({interval})" if interval else "")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not the same on both sides."""
+
+    dimension: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class ComparisonTable:
+    """What `bench compare` shows. Nothing is dropped: unmatched points and metrics are listed."""
+
+    a: str
+    b: str
+    rows: list[PointRow]
+    only_a: list[str]
+    only_b: list[str]
+    unmatched_metrics: list[str]
+    differences: list[Difference]
+    exploratory: bool
+    """More than one thing changed: no change can be put down to any one of them."""
+    confidence: float
+    seed: int
+    notes: list[str]
+
+    @property
+    def several_points(self) -> bool:
+        """Whether a row must name its point."""
+        return len({row.point for row in self.rows}) > 1 or len({(row.metric, row.stat) for row in self.rows}) < len(
+            self.rows
+        )
+
+    def regressions(self, *, corrected: bool = False) -> list[PointRow]:
+        """Rows that are worse in B; `corrected` keeps those that hold up after Holm's correction."""
+        worse = [row for row in self.rows if row.verdict == "worse"]
+        limit = 1.0 - self.confidence
+        return [row for row in worse if not corrected or (row.p_adjusted is not None and row.p_adjusted <= limit)]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
+    """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
+    kept = list(rows)
+    for key, wanted in selector.filters.items():
+        present = {told_value(value) for row in kept for value in [look_up(point_of(row), key)] if value is not None}
+        kept = [row for row in kept if fits(look_up(point_of(row), key), wanted)]
+        if not kept:
+            known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
+            raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
+    return kept
+
+
+def compare_runs(
+    a: Sequence[Row],
+    b: Sequence[Row],
+    *,
+    name_a: str = "A",
+    name_b: str = "B",
+    selected: Collection[str] = (),
+    facts_a: Mapping[str, str] | None = None,
+    facts_b: Mapping[str, str] | None = None,
+    metrics: Collection[str] | None = None,
+    every: bool = False,
+    order: Mapping[str, int] | None = None,
+    confidence: float = 0.95,
+    seed: int = SEED,
+    outliers: Policy = "keep",
+    trials: Mapping[str, Row] | None = None,
+    paired: bool | None = None,
+) -> ComparisonTable:
+    """Compare rows of the points query; B is told against A: the headline statistics of each metric, or `every` one.
+
+    `selected` are the keys that the selectors fixed, which therefore don't tell points apart; `facts_*` are
+    circumstances by name (experiment version, git commit, host, package lock digest); `order` is that of the metrics.
+    With `trials` (rows of trial_fact by id) that took turns, repetition is compared with repetition; `paired` insists.
+    """
+    points_a, points_b = points_of(a), points_of(b)
+    if not points_a or not points_b:
+        empty = name_a if not points_a else name_b
+        raise BenchError(f"{empty} has no successful trial to compare", hint="See why: bench status, bench report")
+    pairs, only_a, only_b = match(points_a, points_b, set(selected))
+    if not pairs:
+        raise BenchError(
+            f"nothing to compare: no point of {name_a} belongs to one of {name_b}",
+            hint=f"{name_a} has {_some(_told(point) for point in only_a)}\n"
+            f"{name_b} has {_some(_told(point) for point in only_b)}\n"
+            "Pick points of each: bench compare RUN:key=value RUN:key=value",
+        )
+    asked, unmatched = _pairs_of_numbers(pairs, metrics, name_a, name_b, every=every, order=order or {})
+    if not asked:
+        raise BenchError(
+            f"nothing to compare: the points of {name_a} and {name_b} have no metric in common",
+            hint="\n".join(
+                f"{name} has {_some(name_of(*key) for pair in pairs for key in pair[side].rows)}"
+                for side, name in enumerate((name_a, name_b))
+            ),
+        )
+    asked, told = without_outliers(asked, outliers)
+    rounds, said = choose_rounds(asked, trials, paired)
+    if rounds:
+        compared = [pair_rounds(x, y, rounds, confidence) for _, x, y in asked]
+    else:
+        compared = compare_many([_pair(x, y) for _, x, y in asked], confidence=confidence, seed=seed)
+    p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
+    adjusted = holm(p_values)
+    rows = [
+        _row(pair, x, y, result, adjusted.get(str(at)), (name_a, name_b))
+        for at, ((pair, x, y), result) in enumerate(zip(asked, compared, strict=True))
+    ]
+    differences = _differences(pairs, facts_a or {}, facts_b or {})
+    return ComparisonTable(
+        a=name_a,
+        b=name_b,
+        rows=rows,
+        only_a=[point.label for point in only_a],
+        only_b=[point.label for point in only_b],
+        unmatched_metrics=unmatched,
+        differences=differences,
+        exploratory=len(_causes(differences)) > 1,
+        confidence=confidence,
+        seed=seed,
+        notes=[*told, *said, *_notes(rows, differences, confidence)],
+    )
+
+
+def _told(point: MatchPoint) -> str:
+    named = point.target_name in point.label
+    return point.label if named else f"{point.target_name} {point.label}"
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(dict.fromkeys(names))
+    return ", ".join(listed[:_LISTED]) + (f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")
+
+
+Asked = tuple[Matched, Row, Row]
+
+
+def _pairs_of_numbers(
+    pairs: list[Matched],
+    metrics: Collection[str] | None,
+    name_a: str,
+    name_b: str,
+    *,
+    every: bool,
+    order: Mapping[str, int],
+) -> tuple[list[Asked], list[str]]:
+    """The statistics that both sides have, and the names of those that only one has."""
+    asked: list[Asked] = []
+    alone: dict[str, None] = {}
+    known = {metric for pair in pairs for point in pair for metric, _ in point.rows}
+    if metrics is not None and (missing := sorted(set(metrics) - known)):
+        raise BenchError(f"no metric {', '.join(missing)} here; there are {', '.join(sorted(known)) or 'none'}")
+    last = len(order)
+    for pair in pairs:
+        for metric in sorted(
+            known if metrics is None else set(metrics), key=lambda name: (order.get(name, last), name)
+        ):
+            of_a, of_b = ({stat: row for (name, stat), row in point.rows.items() if name == metric} for point in pair)
+            stats = of_a.keys() | of_b.keys()
+            for stat in sorted(stats, key=stat_place) if every else headline_stats(stats):
+                if stat not in of_a or stat not in of_b:
+                    alone[f"{name_of(metric, stat)} (only in {name_a if stat in of_a else name_b})"] = None
+                    continue
+                _check_same(of_a[stat], of_b[stat], name_a, name_b)
+                asked.append((pair, of_a[stat], of_b[stat]))
+    return asked, list(alone)
+
+
+def _check_same(x: Row, y: Row, name_a: str, name_b: str) -> None:
+    for what in ("unit", "direction"):
+        if x[what] != y[what]:
+            raise BenchError(
+                f"{name_of(x['metric'], x['stat'])} can't be compared: its {what} is {x[what]} in {name_a} "
+                f"and {y[what]} in {name_b}",
+                hint="Leave the metric out with --metric, or run both with the same version of the experiment.",
+            )
+
+
+def _pair(x: Row, y: Row) -> Pair:
+    return Pair(x["values"], y["values"], x["direction"])
+
+
+def _row(pair: Matched, x: Row, y: Row, result: Comparison, adjusted: float | None, names: tuple[str, str]) -> PointRow:
+    a, b = pair
+    label = a.label if a.label == b.label else f"{a.label} → {b.label}"
+    return PointRow(
+        point=label,
+        metric=x["metric"],
+        stat=x["stat"],
+        unit=x["unit"],
+        direction=x["direction"],
+        n_a=result.n_a,
+        n_b=result.n_b,
+        mean_a=result.mean_a,
+        mean_b=result.mean_b,
+        change=result.change,
+        change_interval=_ends(result.change_interval),
+        difference=result.difference,
+        difference_interval=_ends(result.difference_interval),
+        hedges_g=result.hedges_g,
+        cliffs_delta=result.cliffs_delta,
+        p_value=result.p_value,
+        p_adjusted=adjusted,
+        verdict=result.verdict,
+        method=result.method,
+        sentence=f"{label}, {name_of(x['metric'], x['stat'])}: {result.sentence(*names)}",
+        shaky=any(_shaky(side) for side in (x, y)),
+        trials_a=list(x["trials"]),
+        trials_b=list(y["trials"]),
+    )
+
+
+def _shaky(row: Row) -> bool:
+    samples = row.get("samples")
+    return bool(samples and row["n"]) and row["stat"] in shaky_quantiles(int(samples / row["n"]))
+
+
+def _ends(interval: Interval | None) -> tuple[float, float] | None:
+    return (interval.lo, interval.hi) if interval else None
+
+
+def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapping[str, str]) -> list[Difference]:
+    """What changed between the sides: the target, each parameter by name, each circumstance by name."""
+    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+
+    def note(dimension: str, a: str, b: str) -> None:
+        if a != b:
+            sides = found.setdefault(dimension, ({}, {}))
+            sides[0][a] = None
+            sides[1][b] = None
+
+    for a, b in pairs:
+        if a.target != b.target:
+            told = (
+                (a.target_name, b.target_name)
+                if a.target_name != b.target_name
+                else (as_text(a.target), as_text(b.target))
+            )
+            note("target", *told)
+        of_a, of_b = leaves(a.parameters), leaves(b.parameters)
+        for key in sorted(of_a.keys() | of_b.keys()):
+            note(f"parameter {key}", told_value(of_a.get(key)), told_value(of_b.get(key)))
+        note("experiment", a.experiment, b.experiment)
+    for name in [*facts_a, *(name for name in facts_b if name not in facts_a)]:
+        note(name, facts_a.get(name) or "unknown", facts_b.get(name) or "unknown")
+    return [Difference(name, ", ".join(list(x)[:4]), ", ".join(list(y)[:4])) for name, (x, y) in found.items()]
+
+
+def _causes(differences: Iterable[Difference]) -> list[str]:
+    """What a change of a number could be put down to."""
+    return [item.dimension for item in differences if item.dimension != PLACE]
+
+
+def _notes(rows: list[PointRow], differences: list[Difference], confidence: float) -> list[str]:
+    notes = []
+    if all(set(row.trials_a) == set(row.trials_b) for row in rows):
+        notes.append("A and B are the same trials.")
+    if len(causes := _causes(differences)) > 1:
+        names = ", ".join(causes)
+        notes.append(f"Exploratory: {len(causes)} things changed at once ({names}); no change has one cause.")
+    tested = sum(row.p_value is not None for row in rows)
+    if tested > 1:
+        chance = (1.0 - confidence) * tested
+        notes.append(
+            f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {chance:.2g} would look different "
+            "by chance alone; p_adjusted of --json corrects for that."
+        )
+    if any(row.verdict == "too few repetitions" for row in rows):
+        notes.append("Some rows have one trial on a side; repetitions: 5 or more makes them comparable.")
+    return notes
+
+
+def circumstances(trials: Iterable[Row]) -> dict[str, str]:
+    """What else may differ between two sides, from rows of trial_fact."""
+    rows = [row for row in trials if row["outcome"] == "succeeded" and not row["warmup"]]
+
+    def told(values: Iterable[Any]) -> str:
+        return ", ".join(sorted({str(value) for value in values if value})[:4])
+
+    return {
+        PLACE: told(row.get("executor") for row in rows),
+        "experiment version": told(row["experiment_version"] for row in rows),
+        "git commit": told(
+            row["git_commit"] and row["git_commit"][:12] + (" (dirty)" if row["git_dirty"] else "") for row in rows
+        ),
+        "host": told(row["host"] for row in rows),
+        "package lock digest": told(row["package_lock_digest"][:12] for row in rows),
+        "experiment code": told(row["code_digest"][:12] for row in rows),
+        "environment": told(row["environment_digest"][:12] for row in rows),
+        "limits": told(row["limits"] for row in rows),
+        "trials side by side": told(row["parallel"] for row in rows),
+    }
+
+
+def compare_selected(
+    warehouse: Warehouse,
+    a: str,
+    b: str,
+    *,
+    metrics: Collection[str] | None = None,
+    every: bool = False,
+    confidence: float = 0.95,
+    outliers: Policy = "keep",
+    paired: bool | None = False,
+) -> ComparisonTable:
+    """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
+    sides = []
+    notes: list[str] = []
+    folders: list[TrialFolder] = []
+    tested: dict[str, Row] = {}
+    for text in (a, b):
+        picked = parse_selector(text)
+        selector = Selector(warehouse.resolve_run(picked.run), picked.filters)
+        every_trial = queries.trials(warehouse, [selector.run]).dicts()
+        tried = select([row for row in every_trial if not row["warmup"]], selector)
+        chosen = {row["instance_digest"] for row in tried}
+        every_row = queries.points(warehouse, [selector.run]).dicts()
+        rows = [row for row in every_row if row["instance_digest"] in chosen]
+        used = {trial for row in rows for trial in row["trials"]}
+        trials = [row for row in every_trial if row["trial_id"] in used]
+        refused = caveats(str(selector), tried)
+        if not rows:
+            why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
+            raise BenchError(f"{selector} has no successful trial to compare", hint=why)
+        notes += [note for note in refused if note not in notes]
+        witness = next((row for row in trials if row["outcome"] == "succeeded"), None)
+        folders += [TrialFolder(warehouse.workspace.root / witness["folder"])] if witness else []
+        sides.append((selector, rows, circumstances(trials)))
+        tested |= {row["trial_id"]: row for row in trials}
+    (one, rows_a, facts_a), (two, rows_b, facts_b) = sides
+    table = compare_runs(
+        rows_a,
+        rows_b,
+        name_a=str(one),
+        name_b=str(two),
+        selected=one.filters.keys() | two.filters.keys(),
+        facts_a=facts_a,
+        facts_b=facts_b,
+        metrics=metrics,
+        every=every,
+        order=declared_order(folders),
+        confidence=confidence,
+        outliers=outliers,
+        trials=tested,
+        paired=paired,
+    )
+    return replace(table, notes=[*notes, *table.notes])
+
+
+def caveats(name: str, tried: Sequence[Row]) -> list[str]:
+    """A mean over those that survived flatters: say how many did not, were refused, or carry doubts, and which."""
+    invalid = invalid_rows(tried)
+    failed = sum(row["outcome"] != "succeeded" for row in tried) - len(invalid)
+    notes = []
+    if failed:
+        notes.append(f"{failed} of {len(tried)} trials of {name} did not succeed and are not in these numbers.")
+    if invalid:
+        why = reasons((row["failure_code"] or "", row["failure_message"] or "") for row in invalid)
+        notes.append(f"{len(invalid)} of {len(tried)} trials of {name} are INVALID and refused: {why}")
+    warned = [row["warnings"] for row in tried if row["outcome"] == "succeeded" and row["warnings"]]
+    if warned:
+        why = reasons(told for lines in warned for told in _by_code(lines))
+        notes.append(f"{len(warned)} of {len(tried)} trials of {name} carry warnings: {why}")
+    return notes
+
+
+def _by_code(warnings: Iterable[str]) -> list[tuple[str, str]]:
+    """Code and text of `code: text` lines, each code once."""
+    told = (line.partition(": ") for line in warnings)
+    return list({code: (code, text) for code, _, text in told}.values())

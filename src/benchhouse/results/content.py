@@ -1,0 +1,225 @@
+"""ReportData: all that a report says, as one plain value. Writers take it; they read no file and no table."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from benchhouse.results.curves import Scaling, Tradeoff
+from benchhouse.results.loads import LoadFacts
+from benchhouse.results.machine import MachineFacts
+from benchhouse.results.numbers import change_texts, name_of
+from benchhouse.schema.experiment import Direction
+from benchhouse.schema.model import Model, empty_list
+from benchhouse.schema.query import Cell, QuerySpec
+
+
+class Number(Model):
+    """One number of one point: the mean over its trials, with its spread and its lineage."""
+
+    cell: Cell
+    metric: str
+    stat: str
+    direction: Direction | None = None
+    primary: bool = False
+    stdev: float | None = Field(None, description="Over trials; null for one trial.")
+    low: float | None = Field(None, description="Lower end of the 95% interval of the mean.")
+    high: float | None = None
+    minimum: float
+    maximum: float
+    values: list[float] = Field(description="One per trial, in the order of cell.trials.")
+    samples: int | None = Field(None, description="Samples behind the number in one trial, on average.")
+    shaky: str = Field("", description="Why a percentile should not be trusted.")
+
+    @property
+    def name(self) -> str:
+        return name_of(self.metric, self.stat)
+
+    @property
+    def column(self) -> tuple[str, str, str]:
+        """What makes numbers of different points comparable."""
+        return self.metric, self.stat, self.cell.unit
+
+
+class Point(Model):
+    """One instance of one run and its numbers."""
+
+    label: str
+    run_id: str
+    target_name: str
+    target: dict[str, Any] = Field(default_factory=dict)
+    axes: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    instance_digest: str
+    benchmark_case_id: str
+    workload_spec_digest: str
+    executor: str = Field("", description="Where its trials ran; several where the run was finished elsewhere.")
+    numbers: list[Number]
+
+    def number(self, column: tuple[str, str, str]) -> Number | None:
+        return next((number for number in self.numbers if number.column == column), None)
+
+
+class RunFacts(Model):
+    """One run, as its ledger and its trials tell it."""
+
+    run_id: str
+    started: str | None = None
+    ended: str | None = None
+    executor: str = ""
+    runtime: str = ""
+    plan_digest: str = ""
+    experiment: str = ""
+    version: str = ""
+    distribution: str = Field("", description="Distribution that provides the experiment, with its version.")
+    outcomes: dict[str, int] = Field(default_factory=dict, description="Trials by outcome.")
+
+
+class TrialFacts(Model):
+    """One trial; the list in ReportData is in order of execution."""
+
+    trial_id: str
+    run_id: str
+    outcome: str
+    started: str | None = None
+    folder: str = ""
+
+
+class FailureFacts(Model):
+    """One trial that enters no number, and what to do about it."""
+
+    trial_id: str
+    run_id: str
+    point: str = ""
+    outcome: str
+    code: str = ""
+    message: str = ""
+    log_tail: str = ""
+    folder: str = ""
+    rerun: str = Field("", description="The exact command that tries it again.")
+
+
+class WarningGroup(Model):
+    """All warnings of one code."""
+
+    code: str
+    count: int = Field(description="Trials that carry it.")
+    messages: list[str] = Field(description="Different messages, the most frequent first; a few.")
+
+
+class Environment(Model):
+    """Under which circumstances a run took place, from one of its sealed trials."""
+
+    run_id: str
+    trial_id: str
+    hosts: list[str]
+    cpu: str = ""
+    memory: str = ""
+    kernel: str = ""
+    python: str = ""
+    package_lock_digest: str = ""
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+    limits: dict[str, Any] = Field(default_factory=dict, description="What was asked and what enforced it.")
+    other: dict[str, Any] = Field(default_factory=dict, description="Further hardware and driver facts.")
+
+
+class Standing(Model):
+    """One place of a ranking."""
+
+    point: int = Field(description="Index in ReportData.points.")
+    place: int
+    mark: Literal["best", "median", "worst"] | None = None
+    change: float | None = Field(None, description="Against the best, a fraction.")
+    low: float | None = Field(None, description="95% interval of the change, for this pair alone.")
+    high: float | None = None
+    difference: float | None = Field(None, description="Against the best, in the metric's unit.")
+    difference_low: float | None = Field(None, description="95% interval of the difference, for this pair alone.")
+    difference_high: float | None = None
+    verdict: str = Field(description="In words, after correction for the number of pairs.")
+
+    def told(self, unit: str) -> tuple[str, str]:
+        """The change against the best and its interval, in words; empty for the best itself."""
+        if self.difference is None:
+            return "", ""
+        change = (self.low, self.high) if self.low is not None and self.high is not None else None
+        low, high = self.difference_low, self.difference_high
+        ends = (low, high) if low is not None and high is not None else None
+        return change_texts(self.change, change, self.difference, ends, unit)
+
+
+class Ranking(Model):
+    """All points in order by one metric."""
+
+    metric: str
+    stat: str
+    unit: str
+    direction: Direction
+    sentence: str
+    standings: list[Standing] = Field(description="The leaders, the median and the worst; all when they are few.")
+    ranked: int = Field(description="Points that were ranked.")
+
+    @property
+    def name(self) -> str:
+        return name_of(self.metric, self.stat)
+
+    @property
+    def column(self) -> tuple[str, str, str]:
+        return self.metric, self.stat, self.unit
+
+
+class CaseRanking(Model):
+    """Services side by side: targets that were put to the same test."""
+
+    case: str = Field(description="What tells this test from the others.")
+    rankings: list[Ranking]
+
+
+class ReportData(Model):
+    """Everything in a report."""
+
+    schema_version: Literal[1] = 1
+    scenario: str
+    description: str = ""
+    runs: list[RunFacts]
+    points: list[Point] = Field(description="Those with a successful trial.")
+    without_number: list[str] = Field(default_factory=empty_list, description="Points of which no trial succeeded.")
+    trials: list[TrialFacts]
+    headline: list[str] = Field(description="Plain sentences, the most important first.")
+    rankings: list[Ranking] = Field(default_factory=empty_list)
+    cases: list[CaseRanking] = Field(
+        default_factory=empty_list, description="Where there are several tests: one by one."
+    )
+    tradeoff: Tradeoff | None = Field(None, description="Curves of targets whose search parameter was swept.")
+    scalings: list[Scaling] = Field(default_factory=empty_list, description="Targets along each axis of load or size.")
+    loads: list[LoadFacts] = Field(default_factory=empty_list, description="What load trials say of themselves.")
+    machines: list[MachineFacts] = Field(
+        default_factory=empty_list,
+        description="Telemetry of one trial of each point, and of some that did not succeed.",
+    )
+    failures: list[FailureFacts] = Field(default_factory=empty_list, description="Trials that were cut short.")
+    invalid: list[FailureFacts] = Field(
+        default_factory=empty_list, description="Trials that measured something which doesn't hold by their own check."
+    )
+    warnings: list[WarningGroup] = Field(default_factory=empty_list)
+    configuration: str = Field("", description="The effective scenario, YAML.")
+    environments: list[Environment] = Field(default_factory=empty_list)
+    queries: list[QuerySpec] = Field(default_factory=empty_list, description="What every cell was computed by.")
+
+    def columns(self) -> list[Number]:
+        """One example number per (metric, stat, unit): those that lead first, metrics in order of appearance."""
+        found: dict[tuple[str, str, str], Number] = {}
+        for point in self.points:
+            for number in point.numbers:
+                found.setdefault(number.column, number)
+        return sorted(found.values(), key=lambda number: not number.primary)
+
+    def several_executors(self) -> bool:
+        """Whether a table of points must say where each ran."""
+        return len({point.executor for point in self.points}) > 1
+
+    def outcomes(self) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for run in self.runs:
+            for outcome, count in run.outcomes.items():
+                total[outcome] = total.get(outcome, 0) + count
+        return total

@@ -1,0 +1,206 @@
+"""Curves as plain values: two metrics against each other along a sweep, and metrics along an axis."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from benchhouse.results.numbers import change_texts, name_of, number, quantity
+from benchhouse.schema.experiment import Direction
+from benchhouse.schema.model import Model, empty_list
+
+Ends = tuple[float, float]
+
+
+class Axis(Model):
+    """A metric that a curve is drawn in."""
+
+    metric: str
+    stat: str
+    unit: str
+    direction: Direction
+
+    @property
+    def name(self) -> str:
+        return name_of(self.metric, self.stat)
+
+
+class CurvePoint(Model):
+    """One point of a sweep."""
+
+    point: int = Field(description="Index among the points that were given.")
+    label: str
+    run_id: str
+    instance_digest: str
+    place: float | None = Field(None, description="Where it is in the sweep.")
+    x: float
+    y: float
+    n: int = Field(description="Trials.")
+    frontier: bool = Field(description="No other point of the same test is as good on both and better on one.")
+
+
+class AtLevel(Model):
+    """What a curve has at the level that was asked for."""
+
+    reach: Literal["met", "short", "beyond"] = Field(
+        description="met; short: no point is as good as the level; beyond: all are better, and nothing is extrapolated."
+    )
+    value: float | None = None
+    interval: Ends | None = Field(None, description="Null where a point has one trial only.")
+    method: str = Field("", description="How the interval was made.")
+    place: float | None = Field(None, description="Where in the sweep it would be.")
+    n: int = Field(0, description="Trials of the least measured point that the value leans on.")
+    nearest: int = Field(description="The point of the curve that comes nearest to the level.")
+    mark: Literal["best", "median", "worst"] | None = None
+    change: float | None = Field(None, description="Against the best of the same test, a fraction.")
+    change_interval: Ends | None = None
+    difference: float | None = Field(None, description="Against the best, in the metric's unit.")
+    difference_interval: Ends | None = None
+    p_adjusted: float | None = Field(None, description="After Holm's correction for all pairs of the same test.")
+    verdict: str = Field("", description="In words; the interval that is shown decides for the pair.")
+
+
+class TradeoffCurve(Model):
+    """One target along its search parameter."""
+
+    name: str
+    along: str = Field("", description="The number along which its points differ; empty for a single point.")
+    case: int = Field(description="Curves of the same case were put to the same test.")
+    points: list[CurvePoint]
+    line: list[tuple[float, float]] = Field(description="The curve, from end to end.")
+    at: AtLevel | None = None
+
+    @property
+    def sweep(self) -> str:
+        return self.along.removeprefix("target.")
+
+    def where(self, point: CurvePoint) -> str:
+        """` (ef_search 64)`; nothing for a single point."""
+        return f" ({self.sweep} {number(point.place)})" if self.along else ""
+
+    def named(self, point: CurvePoint) -> str:
+        """`hnsw ef_search 64`."""
+        return f"{self.name} {self.sweep} {number(point.place)}" if self.along else self.name
+
+
+class Tradeoff(Model):
+    """Curves of several targets, and each one's value at one level."""
+
+    x: Axis
+    y: Axis
+    level: float | None = None
+    scales: str = Field(description="On which scales the curves were interpolated.")
+    confidence: float
+    curves: list[TradeoffCurve]
+    sentences: list[str] = Field(default_factory=empty_list, description="What it comes to, the most important first.")
+    notes: list[str] = Field(default_factory=empty_list)
+
+    def rows(self) -> "list[TradeoffRow]":
+        """The curves at the level as texts: those that meet it, best first, then the others."""
+        worth = -1.0 if self.y.direction == "higher" else 1.0
+        met = [curve for curve in self.curves if curve.at and curve.at.value is not None]
+        met.sort(key=lambda curve: (curve.case, worth * ((curve.at and curve.at.value) or 0.0)))
+        return [TradeoffRow.of(self, curve) for curve in [*met, *(one for one in self.curves if one not in met)]]
+
+
+class TradeoffRow(Model):
+    """One line of a table."""
+
+    name: str
+    mark: str
+    value: str
+    interval: str
+    change: str
+    place: str
+    n: str
+    verdict: str
+
+    @classmethod
+    def of(cls, found: Tradeoff, curve: TradeoffCurve) -> "TradeoffRow":
+        at = curve.at
+        assert at
+        nearest = curve.points[at.nearest]
+        if at.value is None:
+            told = quantity(nearest.x, found.x.unit)
+            words = f"not reached: {told} at best" if at.reach == "short" else f"better everywhere: {told} at worst"
+            shown = "" if at.reach == "short" else f"≥{number(nearest.y)}"
+            if found.y.direction == "lower" and shown:
+                shown = f"≤{number(nearest.y)}"
+            return cls(
+                name=curve.name,
+                mark="",
+                value=shown,
+                interval="",
+                change="",
+                place=number(nearest.place) if curve.along else "",
+                n="",
+                verdict=words,
+            )
+        change, interval = change_texts(
+            at.change, at.change_interval, at.difference, at.difference_interval, found.y.unit
+        )
+        return cls(
+            name=curve.name,
+            mark=at.mark or "",
+            value=number(at.value, _half(at.interval)),
+            interval=span(at.interval) if at.interval else "none",
+            change="" if at.difference is None else change + (f" ({interval})" if interval else ""),
+            place=f"{curve.sweep}≈{number(at.place, abs(at.place or 1.0) / 100.0)}" if curve.along else "",
+            n=str(at.n),
+            verdict=at.verdict,
+        )
+
+
+class Stage(Model):
+    """One value of an axis, with what was measured there."""
+
+    point: int = Field(description="Index among the points that were given.")
+    place: float
+    n: int
+    throughput: float
+    throughput_interval: Ends | None = None
+    times: float | None = Field(None, description="Throughput against the first stage.")
+    times_interval: Ends | None = None
+    efficiency: float | None = Field(None, description="Of that, the share that keeps step with the axis.")
+    efficiency_interval: Ends | None = None
+    latency: dict[str, float] = Field(default_factory=dict, description="By statistic.")
+
+
+class ScalingCurve(Model):
+    """Throughput and latency of one target along an axis."""
+
+    name: str
+    case: int = Field(description="Curves of the same case were put to the same test.")
+    stages: list[Stage]
+    kind: Literal["stops", "grows", "flat", "unclear"] | None = Field(
+        None, description="Null with fewer than three stages."
+    )
+    stops_at: float | None = Field(None, description="Where 95% of the highest throughput is reached.")
+    stops_interval: Ends | None = None
+    spread_known: bool = Field(False, description="Whether the interval holds the spread over trials, too.")
+    sentence: str = ""
+
+
+class Scaling(Model):
+    """Several targets along one axis."""
+
+    along: str
+    throughput: Axis
+    latency: Axis | None = None
+    resource: bool = Field(description="Whether the axis adds load or resources, so that efficiency means something.")
+    confidence: float
+    curves: list[ScalingCurve]
+    notes: list[str] = Field(default_factory=empty_list)
+
+    @property
+    def axis(self) -> str:
+        return self.along.removeprefix("target.")
+
+
+def span(ends: Ends) -> str:
+    """Both ends of an interval, to the digits that its width deserves."""
+    half = _half(ends)
+    return f"{number(ends[0], half)} to {number(ends[1], half)}"
+
+
+def _half(ends: Ends | None) -> float | None:
+    return (ends[1] - ends[0]) / 2.0 or None if ends else None

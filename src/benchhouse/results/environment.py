@@ -1,0 +1,65 @@
+"""What a trial recorded of the machine that it ran on, in words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchhouse.results.content import Environment
+from benchhouse.schema.trial import Meta
+
+Row = Mapping[str, Any]
+
+
+def environment(meta: Meta, rows: Sequence[Row]) -> Environment:
+    hardware = dict(meta.hardware)
+    cpus = (hardware.pop("cpus_usable", None), hardware.pop("cpus_online", None))
+    model = str(hardware.pop("cpu_model", None) or hardware.get("machine", ""))
+    memory = hardware.pop("memory_bytes", None)
+    kernel = str(hardware.pop("kernel", "") or "")
+    other = {name.replace("_", " "): value for name, value in hardware.items() if value not in (None, [], "")}
+    other |= {f"{name} driver": version for name, version in meta.drivers.items() if version}
+    other |= {
+        name: value
+        for name, value in (
+            ("partition", meta.partition),
+            ("Slurm job", meta.slurm_job_id),
+            ("nodes", meta.slurm_node_list),
+            ("container digest", meta.container_digest),
+        )
+        if value
+    }
+    return Environment(
+        run_id=meta.run_id,
+        trial_id=meta.trial_id,
+        hosts=sorted({row["host"] for row in rows}),
+        cpu=model + (f", {cpus[0]} of {cpus[1]} threads" if all(cpus) else ""),
+        memory=_size(memory) if isinstance(memory, int) else "",
+        kernel=kernel,
+        python=meta.python.split(" ")[0],
+        package_lock_digest=meta.package_lock_digest,
+        git_commit=meta.git_commit,
+        git_dirty=meta.git_dirty,
+        limits=limits_in_words(meta.limits),
+        other=other,
+    )
+
+
+def limits_in_words(limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Each limit with what was asked and what holds it, in words."""
+    asked, held = limits.get("asked"), limits.get("enforced_by")
+    if not isinstance(asked, Mapping) or not isinstance(held, Mapping):
+        return dict(limits)
+    told = {}
+    for name, value in asked.items():
+        size = _size(value) if name == "memory" else f"{value:g} s" if name in ("wall", "cpu") else str(value)
+        holder = held.get(name) or held.get({"cpu": "cpu_s", "processes": "pids"}.get(name, "")) or "nothing"
+        told[name] = f"{size}, held by {holder}"
+    return told
+
+
+def _size(count: int) -> str:
+    """Bytes in the largest binary unit that leaves at least one."""
+    size, units = float(count), ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size /= 1024
+        units.pop(0)
+    return f"{size:.4g} {units[0]}"

@@ -1,0 +1,200 @@
+"""Histories and accepted baselines: where a level changed, and whether new runs still fit what was accepted."""
+
+import math
+import shlex
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchhouse.analysis.online import NEEDED, Alarm, Baseline, learn
+from benchhouse.evidence import journals
+from benchhouse.results import selftest_record
+from benchhouse.evidence.writing import now
+from benchhouse.results.metric_history import Case, MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.quality import AlarmRecord, BaselineRecord
+from benchhouse.warehouse.query import Warehouse
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A history, the baseline that counts for it, and what later runs say against it."""
+
+    history: MetricHistory
+    baseline: BaselineRecord | None
+    later: list[RunValue]
+    alarm: Alarm | None
+    selftest: str
+    note: str = ""
+    """Why the alarm could not be kept, where it could not."""
+
+    def as_dict(self) -> dict[str, Any]:
+        alarm = asdict(self.alarm) if self.alarm else None
+        if self.alarm and alarm is not None:
+            alarm |= {"run": self.later[self.alarm.at].run_id, "since_run": self.later[self.alarm.since].run_id}
+        baseline = self.baseline.model_dump(mode="json") if self.baseline else None
+        history = asdict(self.history)
+        return history | {"baseline": baseline, "alarm": alarm, "selftest": self.selftest}
+
+
+def cases(workspace: Workspace) -> list[dict[str, Any]]:
+    """What there is a history of: each case with its name, id and number of runs."""
+    with Warehouse.open(workspace) as warehouse:
+        found = list_cases(warehouse)
+    return [{"case": case.label, "benchmark_case_id": case.benchmark_case_id, "runs": case.runs} for case in found]
+
+
+def history(
+    workspace: Workspace, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
+) -> Watched:
+    """One metric of one case over all runs of the workspace."""
+    with Warehouse.open(workspace) as warehouse:
+        return watch(warehouse, case, metric, stat, floor)
+
+
+def watch(
+    warehouse: Warehouse, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
+) -> Watched:
+    """The same of tables that are open already."""
+    workspace = warehouse.workspace
+    found = gather(warehouse, find_case(warehouse, case), metric, stat, floor=floor)
+    record = _current(workspace, found)
+    alarm, later = alarm_since(found, _baseline(record), record.run_id) if record else (None, [])
+    note = _keep_alarm(workspace, found, record, alarm, later) if record and alarm else ""
+    return Watched(found, record, later, alarm, selftest_record.sentence(workspace, found.case.scenario), note)
+
+
+def _keep_alarm(
+    workspace: Workspace, found: MetricHistory, record: BaselineRecord, alarm: Alarm, later: list[RunValue]
+) -> str:
+    """Write an alarm down when it is seen for the first time; says why where it can't be."""
+    cited = selftest_record.last(workspace, found.case.scenario)
+    line = AlarmRecord(
+        time=now(),
+        benchmark_case_id=record.benchmark_case_id,
+        target_name=record.target_name,
+        metric=record.metric,
+        stat=record.stat,
+        unit=record.unit,
+        direction=record.direction,
+        run_id=later[alarm.at].run_id,
+        since_run_id=later[alarm.since].run_id,
+        baseline_run_id=record.run_id,
+        baseline_time=record.time,
+        level=record.level,
+        change=alarm.change,
+        difference=alarm.difference,
+        z=alarm.z,
+        worse=alarm.worse,
+        selftest_run_id=cited.run_id if cited else None,
+    )
+    path = journals.alarms(workspace)
+    if any(known.what == line.what for known in journals.read(path, AlarmRecord)[0]):
+        return ""
+    return journals.note(path, [line], f"bench history {shlex.quote(found.case.label)}")
+
+
+def _baseline(record: BaselineRecord) -> Baseline:
+    level = math.log(record.level) if record.log_level else record.level
+    return Baseline(level, record.spread, record.memory, record.n, record.log_level)
+
+
+def _key(record: BaselineRecord) -> tuple[str, str, str, str]:
+    return record.benchmark_case_id, record.target_name, record.metric, record.stat
+
+
+def _current(workspace: Workspace, found: MetricHistory, *, by_person: bool = False) -> BaselineRecord | None:
+    key = found.case.benchmark_case_id, found.case.target_name, found.metric, found.stat
+    last = None
+    for record in journals.read(journals.baselines(workspace), BaselineRecord)[0]:
+        if _key(record) == key and (record.action == "clear" or not by_person or record.by == "person"):
+            last = record
+    return last if last and last.action == "accept" else None
+
+
+def baselines(workspace: Workspace) -> list[BaselineRecord]:
+    """Those that count now, by case and metric."""
+    current: dict[tuple[str, str, str, str], BaselineRecord] = {}
+    for record in journals.read(journals.baselines(workspace), BaselineRecord)[0]:
+        if record.action == "clear":
+            current.pop(_key(record), None)
+        else:
+            current[_key(record)] = record
+    return [current[key] for key in sorted(current)]
+
+
+def accept(
+    workspace: Workspace, case: str, metric: str | None, stat: str | None, why: str, unless_worse: float | None
+) -> BaselineRecord:
+    """Accept the level that the history has now. A rule may do so only while it is near what a person accepted."""
+    with Warehouse.open(workspace) as warehouse:
+        found = gather(warehouse, find_case(warehouse, case), metric, stat)
+    learned = learn(found.values)
+    if learned is None:
+        raise BenchError(
+            f"{found.case.label} has {len(found.runs)} runs of {found.name}; noise is learned from {NEEDED} or more",
+            hint="Run it more often; until then: bench gate BASE..NEW compares two runs by their repetitions.",
+        )
+    level = math.exp(learned.level) if learned.logs else learned.level
+    rule = ""
+    if unless_worse is not None:
+        rule = f"at most {unless_worse:.2%} worse than what a person accepted"
+        _check_rule(workspace, found, level, unless_worse)
+    record = BaselineRecord(
+        time=now(),
+        action="accept",
+        benchmark_case_id=found.case.benchmark_case_id,
+        target_name=found.case.target_name,
+        metric=found.metric,
+        stat=found.stat,
+        unit=found.unit,
+        direction="higher" if found.direction == "higher" else "lower" if found.direction == "lower" else None,
+        run_id=found.runs[-1].run_id,
+        runs=[run.run_id for run in found.runs[-learned.n :]],
+        level=level,
+        log_level=learned.logs,
+        spread=learned.spread,
+        memory=learned.memory,
+        n=learned.n,
+        by="rule" if rule else "person",
+        rule=rule,
+        why=why,
+    )
+    journals.append(journals.baselines(workspace), record, f"bench baseline accept {case}")
+    return record
+
+
+def _check_rule(workspace: Workspace, found: MetricHistory, level: float, unless_worse: float) -> None:
+    """Against the level that a person accepted last, not the last one: else a rule walks it step by step."""
+    anchor = _current(workspace, found, by_person=True)
+    if anchor is None:
+        raise BenchError(
+            f"no person has accepted a baseline of {found.case.label} yet: a rule needs one to compare with",
+            hint=f"bench baseline accept {shlex.quote(found.case.label)}",
+        )
+    if found.direction is None or not anchor.level:
+        raise BenchError(f"{found.name} has no direction or no level: only a person can accept it")
+    worse = (level - anchor.level) / abs(anchor.level) * (1.0 if found.direction == "lower" else -1.0)
+    if worse > unless_worse:
+        raise BenchError(
+            f"{found.name} of {found.case.label} is {worse:.1%} worse than what was accepted on {anchor.time[:10]}",
+            hint=f"If that is right: bench baseline accept {shlex.quote(found.case.label)} --why WORDS",
+            exit_code=Exit.REGRESSION,
+        )
+
+
+def clear(workspace: Workspace, case: str, metric: str | None, stat: str | None, why: str) -> BaselineRecord:
+    """From now on no baseline counts for it; what was accepted stays on record."""
+    with Warehouse.open(workspace) as warehouse:
+        found = gather(warehouse, find_case(warehouse, case), metric, stat)
+    record = _current(workspace, found)
+    if record is None:
+        raise BenchError(
+            f"{found.case.label} has no accepted baseline of {found.name}", hint="See: bench baseline list"
+        )
+    cleared = record.model_copy(update={"time": now(), "action": "clear", "why": why, "by": "person", "rule": ""})
+    journals.append(journals.baselines(workspace), cleared, f"bench baseline clear {case}")
+    return cleared
+
+
+__all__ = ["Case", "Watched"]

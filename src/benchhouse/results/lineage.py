@@ -1,0 +1,441 @@
+"""From a published number back to the bytes that prove it: report row, query, runs and digests, evidence."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from benchhouse.results.cells import make_cells
+from benchhouse.results.comparison import Selector, parse_selector, select
+from benchhouse.results.proof import prove, same_bits
+from benchhouse.results.refusals import invalid_rows, reasons
+from benchhouse.schema.digests import digest, file_digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.model import Model, empty_list
+from benchhouse.documents.problems import did_you_mean
+from benchhouse.schema.query import Cell, QuerySpec, cell_ref
+from benchhouse.schema.trial import outcome_words
+from benchhouse.warehouse.queries import points
+from benchhouse.warehouse.queries import trials as trials_of
+from benchhouse.warehouse.query import Result, Warehouse, own
+
+REPORT_FILE = "report.json"
+PUBLISHED = "published"  # beside it: every report that was ever written there
+SHORTEST_PREFIX = 4
+_PREFERRED_STATS = ("value", "mean", "p50")
+_SHOWN = 8
+
+# Both tables of `points` are named here too, so that the engine that answered it can be asked again as it is.
+_TRIALS = own(
+    """
+SELECT trial_id, run_id, benchmark_case_id, workload_spec_digest, artifact_manifest_digest, instance_digest,
+       parameters, folder, outcome, repetition, host
+FROM trial_fact WHERE list_contains(CAST($trials AS VARCHAR[]), trial_id) ORDER BY repetition, trial_id
+""".strip()
+)
+_MEASUREMENTS = own(
+    """
+SELECT m.trial_id, m.metric, m.stat, m.value, m.unit, m.scope, m."window"
+FROM measurement_fact m JOIN trial_fact t ON t.trial_id = m.trial_id
+WHERE list_contains(CAST($trials AS VARCHAR[]), m.trial_id) ORDER BY m.trial_id, m.metric, m.stat, m.scope, m."window"
+""".strip()
+)
+
+
+class Step(Model):
+    """One step of the way back; `says` is what a person reads, `details` what a program does."""
+
+    name: Literal["report", "query", "identity", "evidence"]
+    ok: bool
+    says: list[str]
+    details: list[dict[str, Any]] = Field(default_factory=empty_list)
+
+
+class Trace(Model):
+    """The four steps from a number to its bytes."""
+
+    schema_version: Literal[1] = 1
+    token: str
+    kind: Literal["cell", "point", "trial", "claim"]
+    ok: bool
+    steps: list[Step]
+
+    def as_dict(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+
+@dataclass(frozen=True)
+class _Number:
+    """What is traced: a published cell, or a row of `points` computed just now."""
+
+    cell: Cell
+    spec: QuerySpec
+
+
+def publish(
+    workspace: Workspace, report_path: Path, specs: QuerySpec | Iterable[QuerySpec], cells: Iterable[Cell]
+) -> None:
+    """Make the cells of a written report.json traceable by their refs, and keep the files they were computed from.
+
+    The report is the durable copy: `warehouse rebuild` finds the refs again in reports/*/report.json.
+    """
+    path, root = report_path.resolve(), workspace.root.resolve()
+    place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+    queries = [specs] if isinstance(specs, QuerySpec) else list(specs)
+    files = {one.file for spec in queries for one in spec.inputs}
+    with Warehouse.open(workspace) as warehouse:
+        warehouse.catalog.publish(place, [cell.ref for cell in cells], files)
+
+
+def trace(workspace: Workspace, token: str) -> Trace:
+    """Walk back from a cell's ref, a trial id (or the beginning of either), or `RUN[:key=value,...]:metric[.stat]`."""
+    with Warehouse.open(workspace) as warehouse:
+        if ":" in token:
+            return _trace_points(warehouse, token)
+        if len(token) >= SHORTEST_PREFIX:
+            refs = warehouse.catalog.refs(token, _SHOWN)
+            trials = warehouse.catalog.trial_ids(token, _SHOWN)
+            if token in refs or (len(refs) == 1 and not trials):
+                return _trace_cell(warehouse, token, refs[0] if token not in refs else token)
+            if token in trials or (len(trials) == 1 and not refs):
+                return _trace_trial(warehouse, token, trials[0])
+            if refs or trials:
+                names = ", ".join([*refs, *trials][:_SHOWN])
+                raise BenchError(f"'{token}' is the beginning of several: {names}", hint="Give more characters.")
+        raise BenchError(
+            f"nothing to trace by the name '{token}'",
+            hint="Give the ref that a report prints beside a number, a trial id, or RUN:metric such as @last:qps; "
+            f"at least {SHORTEST_PREFIX} characters of a ref or trial id.",
+        )
+
+
+# -- the three ways in
+
+
+def _trace_cell(warehouse: Warehouse, token: str, ref: str) -> Trace:
+    place = warehouse.catalog.report_of(ref) or ""
+    path = warehouse.workspace.root / place
+    try:
+        report = json.loads(path.read_bytes())
+        cell = Cell.model_validate(next(one for one in report["cells"] if one["ref"] == ref))
+        spec = QuerySpec.model_validate(report["queries"][cell.query])
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, ValidationError) as error:
+        reason = "the ref is no longer in it" if isinstance(error, StopIteration) else str(error).partition("\n")[0]
+        lost = Step(name="report", ok=False, says=[f"{place} can't be read as the report of {ref}: {reason}"])
+        return _trace(token, "cell", [lost, _not_reached("query"), _not_reached("identity"), _not_reached("evidence")])
+    says = [f"{place}: {_exact(cell)}, {cell.column} of n={cell.n}", f"row {_words(cell.key)}"]
+    ok = True
+    if spec.digest() != cell.query:
+        ok = False
+        says.append(f"{place}: the query's text or inputs were changed: its digest is not {cell.query[:12]}")
+    if cell_ref(cell.query, cell.key, cell.column) != cell.ref:
+        ok = False
+        says.append(f"{place}: the row's key was changed: it does not give the ref {ref}")
+    shown = Step(name="report", ok=ok, says=says, details=[{"report": place} | cell.model_dump()])
+    return _trace(token, "cell", [shown, *check_cells(warehouse, [cell], spec)])
+
+
+def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]:
+    """The numbers that `RUN[:key=value,...]:metric[.stat]` stands for, one a point, and the query that gave them."""
+    selected, _, wanted = token.rpartition(":")
+    selector = parse_selector(selected)
+    run_id = warehouse.resolve_run(selector.run)
+    result = points(warehouse, [run_id])
+    chosen = {row["instance_digest"] for row in _select_valid(warehouse, result, run_id, selector)}
+    metric, stat = _pick_metric(result, run_id, wanted)
+    cells = [
+        cell
+        for cell in make_cells(result)
+        if (cell.key["metric"], cell.key["stat"]) == (metric, stat) and cell.key["instance_digest"] in chosen
+    ]
+    return cells, result.spec
+
+
+def check_cells(
+    warehouse: Warehouse, cells: Sequence[Cell], spec: QuerySpec, packed: Mapping[str, str] | None = None
+) -> list[Step]:
+    """Steps two to four for numbers of one pinned query: it is run again, and each trial's bytes are hashed.
+
+    `packed` is for what was packed up: where each trial's folder is now, by id, and maybe not all of its files.
+    """
+    query, source = _check_query(warehouse, [_Number(cell, spec) for cell in cells], alone=packed is not None)
+    return [query, *_check_trials(warehouse, source, cells, packed=packed)]
+
+
+def _exact(cell: Cell) -> str:
+    """Every digit, and the unit where there is one."""
+    return f"{cell.value!r} {'' if cell.unit == '1' else cell.unit}".rstrip()
+
+
+def _trace_points(warehouse: Warehouse, token: str) -> Trace:
+    cells, spec = pick_cells(warehouse, token)
+    says = ["not taken from a report: computed now"]
+    says += [f"{_exact(cell)}, mean of n={cell.n}: {_words(cell.key)}" for cell in cells[:_SHOWN]]
+    if len(cells) > _SHOWN:
+        says.append(f"and {len(cells) - _SHOWN} more points")
+    shown = Step(name="report", ok=True, says=says, details=[cell.model_dump() for cell in cells])
+    return _trace(token, "point", [shown, *check_cells(warehouse, cells, spec)])
+
+
+def _select_valid(warehouse: Warehouse, result: Result, run_id: str, selector: Selector) -> list[Mapping[str, Any]]:
+    """The rows that fit the selector; where only invalid trials fit it, an error that says so, and why they are."""
+    problem = None
+    try:
+        if kept := select(result.dicts(), selector):
+            return kept
+    except BenchError as error:
+        problem = error
+    try:
+        refused = select(invalid_rows(trials_of(warehouse, [run_id]).dicts()), selector)
+    except BenchError:
+        refused = []
+    if refused:
+        why = reasons((row["failure_code"] or "", row["failure_message"] or "") for row in refused)
+        raise BenchError(
+            f"{selector}: no number is made of its trials, for all that measured are INVALID: {why}",
+            hint=f"The numbers of one are evidence all the same: bench trace {refused[0]['trial_id']}",
+        )
+    if problem:
+        raise problem
+    return []
+
+
+def _trace_trial(warehouse: Warehouse, token: str, trial_id: str) -> Trace:
+    run_id = warehouse.catalog.run_of(trial_id) or ""
+    result = warehouse.query(_MEASUREMENTS, {"trials": [trial_id]}, runs=[run_id], name="trial")
+    numbers = result.dicts()
+    says = [f"not taken from a report: all {len(numbers)} numbers of trial {trial_id} of run {run_id}"]
+    shown = Step(name="report", ok=True, says=says, details=numbers)
+    query = Step(name="query", ok=True, says=[_engine(result.spec)], details=[result.spec.model_dump()])
+    return _trace(token, "trial", [shown, query, *_check_trials(warehouse, result.spec, [], [trial_id])])
+
+
+def _pick_metric(result: Result, run_id: str, wanted: str) -> tuple[str, str]:
+    """`metric`, or `metric.stat`; both may contain dots."""
+    known: dict[str, list[str]] = {}
+    for row in result.dicts():
+        stats = known.setdefault(row["metric"], [])
+        if row["stat"] not in stats:
+            stats.append(row["stat"])
+    if wanted in known:
+        stats = known[wanted]
+        return wanted, next((stat for stat in _PREFERRED_STATS if stat in stats), stats[0])
+    for metric, stats in known.items():
+        if wanted.startswith(f"{metric}.") and (stat := wanted.removeprefix(f"{metric}.")) in stats:
+            return metric, stat
+    listed = ", ".join(f"{metric} ({', '.join(stats)})" for metric, stats in sorted(known.items()))
+    hint = f"It has: {listed}" if known else f"No trial of it succeeded. Why: bench status {run_id}"
+    guess = did_you_mean(wanted, list(known))
+    raise BenchError(
+        f"run {run_id} has no metric '{wanted}'", hint=f"did you mean '{guess}'? {hint}" if guess else hint
+    )
+
+
+# -- step 2: the query
+
+
+def _check_query(warehouse: Warehouse, numbers: Sequence[_Number], *, alone: bool = False) -> tuple[Step, QuerySpec]:
+    """Run the pinned query again over the same bytes; returns the step and the query whose inputs hold the trials.
+
+    `alone`: there are no other tables than those that it read.
+    """
+    spec = numbers[0].spec
+    changed, gone = _check_inputs(warehouse.workspace, spec)
+    says = [_engine(spec), *pinned_words(spec)]
+    details: list[dict[str, Any]] = [spec.model_dump()]
+    if alone and (changed or gone):
+        says += [f"{name} is not there with the bytes that the number was computed from" for name in [*changed, *gone]]
+        return Step(name="query", ok=False, says=says, details=details), spec.model_copy(update={"inputs": []})
+    if changed:
+        says += [f"{name} is not what the number was computed from: its sha256 differs" for name in changed]
+        present = _query_present(warehouse, spec)
+        says += [*warehouse.notes, *_values_now(present, numbers)]
+        return Step(name="query", ok=False, says=says, details=details), present.spec
+    if not gone:
+        again = warehouse.query_again(spec)
+        ok, words = _compare(again, numbers)
+        says += [f"all {len(spec.inputs)} input files have the pinned sha256", *words]
+        if not alone and _present_files(warehouse, spec) != {one.file for one in spec.inputs}:
+            says += _values_now(_query_present(warehouse, spec), numbers)
+        says += warehouse.notes
+        return Step(name="query", ok=ok, says=says, details=details), spec
+    present = _query_present(warehouse, spec)
+    ok, _ = _compare(present, numbers)
+    says += [f"{name} was replaced by a later collect" for name in gone]
+    says += _values_now(present, numbers)
+    return Step(name="query", ok=ok, says=says, details=[*details, present.spec.model_dump()]), present.spec
+
+
+def _check_inputs(workspace: Workspace, spec: QuerySpec) -> tuple[list[str], list[str]]:
+    """Files whose bytes differ from the pinned digest, and files that are no longer there."""
+    changed, gone = [], []
+    for one in spec.inputs:
+        path = workspace.warehouse / one.file
+        if not path.is_file():
+            gone.append(one.file)
+        elif file_digest(path) != one.sha256:
+            changed.append(one.file)
+    return changed, gone
+
+
+def _present_files(warehouse: Warehouse, spec: QuerySpec) -> set[str]:
+    tables = {one.table for one in spec.inputs}
+    return {entry.file for entry in warehouse.catalog.files(tables, {one.run_id for one in spec.inputs})}
+
+
+def _query_present(warehouse: Warehouse, spec: QuerySpec) -> Result:
+    runs = {one.run_id for one in spec.inputs}
+    return warehouse.query(spec.sql, spec.parameters, runs=runs, name=spec.name)
+
+
+def _compare(result: Result, numbers: Sequence[_Number]) -> tuple[bool, list[str]]:
+    ok, says = True, []
+    for number in numbers:
+        cell = number.cell
+        row = _find(result, cell)
+        if row is None:
+            ok = False
+            says.append(f"run again: the row {_words(cell.key)} is not there")
+        elif not same_bits(row[cell.column], cell.value):
+            ok = False
+            off = row[cell.column] - cell.value
+            says.append(f"run again: {row[cell.column]!r} {cell.unit}, not {cell.value!r}; off by {off!r}")
+        elif list(row["trials"]) != list(cell.trials):
+            ok = False
+            says.append(f"run again: the same value, but from other trials than the report names: {row['trials']}")
+    return ok, says or [f"run again: the same value, bit for bit ({', '.join(_values(numbers))})"]
+
+
+def _values_now(result: Result, numbers: Sequence[_Number]) -> list[str]:
+    says = []
+    for number in numbers:
+        cell = number.cell
+        row = _find(result, cell)
+        if row is None:
+            says.append("tables have changed since; the row is not in the present tables")
+        elif row["n"] == cell.n and same_bits(row[cell.column], cell.value):
+            says.append("tables have been rewritten since; re-run on the present tables gives the same value")
+        else:
+            now = f"{row[cell.column]!r} {cell.unit} (n={row['n']})"
+            says.append(f"tables have grown since; re-run on the present tables gives {now}")
+    return says
+
+
+def _values(numbers: Sequence[_Number]) -> list[str]:
+    units = ("" if number.cell.unit == "1" else number.cell.unit for number in numbers)
+    shown = [f"{number.cell.value!r} {unit}".strip() for number, unit in zip(numbers[:_SHOWN], units, strict=False)]
+    return [*shown, "..."] if len(numbers) > _SHOWN else shown
+
+
+def _find(result: Result, cell: Cell) -> dict[str, Any] | None:
+    columns = {name: at for at, name in enumerate(result.columns)}
+    if not cell.key.keys() | {cell.column, "unit", "trials", "n"} <= columns.keys():
+        return None
+    for row in result.rows:
+        if all(row[columns[name]] == value for name, value in cell.key.items()) and row[columns["unit"]] == cell.unit:
+            return dict(zip(result.columns, row, strict=True))
+    return None
+
+
+# -- steps 3 and 4: the trials and their bytes
+
+
+def _check_trials(
+    warehouse: Warehouse,
+    source: QuerySpec,
+    cells: Sequence[Cell],
+    trials: Sequence[str] = (),
+    packed: Mapping[str, str] | None = None,
+) -> tuple[Step, Step]:
+    """Who stands behind the numbers, and whether their bytes are as sealed. No cells: all numbers of `trials`."""
+    wanted = list(dict.fromkeys([*trials, *(trial for cell in cells for trial in cell.trials)]))
+    asked = source.model_copy(update={"sql": _TRIALS, "parameters": {"trials": wanted}, "name": "lineage"})
+    found = {row["trial_id"]: row for row in warehouse.query_again(asked).dicts()}
+    asked = asked.model_copy(update={"sql": _MEASUREMENTS})
+    picked = {(trial, cell.key.get("metric"), cell.key.get("stat")) for cell in cells for trial in cell.trials}
+    measured: dict[str, list[dict[str, Any]]] = {}
+    for row in warehouse.query_again(asked).dicts():
+        whole = row["scope"] == "trial" and row["window"] == ""
+        if not cells or (whole and (row["trial_id"], row["metric"], row["stat"]) in picked):
+            measured.setdefault(row["trial_id"], []).append(row)
+    rows = [found[trial] for trial in wanted if trial in found]
+    missing = [trial for trial in wanted if trial not in found]
+    if packed is not None:
+        rows = [row | {"folder": packed.get(row["trial_id"], "not packed")} for row in rows]
+    part = packed is not None
+    proofs = [prove(warehouse.workspace, row, measured.get(row["trial_id"], []), part=part) for row in rows]
+    return _identity_step(rows, missing), _evidence_step(proofs, missing, part=part)
+
+
+def _identity_step(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> Step:
+    shown = ("trial_id", "run_id", "benchmark_case_id", "workload_spec_digest", "artifact_manifest_digest",
+             "instance_digest", "repetition", "outcome", "host", "folder")  # fmt: skip
+    says = [f"trial {trial} is not in the tables" for trial in missing]
+    ok = bool(rows) and not missing
+    for row in rows:
+        if digest(json.loads(row["parameters"])) != row["workload_spec_digest"]:
+            ok = False
+            says.append(f"trial {row['trial_id']}: its parameters do not give its workload_spec_digest")
+    says += [f"{name}: {', '.join(sorted({row[name] for row in rows}))}" for name in ("run_id", "workload_spec_digest")]
+    says += [
+        f"trial {row['trial_id']}: {outcome_words(row['outcome'])}, so its numbers enter no summary or comparison"
+        for row in invalid_rows(rows)
+    ]
+    says += [f"trial {row['trial_id']}: manifest {row['artifact_manifest_digest']}" for row in rows[:_SHOWN]]
+    if len(rows) > _SHOWN:
+        says.append(f"and {len(rows) - _SHOWN} more trials")
+    return Step(name="identity", ok=ok, says=says, details=[{name: row[name] for name in shown} for row in rows])
+
+
+def _evidence_step(proofs: Sequence[dict[str, Any]], missing: Sequence[str], *, part: bool) -> Step:
+    problems = [problem for proof in proofs for problem in proof["problems"]]
+    says = list(problems)
+    sound = sum(not proof["problems"] for proof in proofs)
+    every = "every file that was packed" if part else "every file"
+    says.append(f"{sound} of {len(proofs) + len(missing)} trial folders re-hashed: {every} as sealed")
+    for proof in proofs[:_SHOWN]:
+        says += [f"{line['file']}:{line['line']}: {line['text']}" for line in proof["lines"][:_SHOWN]]
+        says += [
+            f"{one['file']}:{one['first_line']}-{one['last_line']}: {one['rows']} samples, which give "
+            f"{', '.join(one['recomputed']) or 'nothing of it'} again, bit for bit"
+            for one in proof["samples"]
+        ]
+        says += [
+            f"{one['file']}#{one['pointer']}: a histogram of {one['n']} values, relative error at most "
+            f"{one['relative_error'] * 100:.1g}%, which gives {', '.join(one['recomputed']) or 'nothing of it'} again, "
+            "bit for bit"
+            for one in proof["histograms"]
+        ]
+    if len(proofs) > _SHOWN:
+        says.append(f"and {len(proofs) - _SHOWN} more trials (--json names every file and line)")
+    return Step(name="evidence", ok=bool(proofs) and not problems and not missing, says=says, details=list(proofs))
+
+
+def pinned_words(spec: QuerySpec) -> list[str]:
+    """What a query was asked with and read, for people; its text is in `details` and `bench trace --sql`."""
+    asked = json.dumps(spec.parameters, ensure_ascii=False)
+    words = [f"parameters {asked}, quantiles {spec.quantile_definition}"]
+    words += [f"input {one.file}: sha256 {one.sha256}" for one in spec.inputs[:_SHOWN]]
+    return words + ([f"and {len(spec.inputs) - _SHOWN} more inputs"] if len(spec.inputs) > _SHOWN else [])
+
+
+def _engine(spec: QuerySpec) -> str:
+    return (
+        f"query '{spec.name}' {spec.digest()[:12]}, {spec.engine} {spec.engine_version}, {len(spec.inputs)} input files"
+    )
+
+
+def _words(key: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={str(value)[:16] if name == 'instance_digest' else value}" for name, value in key.items())
+
+
+def _not_reached(name: Literal["query", "identity", "evidence"]) -> Step:
+    return Step(name=name, ok=False, says=["not reached"])
+
+
+def _trace(token: str, kind: Literal["cell", "point", "trial"], steps: list[Step]) -> Trace:
+    return Trace(token=token, kind=kind, ok=all(step.ok for step in steps), steps=steps)

@@ -1,0 +1,331 @@
+"""What the machine and the servers did while a point was measured: lines over one trial's time, figures by phase.
+
+They come from the telemetry of one sealed trial of the point, checked against its manifest; each names its file.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import Field, ValidationError
+
+from benchhouse.evidence import older
+from benchhouse.evidence.manifest import Manifest
+from benchhouse.results.numbers import shaky
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.model import Model
+from benchhouse.schema.telemetry import WHOLE, Phase, TelemetrySummary
+from benchhouse.schema.trial import outcome_words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MOST_SAMPLES = 200
+"""Places a line; of more samples each bucket keeps its least and its greatest."""
+MOST_POINTS = 100
+"""Points that are read: what else there is stays in their folders."""
+MOST_FAILED = 20
+"""Trials that did not succeed and are read."""
+_LEAST = 0.5  # of the interval, as in the summary: over less, a counter of clock ticks gives no rate
+
+Row = Mapping[str, Any]
+
+
+class Line(Model):
+    """One series of one scope over the trial's time; of a counter its growth a second."""
+
+    scope: str
+    series: str
+    label: str
+    file: str = Field(description="Relative to the trial's folder.")
+    sha256: str = Field(description="Of that file, as the manifest has it.")
+    samples: int = Field(description="Values that there are; `values` may hold fewer.")
+    times_s: list[float] = Field(description="Since the trial's start; of a counter the middle of each interval.")
+    values: list[float]
+
+
+class Panel(Model):
+    """Lines that share a scale."""
+
+    title: str
+    unit: str
+    lines: list[Line]
+
+
+class Figure(Model):
+    """One series in one phase, as telemetry/summary.json has it."""
+
+    label: str = Field(description="Scope and quantity: `node CPU`.")
+    scope: str
+    series: str
+    unit: str
+    phase: str
+    n: int
+    avg: float
+    p95: float | None = None
+    max: float | None = None
+    few: str = Field("", description="Why p95 should not be trusted.")
+
+
+class MachineFacts(Model):
+    """One trial of one point, seen from outside."""
+
+    point: str
+    run_id: str
+    trial_id: str
+    repetition: int
+    outcome: str
+    failure_code: str = ""
+    chosen: str = Field(description="Which of the point's trials this is, in words.")
+    folder: str
+    duration_s: float
+    interval_s: float
+    ticks_missed: int
+    energy_j: float | None
+    phases: list[Phase] = Field(description="The whole only where nothing else was told.")
+    panels: list[Panel]
+    figures: list[Figure]
+    summary_sha256: str = Field(description="Of telemetry/summary.json.")
+
+    @property
+    def trouble(self) -> str:
+        """How it ended, where that was not well: `failed: server_died`."""
+        good = self.outcome == "succeeded"
+        return "" if good else ": ".join(filter(None, [outcome_words(self.outcome), self.failure_code]))
+
+    @property
+    def lines(self) -> list[Line]:
+        return [line for panel in self.panels for line in panel.lines]
+
+    @property
+    def summary(self) -> str:
+        """Where the figures are from."""
+        return f"{self.folder}/telemetry/summary.json"
+
+
+class _Plot(NamedTuple):
+    title: str
+    short: str
+    unit: str
+    series: dict[str, tuple[str, ...]]  # by kind of scope
+
+
+_PLOTS = (
+    _Plot("CPU", "CPU", "cores", {"node": ("cpu_busy",), "trial": ("cpu",), "service": ("cpu",)}),
+    _Plot("Memory of processes", "memory", "B", {"trial": ("rss",), "service": ("rss",)}),
+    _Plot("Memory of the machine", "memory", "B", {"node": ("memory_used",)}),
+    _Plot("Requests at the server", "", "requests", {"service": ("requests_running", "requests_waiting")}),
+    _Plot("GPU busy", "busy", "1", {"gpu": ("gpu_busy",)}),
+    _Plot("GPU memory", "memory", "B", {"gpu": ("gpu_memory_used",)}),
+    _Plot("GPU power", "power", "W", {"gpu": ("gpu_power",)}),
+)
+
+
+def gather_machine(root: Path, rows: Iterable[Row], labels: Mapping[tuple[str, str], str]) -> list[MachineFacts]:
+    """For each point, by run and instance digest, its median trial by duration among those that have telemetry."""
+    trials: dict[tuple[str, str], list[Row]] = {key: [] for key in labels}
+    for row in rows:
+        key = row["run_id"], row["instance_digest"]
+        if key in trials and row["outcome"] == "succeeded":
+            trials[key].append(row)
+    found: list[MachineFacts] = []
+    for key, members in trials.items():
+        if len(found) == MOST_POINTS:
+            break
+        watched = [row for row in members if _sampled(root / row["folder"])]
+        if watched:
+            row = sorted(watched, key=lambda row: (row["duration_s"], row["trial_id"]))[(len(watched) - 1) // 2]
+            facts = _facts(root, row, labels[key], _chosen(len(watched), len(members)))
+            found += [facts] if facts else []
+    return found
+
+
+def gather_failed(root: Path, rows: Iterable[Row], label: Callable[[Row], str]) -> list[MachineFacts]:
+    """Of the trials that did not succeed and have telemetry, the first of each kind at each point."""
+    kinds: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        if row["outcome"] != "succeeded":
+            key = row["run_id"], row["instance_digest"], row["outcome"], row["failure_code"] or ""
+            kinds.setdefault(key, []).append(row)
+    found: list[MachineFacts] = []
+    for members in kinds.values():
+        watched = [row for row in members if _sampled(root / row["folder"])]
+        if not watched or len(found) == MOST_FAILED:
+            continue
+        chosen = "the only trial that ended so" if len(members) == 1 else f"one of {len(members)} trials that ended so"
+        facts = _facts(root, watched[0], label(watched[0]), chosen)
+        found += [facts] if facts else []
+    return found
+
+
+def _sampled(folder: Path) -> bool:
+    """Whether there are series: a trial shorter than an interval has only a summary."""
+    return any((folder / "telemetry").glob("*.parquet"))
+
+
+def _chosen(watched: int, all_trials: int) -> str:
+    of = f"{watched} trials" if watched == all_trials else f"{watched} trials with telemetry"
+    if watched == 1:
+        return "the only trial" if all_trials == 1 else "the only trial with telemetry"
+    return f"the shorter of {of}" if watched == 2 else f"the median of {of} by duration"
+
+
+def _facts(root: Path, row: Row, point: str, chosen: str) -> MachineFacts | None:
+    """None where the evidence is gone or is not what was sealed."""
+    folder = TrialFolder(root / row["folder"])
+    try:
+        sealed = folder.manifest.read_bytes()
+        if hashlib.sha256(sealed).hexdigest() != row["artifact_manifest_digest"]:
+            return None
+        manifest = older.read(Manifest, sealed)
+        told = _content(folder, manifest, "telemetry/summary.json")
+        summary = older.read(TelemetrySummary, told)
+        panels = _panels(folder, manifest, summary)
+    except (OSError, ValueError, KeyError, ValidationError):  # what pyarrow can't read is a ValueError too
+        return None
+    if not panels:
+        return None
+    return MachineFacts(
+        point=point,
+        **{name: row[name] for name in ("run_id", "trial_id", "repetition", "folder", "outcome")},
+        failure_code=row["failure_code"] or "",
+        chosen=chosen,
+        duration_s=summary.duration_s,
+        interval_s=summary.interval_s,
+        ticks_missed=summary.ticks_missed,
+        energy_j=summary.energy_j,
+        phases=[phase for phase in summary.phases if phase.name != WHOLE] or summary.phases,
+        panels=panels,
+        figures=_figures(summary),
+        summary_sha256=hashlib.sha256(told).hexdigest(),
+    )
+
+
+def _content(folder: TrialFolder, manifest: Manifest, name: str) -> bytes:
+    content = (folder.path / name).read_bytes()
+    if hashlib.sha256(content).hexdigest() != manifest.files[name].sha256:
+        raise ValueError(f"{name} is not what was sealed")
+    return content
+
+
+def _panels(folder: TrialFolder, manifest: Manifest, summary: TelemetrySummary) -> list[Panel]:
+    tables: dict[str, pa.Table] = {}
+    panels = []
+    for plot in _PLOTS:
+        lines = []
+        for scope, series in _drawn(plot, summary):
+            if not (name := summary.scopes[scope].file):
+                continue
+            file = f"telemetry/{name}"
+            if file not in tables:
+                tables[file] = _read(_content(folder, manifest, file))
+            times, values = (tables[file].column(column).to_pylist() for column in ("time_s", series))
+            counter = summary.scopes[scope].series[series].kind == "counter"
+            if counter:
+                places = rates(times, values, summary.interval_s)
+            else:  # the last sample may be taken after the end, when the processes are gone
+                places = [place for place in known(times, values) if place[0] <= summary.duration_s]
+            if places:
+                shown = thinned(places)
+                label = _name(scope) + (f", {_words(series)}" if not plot.short else "")
+                lines.append(
+                    Line(
+                        scope=scope,
+                        series=series,
+                        label=label,
+                        file=file,
+                        sha256=manifest.files[file].sha256,
+                        samples=len(places),
+                        times_s=[time for time, _ in shown],
+                        values=[value for _, value in shown],
+                    )
+                )
+        panels += [Panel(title=plot.title, unit=plot.unit, lines=lines)] if lines else []
+    return panels
+
+
+def _drawn(plot: _Plot, summary: TelemetrySummary) -> list[tuple[str, str]]:
+    """Scope and series, of those that this trial has."""
+    return [
+        (scope, series)
+        for scope, found in summary.scopes.items()
+        for series in plot.series.get(_kind(scope), ())
+        if series in found.series
+    ]
+
+
+def _kind(scope: str) -> str:
+    """`service` of `service:db`, `gpu` of `gpu0`."""
+    return scope.partition(":")[0].rstrip("0123456789")
+
+
+def _name(scope: str) -> str:
+    """`service:db` is called db, unless that would be another scope's name."""
+    name = scope.partition(":")[2]
+    return scope if not name or _kind(name) in ("node", "trial", "gpu") else name
+
+
+def _words(series: str) -> str:
+    return series.replace("_", " ")
+
+
+def _read(content: bytes) -> "pa.Table":
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    return pq.read_table(pa.BufferReader(content))
+
+
+def known(times: Sequence[float], values: Sequence[float]) -> list[tuple[float, float]]:
+    """Without what could not be read, or can't be drawn."""
+    return [(time, value) for time, value in zip(times, values, strict=True) if isfinite(value)]
+
+
+def rates(times: Sequence[float], values: Sequence[float], interval_s: float) -> list[tuple[float, float]]:
+    """The growth a second of a counter, at the middle of each interval."""
+    return [
+        ((before[0] + after[0]) / 2, (after[1] - before[1]) / (after[0] - before[0]))
+        for before, after in pairwise(known(times, values))
+        if after[0] - before[0] >= _LEAST * interval_s
+    ]
+
+
+def thinned(places: Sequence[tuple[float, float]], most: int = MOST_SAMPLES) -> list[tuple[float, float]]:
+    """At most so many: the least and the greatest of each of equal buckets, so that no peak is lost."""
+    if len(places) <= most:
+        return list(places)
+    buckets = most // 2
+    edges = [at * len(places) // buckets for at in range(buckets + 1)]
+    kept: list[tuple[float, float]] = []
+    for begin, end in pairwise(edges):
+        bucket = places[begin:end]
+        ends = {min(bucket, key=lambda place: place[1]), max(bucket, key=lambda place: place[1])}
+        kept += sorted(ends)
+    return kept
+
+
+def _figures(summary: TelemetrySummary) -> list[Figure]:
+    names = list(dict.fromkeys(phase.name for phase in summary.phases))
+    told = [name for name in names if name != WHOLE] or names
+    found = []
+    for plot in _PLOTS:
+        for scope, series in _drawn(plot, summary):
+            for phase in told:
+                stats = summary.stats(scope, series, phase)
+                if stats is None:
+                    continue
+                found.append(
+                    Figure(
+                        label=f"{_name(scope)} {plot.short or _words(series)}",
+                        scope=scope,
+                        series=series,
+                        unit=plot.unit,
+                        phase=phase,
+                        **stats.model_dump(include={"n", "avg", "p95", "max"}),
+                        few=shaky("p95", stats.n) if "p95" in stats.too_few_for else "",
+                    )
+                )
+    return found

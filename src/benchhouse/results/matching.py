@@ -1,0 +1,192 @@
+"""Which point of one side belongs to which of the other. A pair is never guessed."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.quoting import printable
+
+Row = Mapping[str, Any]
+
+
+@dataclass
+class MatchPoint:
+    """All rows of one instance of one run."""
+
+    label: str
+    target_name: str
+    experiment: str
+    digest: str
+    case: str
+    target: dict[str, Any]
+    axes: dict[str, Any]
+    parameters: dict[str, Any]
+    rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+
+
+Matched = tuple[MatchPoint, MatchPoint]
+
+
+def points_of(rows: Iterable[Row]) -> list[MatchPoint]:
+    found: dict[tuple[str, str], MatchPoint] = {}
+    for row in rows:
+        key = (row["run_id"], row["instance_digest"])
+        point = found.setdefault(key, point_of(row))
+        point.rows[row["metric"], row["stat"]] = row
+    return list(found.values())
+
+
+def point_of(row: Row) -> MatchPoint:
+    return MatchPoint(
+        label=row["point"] or row["target_name"],
+        target_name=row["target_name"],
+        experiment=row["experiment"],
+        digest=row["instance_digest"],
+        case=row["benchmark_case_id"],
+        target=_mapping(row["target"]),
+        axes=_mapping(row["axes"]),
+        parameters=_mapping(row["parameters"]),
+    )
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    found = json.loads(value) if isinstance(value, str) else value
+    return dict(found) if isinstance(found, Mapping) else {"name": found}
+
+
+def look_up(point: MatchPoint, key: str) -> Any:
+    """An axis, `target` (the name), or a key of the target or the parameters, dotted where it is nested."""
+    if key in point.axes:
+        return point.axes[key]
+    bare = {name.rpartition(".")[2]: value for name, value in point.axes.items()}
+    if key in bare:
+        return bare[key]
+    if key == "target":
+        return point.target_name
+    for prefix, values in (("workload.", point.parameters), ("target.", point.target)):
+        found = _inside(values, key.removeprefix(prefix))
+        if found is not None:
+            return found
+    return None
+
+
+def _inside(values: Any, path: str) -> Any:
+    """What stands at a dotted path of nested mappings; None where nothing does."""
+    for part in path.split("."):
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values
+
+
+def as_text(value: Any) -> str:
+    return value if isinstance(value, str) else canonical_json(value).decode()
+
+
+def told_value(value: Any) -> str:
+    """A value on one line, as tables show it: a line break reads `\\n`."""
+    return printable(as_text(value))
+
+
+def fits(value: Any, wanted: str) -> bool:
+    """Whether a person who wrote `wanted` means this value: white space around it is hard to type, or to see."""
+    return wanted in {as_text(value), as_text(value).strip(), told_value(value)}
+
+
+def leaves(values: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested mappings made flat: dotted path -> value."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found |= leaves(value, f"{path}{key}.") if isinstance(value, Mapping) and value else {f"{path}{key}": value}
+    return found
+
+
+def without(values: Mapping[str, Any], selected: set[str]) -> dict[str, Any]:
+    """The axes or parameters less those that were selected, whether a key is dotted or leads into a mapping."""
+    bare = {_bare(key) for key in selected}
+    return {
+        key: _emptied(value, key, bare)
+        for key, value in values.items()
+        if _bare(key) not in bare and key.rpartition(".")[2] not in bare
+    }
+
+
+def _emptied(value: Any, path: str, bare: set[str]) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    inner = {f"{path}.{key}": (key, item) for key, item in value.items()}
+    return {key: _emptied(item, dotted, bare) for dotted, (key, item) in inner.items() if dotted not in bare}
+
+
+def _bare(key: str) -> str:
+    return key.removeprefix("target.").removeprefix("workload.")
+
+
+def match(
+    a: list[MatchPoint], b: list[MatchPoint], selected: set[str]
+) -> tuple[list[Matched], list[MatchPoint], list[MatchPoint]]:
+    """Pair points, the surest way first; returns the pairs and what is left of either side.
+
+    A way counts where it names one point on each side. Where the selectors leave one point on one side and several
+    on the other, that one is compared with each of them: `index=flat` against three of `index=hnsw`.
+    """
+    by_target = any(_names_target(key, point) for key in selected for point in (*a, *b))
+
+    def axes(point: MatchPoint) -> str:
+        kept = without(point.axes, selected)
+        return as_text({key: value for key, value in kept.items() if not (by_target and _of_target(key, point))})
+
+    def workload(point: MatchPoint) -> tuple[str, str]:
+        short = {axis for axis in point.axes if axis.rpartition(".")[2] in selected}  # `level` for `values.level`
+        return point.experiment, as_text(without(point.parameters, selected | short))
+
+    ways: list[Callable[[MatchPoint], Any]] = [
+        lambda point: point.digest,
+        lambda point: (point.case, axes(point), point.target_name),
+        lambda point: (point.case, axes(point)),
+        lambda point: (workload(point), axes(point), point.target_name),
+        lambda point: (workload(point), axes(point)),
+    ]
+    pairs: list[Matched] = []
+    rest_a, rest_b = list(a), list(b)
+    for way in ways:
+        groups = _grouped(rest_a, way), _grouped(rest_b, way)
+        shared = [key for key in groups[0] if len(groups[0][key]) == len(groups[1].get(key, ())) == 1]
+        pairs += [(groups[0][key][0], groups[1][key][0]) for key in shared]
+        rest_a, rest_b = _unused(rest_a, rest_b, pairs)
+    if selected:
+        groups = _grouped(rest_a, ways[-1]), _grouped(rest_b, ways[-1])
+        for key, group in groups[0].items():
+            others = groups[1].get(key, [])
+            if 1 in (len(group), len(others)):
+                pairs += [(x, y) for x in group for y in others]
+        rest_a, rest_b = _unused(rest_a, rest_b, pairs)
+    order = {id(point): at for at, point in enumerate(a)}
+    return sorted(pairs, key=lambda pair: order[id(pair[0])]), rest_a, rest_b
+
+
+def _names_target(key: str, point: MatchPoint) -> bool:
+    """Whether a selector's key picks among targets rather than among workloads."""
+    return key == "target" or key.startswith("target.") or _only_in_target(key, point)
+
+
+def _of_target(axis: str, point: MatchPoint) -> bool:
+    return axis == "target" or axis.startswith("target.") or _only_in_target(axis, point)
+
+
+def _only_in_target(key: str, point: MatchPoint) -> bool:
+    return _inside(point.target, key) is not None and _inside(point.parameters, key) is None
+
+
+def _grouped(points: list[MatchPoint], way: Callable[[MatchPoint], Any]) -> dict[Any, list[MatchPoint]]:
+    groups: dict[Any, list[MatchPoint]] = {}
+    for point in points:
+        groups.setdefault(way(point), []).append(point)
+    return groups
+
+
+def _unused(
+    a: list[MatchPoint], b: list[MatchPoint], pairs: list[Matched]
+) -> tuple[list[MatchPoint], list[MatchPoint]]:
+    used = {id(point) for pair in pairs for point in pair}
+    return [point for point in a if id(point) not in used], [point for point in b if id(point) not in used]

@@ -1,0 +1,147 @@
+"""From rows of numbers to the points of a report, in order and with their labels."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from benchhouse.results.content import Number, Point
+from benchhouse.results.numbers import mean_interval, primary_stats, shaky, stat_place
+from benchhouse.schema.query import Cell
+
+Row = Mapping[str, Any]
+_IDENTITY = ("run_id", "instance_digest", "metric", "stat")
+
+
+def name_runs(trials: Iterable[Row]) -> dict[str, str]:
+    """What tells the runs of a report apart: where each was on another executor, that, else the id; of one, nothing."""
+    places: dict[str, set[str]] = {}
+    for row in trials:
+        places.setdefault(row["run_id"], set()).add(row["executor"])
+    names = {run_id: ", ".join(sorted(executors)) for run_id, executors in places.items()}
+    if len(names) < 2:
+        return {}
+    return names if len(set(names.values())) == len(names) else {run_id: run_id for run_id in names}
+
+
+def make_points(
+    rows: Sequence[Row],
+    cells: Sequence[Cell],
+    order: Mapping[str, int],
+    *,
+    runs: Mapping[str, str],
+    confidence: float = 0.95,
+) -> list[Point]:
+    """`runs` has the name of each run, as `name_runs` makes them."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["run_id"], row["instance_digest"]), []).append(row)
+    found = {(*(cell.key[name] for name in _IDENTITY), cell.unit): cell for cell in cells}
+    told_by_target = _told_by_target(group[0] for group in groups.values())
+    least: dict[tuple[str, str, str], float] = {}
+    for row in rows:
+        column = row["metric"], row["stat"], row["unit"]
+        least[column] = min(row["min"], least.get(column, row["min"]))
+    points = []
+    for group in groups.values():
+        first = group[0]
+        stats: dict[str, set[str]] = {}
+        for row in group:
+            stats.setdefault(row["metric"], set()).add(row["stat"])
+        leading = {metric: primary_stats(present) for metric, present in stats.items()}
+        ordered = sorted(
+            group, key=lambda row: (order.get(row["metric"], len(order)), row["metric"], stat_place(row["stat"]))
+        )
+        numbers = []
+        for row in ordered:
+            cell = found.get((*(row[name] for name in _IDENTITY), row["unit"]))
+            if cell:
+                primary = row["stat"] in leading[row["metric"]] and bool(row["direction"])
+                smallest = least[row["metric"], row["stat"], row["unit"]]
+                numbers.append(_number(row, cell, primary, smallest, confidence))
+        axes, label = _axes(first)
+        points.append(
+            Point(
+                label=_label(first, label, by_target=told_by_target, runs=runs),
+                run_id=first["run_id"],
+                target_name=first["target_name"],
+                target=json.loads(first["target"]),
+                axes=axes,
+                parameters=json.loads(first["parameters"]),
+                instance_digest=first["instance_digest"],
+                benchmark_case_id=first["benchmark_case_id"],
+                workload_spec_digest=first["workload_spec_digest"],
+                executor=first["executor"],
+                numbers=numbers,
+            )
+        )
+    met = list(dict.fromkeys(point.run_id for point in points))
+    return sorted(points, key=lambda point: (met.index(point.run_id), [_natural(v) for v in point.axes.values()]))
+
+
+def _told_by_target(rows: Iterable[Row]) -> bool:
+    """Whether points of different targets would otherwise have the same label."""
+    names: dict[str, set[str]] = {}
+    for row in rows:
+        names.setdefault(row["point"], set()).add(row["target_name"])
+    return any(len(targets) > 1 for targets in names.values())
+
+
+def _label(row: Row, axes: str, *, by_target: bool, runs: Mapping[str, str]) -> str:
+    name = " ".join(filter(None, [row["target_name"] if by_target or not axes else "", axes]))
+    return " ".join(filter(None, [name or row["scenario"], f"({runs[row['run_id']]})" if runs else ""]))
+
+
+def without_number(trials: Sequence[Row], points: Sequence[Point], *, runs: Mapping[str, str]) -> list[str]:
+    """The labels of points that were tried and have no successful trial."""
+    tried = {(row["run_id"], row["instance_digest"]): row for row in trials if not row["warmup"]}
+    label = labeller(tried.values(), runs=runs)
+    known = {(point.run_id, point.instance_digest) for point in points}
+    return [label(row) for key, row in tried.items() if key not in known]
+
+
+def labeller(rows: Iterable[Row], *, runs: Mapping[str, str]) -> Callable[[Row], str]:
+    """Names the point of each of these trials."""
+    by_target = _told_by_target(rows)
+    return lambda row: _label(row, _axes(row)[1], by_target=by_target, runs=runs)
+
+
+def _natural(value: Any) -> tuple[int, float, str]:
+    """Numbers in order of size, before words in order of the alphabet."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (0, value, "") if number else (1, 0.0, str(value))
+
+
+def _axes(row: Row) -> tuple[dict[str, Any], str]:
+    """The axes in the order in which the label names them, and the label.
+
+    `target.index` is called `index` where that stays clear, and a target's name speaks for itself: `hnsw ef=16`.
+    """
+    axes, label = json.loads(row["axes"]), f" {row['point']}"
+    short = [name.rpartition(".")[2] for name in axes]
+    named = dict(zip(short, axes.values(), strict=True)) if len(set(short)) == len(short) else axes
+    ordered = dict(sorted(named.items(), key=lambda item: label.find(f" {item[0]}=")))
+    if "target.name" in axes and "name" in ordered and "target" not in ordered:
+        ordered = {"target" if name == "name" else name: value for name, value in ordered.items()}
+        label = label.replace(f" name={row['target_name']}", f" {row['target_name']}", 1)
+    return ordered, label.strip()
+
+
+def _number(row: Row, cell: Cell, primary: bool, least: float, confidence: float) -> Number:
+    stdev = row["stdev"] if row["n"] > 1 else None
+    interval = mean_interval(row["mean"], stdev, row["n"], least, confidence)
+    per_trial = int(row["samples"] or 0) // row["n"]
+    return Number(
+        cell=cell,
+        metric=row["metric"],
+        stat=row["stat"],
+        direction=row["direction"],
+        primary=primary,
+        stdev=stdev,
+        low=interval[0] if interval else None,
+        high=interval[1] if interval else None,
+        minimum=row["min"],
+        maximum=row["max"],
+        values=list(row["values"]),
+        samples=per_trial or None,
+        shaky=shaky(row["stat"], per_trial),
+    )

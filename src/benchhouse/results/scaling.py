@@ -1,0 +1,185 @@
+"""Services along an axis of load or size: throughput, latency, efficiency, and where each one stops scaling."""
+
+from collections.abc import Collection, Sequence
+
+from benchhouse.analysis import scaling as analysis
+from benchhouse.results.curves import Axis, Scaling, ScalingCurve, Stage
+from benchhouse.results.numbers import STATS, mean_interval, number
+from benchhouse.results.series import Column, Member, Sample, Series, sweeps
+from benchhouse.results.tradeoff import SEED
+from benchhouse.schema.errors import BenchError
+
+RESOURCES = frozenset({
+    "batch", "clients", "concurrency", "connections", "cpus", "depth", "gpus", "instances", "iodepth", "nodes",
+    "partitions", "processes", "queue_depth", "replicas", "rps", "shards", "streams", "tasks", "threads", "users",
+    "workers",
+})  # fmt: skip
+"""Axes along which twice as much should give twice as much; a size, say, is none."""
+_LATENCIES = ("p50", "p99")
+_FEWEST = 2
+_MOST = 24
+
+
+def make_scaling(
+    members: Sequence[Member],
+    throughput: Column,
+    latency: str | None,
+    along: str,
+    *,
+    confidence: float = 0.95,
+    seed: int = SEED,
+) -> Scaling:
+    """Every target along the axis. `latency` is a metric of which p50 and p99 are told, where it has them."""
+    usable = [member for member in members if throughput in member.samples]
+    if not usable:
+        raise BenchError(f"no point has {throughput[0]}")
+    found = [one for one in sweeps(usable, along) if len(one.members) >= _FEWEST]
+    if not found:
+        raise BenchError(
+            f"no curve along {along}: no two points differ in it alone",
+            "sweep it: give it a list of values in the scenario, and run that",
+        )
+    full = found[0].along
+    sample = usable[0].samples[throughput]
+    if sample.direction != "higher":
+        raise BenchError(f"{throughput[0]} is no throughput: more of it is not better")
+    cases = list(dict.fromkeys(one.case for one in found))
+    resource = full.rpartition(".")[2] in RESOURCES
+    return Scaling(
+        along=full,
+        throughput=Axis(metric=throughput[0], stat=throughput[1], unit=sample.unit, direction="higher"),
+        latency=_latency(usable, latency),
+        resource=resource,
+        confidence=confidence,
+        curves=[_curve(one, cases.index(one.case), throughput, latency, resource, confidence, seed) for one in found],
+        notes=_notes(found),
+    )
+
+
+def automatic(
+    members: Sequence[Member],
+    throughput: Column | None,
+    latency: str | None,
+    leave: Collection[str] = (),
+    confidence: float = 0.95,
+) -> list[Scaling]:
+    """For a report: along every number of the workload with three values or more, and of the target if it is load.
+
+    `leave` names numbers that are something else: search parameters. More curves than anyone would read are none.
+    """
+    usable = [member for member in members if throughput in member.samples] if throughput else []
+    if not throughput or not usable or any(member.samples[throughput].direction != "higher" for member in usable):
+        return []
+    made = []
+    for along in sorted(_axes(usable) - set(leave)):
+        longest = [one for one in sweeps(usable, along) if len(one.members) > _FEWEST]
+        if longest and len(longest) <= _MOST:
+            made.append(make_scaling(usable, throughput, latency, along, confidence=confidence))
+    return made
+
+
+def _axes(members: Sequence[Member]) -> set[str]:
+    """Names of numbers that vary: those of a target are its settings, unless they are load or resources."""
+    values: dict[str, set[float]] = {}
+    for member in members:
+        for key, value in member.given.items():
+            settings = key.startswith("target.") and key.rpartition(".")[2] not in RESOURCES
+            if isinstance(value, int | float) and not isinstance(value, bool) and not settings:
+                values.setdefault(key, set()).add(float(value))
+    return {key for key, found in values.items() if len(found) > _FEWEST}
+
+
+def _latency(members: Sequence[Member], metric: str | None) -> Axis | None:
+    for member in members:
+        for (name, stat), sample in member.samples.items():
+            if name == metric and stat in (*_LATENCIES, "value", "mean"):
+                return Axis(metric=name, stat=stat, unit=sample.unit, direction="lower")
+    return None
+
+
+def _curve(
+    series: Series,
+    case: int,
+    throughput: Column,
+    latency: str | None,
+    resource: bool,
+    confidence: float,
+    seed: int,
+) -> ScalingCurve:
+    samples = [member.samples[throughput] for member in series.members]
+    stages = [
+        analysis.Stage(series.place(member), sample.values)
+        for member, sample in zip(series.members, samples, strict=True)
+    ]
+    grown = analysis.growth(stages, seed=seed, confidence=confidence) if stages[0].place > 0 else []
+    told = []
+    for at, (member, sample) in enumerate(zip(series.members, samples, strict=True)):
+        growth = grown[at] if grown else None
+        told.append(
+            Stage(
+                point=member.at,
+                place=stages[at].place,
+                n=len(sample.values),
+                throughput=sum(sample.values) / len(sample.values),
+                throughput_interval=_interval(sample, confidence),
+                times=growth.times if growth else None,
+                times_interval=tuple(growth.times_interval) if growth and growth.times_interval else None,
+                efficiency=growth.efficiency if growth and resource else None,
+                efficiency_interval=(
+                    tuple(growth.efficiency_interval) if growth and resource and growth.efficiency_interval else None
+                ),
+                latency=_latencies(member, latency),
+            )
+        )
+    stop = analysis.find_stop(stages, seed=seed, confidence=confidence)
+    ends = tuple(stop.interval) if stop and stop.interval else None
+    return ScalingCurve(
+        name=series.name,
+        case=case,
+        stages=told,
+        kind=stop.kind if stop else None,
+        stops_at=stop.at if stop else None,
+        stops_interval=ends,
+        spread_known=bool(stop and stop.spread_known),
+        sentence=_sentence(series, stop, confidence),
+    )
+
+
+def _interval(sample: Sample, confidence: float) -> tuple[float, float] | None:
+    n = len(sample.values)
+    mean = sum(sample.values) / n
+    stdev = (sum((value - mean) ** 2 for value in sample.values) / (n - 1)) ** 0.5 if n > 1 else None
+    return mean_interval(mean, stdev, n, min(sample.values), confidence)
+
+
+def _latencies(member: Member, metric: str | None) -> dict[str, float]:
+    present = {stat: sample.values for (name, stat), sample in member.samples.items() if name == metric}
+    wanted = [stat for stat in _LATENCIES if stat in present] or [stat for stat in STATS if stat in present][:1]
+    return {stat: sum(present[stat]) / len(present[stat]) for stat in wanted}
+
+
+def _sentence(series: Series, stop: analysis.Stop | None, confidence: float) -> str:
+    axis = series.along.rpartition(".")[2]
+    first, last = number(series.place(series.members[0])), number(series.place(series.members[-1]))
+    if stop is None:
+        return f"{series.name}: too few values of {axis} to say where it stops scaling."
+    if stop.kind == "flat":
+        return f"{series.name} shows no gain beyond {axis} {first}, the lowest tried."
+    if stop.kind == "unclear":
+        return f"{series.name}: the trials differ too much to say where it stops scaling; more repetitions would."
+    if stop.kind == "grows":
+        return f"{series.name} still scales at {axis} {last}, the highest tried."
+    assert stop.at and stop.interval and stop.between
+    half = (stop.interval.hi - stop.interval.lo) / 2.0
+    ends = " to ".join(number(end, half) for end in stop.interval)
+    sure = f"{confidence * 100:g}% interval {ends}" if stop.spread_known else f"{ends}, spread over trials unknown"
+    tried = " and ".join(number(end) for end in stop.between)
+    return (
+        f"{series.name} stops scaling at about {axis} {number(stop.at, half)} ({sure}; measured at {tried}): "
+        f"{analysis.SHARE * 100:g}% of its highest throughput is reached there."
+    )
+
+
+def _notes(found: Sequence[Series]) -> list[str]:
+    short = any(len(one.members) <= _FEWEST for one in found)
+    return ["Three values of an axis or more show where scaling stops."] if short else []

@@ -1,0 +1,282 @@
+"""Who is best, and how sure that is: rankings of points, and the sentences that open a report."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from benchhouse.analysis.compare import Comparison, Pair, compare_many, p_value
+from benchhouse.analysis.ranking import Ranked, rank
+from benchhouse.results.content import CaseRanking, FailureFacts, Number, Point, Ranking, Standing
+from benchhouse.results.numbers import headline_stats, name_of, percent, plural, quantity
+from benchhouse.results.refusals import reasons
+from benchhouse.results.series import Column, Member, case_names
+
+SHOWN = 12
+NAMED = 3
+_CORRECTED = "after correction for many comparisons"
+SEED = 20_240_229
+"""Of the resamples; fixed, so that the same numbers always give the same intervals."""
+
+
+def make_rankings(points: Sequence[Point], columns: Sequence[Number], confidence: float = 0.95) -> list[Ranking]:
+    """One ranking per leading metric that has a direction."""
+    leading = (column for column in columns if column.primary and column.direction)
+    rankings = (rank_points(points, column, confidence) for column in leading)
+    return [ranking for ranking in rankings if ranking]
+
+
+def rank_points(points: Sequence[Point], column: Number, confidence: float = 0.95) -> Ranking | None:
+    """Rank all points that have this number; the leaders, the median and the worst are compared with the best."""
+    assert column.direction
+    numbers = {str(at): number for at, point in enumerate(points) if (number := point.number(column.column))}
+    ranked = rank({at: number.values for at, number in numbers.items()}, column.direction, confidence=confidence)
+    if len(ranked) < 2:
+        return None
+    few = len(ranked) <= SHOWN + 3
+    shown = ranked if few else [row for at, row in enumerate(ranked) if at < SHOWN or row.mark]
+    best = numbers[ranked[0].name]
+    pairs = [Pair(best.values, numbers[row.name].values, column.direction) for row in shown[1:]]
+    results = compare_many(pairs, seed=SEED, confidence=confidence)
+    compared = dict(zip([row.name for row in shown[1:]], results, strict=True))
+    ranked, shown = ([_as_shown(row, compared.get(row.name)) for row in rows] for rows in (ranked, shown))
+    standings = [_standing(row, compared.get(row.name)) for row in shown]
+    sentence = _sentence(points, numbers, ranked, compared)
+    metric, stat, unit = column.column
+    return Ranking(
+        metric=metric,
+        stat=stat,
+        unit=unit,
+        direction=column.direction,
+        sentence=sentence,
+        standings=standings,
+        ranked=len(ranked),
+    )
+
+
+def side_by_side(members: Sequence[Member], columns: Sequence[Column], confidence: float = 0.95) -> list[CaseRanking]:
+    """Services under identical load: for each test that several targets were put to, their rankings.
+
+    Standings name a member by `at`.
+    """
+    found = []
+    for name, case in case_names(members):
+        rankings = [ranking for column in columns if (ranking := _rank_members(case, column, confidence))]
+        if len(case) > 1 and rankings:
+            found.append(CaseRanking(case=name, rankings=rankings))
+    return found
+
+
+def _rank_members(members: Sequence[Member], column: Column, confidence: float) -> Ranking | None:
+    samples = {str(one.at): sample for one in members if (sample := one.samples.get(column)) and sample.direction}
+    if len({(sample.unit, sample.direction) for sample in samples.values()}) != 1 or len(samples) < 2:
+        return None
+    direction, unit = next((sample.direction, sample.unit) for sample in samples.values())
+    assert direction
+    ranked = rank({at: sample.values for at, sample in samples.items()}, direction, confidence=confidence)
+    best = samples[ranked[0].name].values
+    pairs = [Pair(best, samples[row.name].values, direction) for row in ranked[1:]]
+    compared = compare_many(pairs, seed=SEED, confidence=confidence)
+    standings = [
+        _standing(_as_shown(row, result), result) for row, result in zip(ranked, [None, *compared], strict=True)
+    ]
+    return Ranking(
+        metric=column[0],
+        stat=column[1],
+        unit=unit,
+        direction=direction,
+        sentence="",
+        standings=standings,
+        ranked=len(ranked),
+    )
+
+
+def _as_shown(row: Ranked, compared: Comparison | None) -> Ranked:
+    """Told apart only where the interval that stands beside it says so too: a reader sees that, not the test's p."""
+    if row.distinguishable and compared and compared.verdict not in ("better", "worse"):
+        return replace(row, distinguishable=False)
+    return row
+
+
+def _standing(row: Ranked, compared: Comparison | None) -> Standing:
+    if compared is None:
+        verdict = "the best"
+    elif row.distinguishable is None:
+        verdict = "too few repetitions"
+    elif row.distinguishable:
+        verdict = "worse than the best"
+    else:
+        alone = compared.verdict in ("better", "worse")
+        verdict = "worse as a pair, not after correction" if alone else "no evidence of a difference from the best"
+    return Standing(
+        point=int(row.name),
+        place=row.place,
+        mark=row.mark,
+        verdict=verdict,
+        **(_apart(compared) if compared else {}),
+    )
+
+
+def _apart(compared: Comparison) -> dict[str, float | None]:
+    """How far from the best, relative and in the metric's unit, each with its interval."""
+    change, difference = compared.change_interval, compared.difference_interval
+    return {
+        "change": compared.change,
+        "low": change.lo if change else None,
+        "high": change.hi if change else None,
+        "difference": compared.difference,
+        "difference_low": difference.lo if difference else None,
+        "difference_high": difference.hi if difference else None,
+    }
+
+
+def _sentence(
+    points: Sequence[Point], numbers: dict[str, Number], ranked: Sequence[Ranked], compared: dict[str, Comparison]
+) -> str:
+    best = numbers[ranked[0].name]
+    leader, metric = points[int(ranked[0].name)].label, best.name
+    worth = _worth(best)
+    others = ranked[1:]
+    untested = [row for row in others if row.distinguishable is None]
+    tied = [row for row in others if row.distinguishable is False]
+    extreme = "highest" if best.direction == "higher" else "lowest"
+    if len(untested) == len(others):
+        return (
+            f"{leader} has the {extreme} {metric}: {worth}, of {len(ranked):,} points. There is one trial of "
+            "each, so how sure that is cannot be said; repetitions would tell."
+        )
+    equal = [points[int(row.name)].label for row in ranked if row.place == 1]
+    if 1 < len(equal) < len(ranked):
+        return f"{len(equal)} of {len(ranked):,} points share the {extreme} {metric}, {worth}: {_listed(equal)}."
+    if len(tied) == len(others) and not any(_pairwise(best, numbers[row.name]) for row in tied):
+        of = f"between the {len(ranked):,} points"
+        return f"No evidence of a difference in {metric} {of}; the {extreme} mean is {worth}."
+    if tied or untested:
+        return f"{leader} has the {extreme} {metric}: {worth}. {_doubts(points, best, others)}."
+    return f"{leader} has the {extreme} {metric}: {worth}, {_gap(points, others[0], compared)}."
+
+
+def _doubts(points: Sequence[Point], best: Number, others: Sequence[Ranked]) -> str:
+    """How many of the others are surely behind the best, and for which of them that is open."""
+    tied, untested = (
+        [points[int(row.name)].label for row in others if row.distinguishable is open_] for open_ in (False, None)
+    )
+    sure, side = len(others) - len(tied) - len(untested), "lower" if best.direction == "higher" else "higher"
+    if sure:
+        told = [f"{sure:,} of the {len(others):,} others {'is' if sure == 1 else 'are'} {side}, also {_CORRECTED}"]
+        told += [f"for {_listed(tied)} that is not certain"] if tied else []
+    elif len(others) == 1 and tied:
+        told = [f"It is not certain that the other, {tied[0]}, is {side}"]
+    else:
+        told = [f"{_CORRECTED.capitalize()}, it is not certain that any of the {len(others):,} others is {side}"]
+    told += [f"{_listed(untested)} {'has' if len(untested) == 1 else 'have'} too few trials to say"] if untested else []
+    return "; ".join(told)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and c`; of many, the first and how many more."""
+    shown = list(names) if len(names) <= NAMED else [*names[: NAMED - 1], f"{len(names) - NAMED + 1:,} more"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def _pairwise(best: Number, other: Number) -> bool:
+    """Whether the two would be told apart if they were the only ones."""
+    return (p_value(best.values, other.values) or 0.0) <= 0.05
+
+
+def _gap(points: Sequence[Point], second: Ranked, compared: dict[str, Comparison]) -> str:
+    found, name = compared[second.name], points[int(second.name)].label
+    if found.change is None or found.change_interval is None or found.change <= -1.0:
+        return f"told apart from every other point; next is {name}"
+    # Turned round: how far the best is from the next, as the reader asks it.
+    ends = sorted(1.0 / (1.0 + end) - 1.0 for end in found.change_interval)
+    change = 1.0 / (1.0 + found.change) - 1.0
+    side = "above" if change > 0 else "below"
+    same = found.change_interval.lo == found.change_interval.hi
+    sure = "no spread over trials" if same else f"95% interval {percent(ends[0])} to {percent(ends[1])}"
+    return f"{percent(abs(change), signed=False)} {side} the next, {name} ({sure}, n = {found.n_a} and {found.n_b})"
+
+
+def _worth(number: Number) -> str:
+    text = quantity(number.cell.value, number.cell.unit, number.stdev)
+    return ("~" if number.shaky else "") + text
+
+
+def target_sentences(points: Sequence[Point], columns: Sequence[Number]) -> list[str]:
+    """For several targets on several cases: how often each one wins. Silent where the ranking already says it."""
+    cases: dict[tuple[str, str], list[Point]] = {}
+    for point in points:
+        cases.setdefault((point.run_id, point.benchmark_case_id), []).append(point)
+    shared = [case for case in cases.values() if len(case) > 1]
+    if len(shared) < 2 or any(len({point.target_name for point in case}) != len(case) for case in shared):
+        return []
+    sentences = []
+    for column in columns:
+        if not (column.primary and column.direction):
+            continue
+        wins: dict[str, int] = {}
+        undecided = 0
+        for case in shared:
+            groups = {point.target_name: found.values for point in case if (found := point.number(column.column))}
+            ranked = rank(groups, column.direction)
+            if len(ranked) < 2 or not all(row.distinguishable for row in ranked[1:]):
+                undecided += 1
+            else:
+                wins[ranked[0].name] = wins.get(ranked[0].name, 0) + 1
+        told = [f"{name} is best in {count}" for name, count in sorted(wins.items(), key=lambda item: -item[1])]
+        told += (
+            [f"{undecided} {'shows' if undecided == 1 else 'show'} no evidence of a difference"] if undecided else []
+        )
+        metric = name_of(column.metric, column.stat)
+        sentences.append(f"By target, on {metric}, of {len(shared)} cases: {', '.join(told)}.")
+    return sentences
+
+
+def _alone(point: Point, columns: Sequence[Number]) -> str:
+    """What the only point comes to: its first few metrics, by their leading statistic."""
+    leading = [column for column in columns if column.primary] or columns
+    firsts = list({column.metric: column for column in reversed(leading)}.values())[::-1]
+    found = [number for column in firsts if (number := point.number(column.column))]
+    told = ", ".join(f"{number.name} {_worth(number)}" for number in found[:NAMED])
+    n = max((number.cell.n for number in found), default=0)
+    of = f"the means of {n} trials" if n > 1 else "from one trial, so without a spread"
+    return f"{point.label}: {told}; {of}."
+
+
+def make_headline(
+    points: Sequence[Point],
+    columns: Sequence[Number],
+    rankings: Sequence[Ranking],
+    failures: Sequence[FailureFacts],
+    invalid: Sequence[FailureFacts] = (),
+    first: Sequence[str] = (),
+) -> list[str]:
+    """What a reader in a hurry needs: what curves come to (`first`), the verdicts, then the trouble."""
+    by_target = target_sentences(points, columns)
+    leading = {ranking.metric: ranking.sentence for ranking in reversed(rankings)}
+    told = [leading[metric] for metric in dict.fromkeys(ranking.metric for ranking in rankings)]
+    lines = [*first, *told[:3], *by_target[:1]]
+    if not points:
+        lines.append("No trial produced a number that holds." if invalid else "No trial produced a number.")
+    elif len(points) == 1:
+        lines.append(_alone(points[0], columns))
+    elif not rankings:
+        lines.append(f"{plural(len(points), 'point')} measured; no metric says which way is better, so none is ranked.")
+    if failures:
+        verb = "has" if len(failures) == 1 else "have"
+        lines.append(f"{plural(len(failures), 'trial')} {verb} no number: see Failures.")
+    if invalid:
+        verb = "is INVALID and enters" if len(invalid) == 1 else "are INVALID and enter"
+        why = reasons((item.code, item.message) for item in invalid)
+        lines.append(f"{plural(len(invalid), 'trial')} {verb} no number: {why}")
+    return lines
+
+
+def leading_columns(members: Sequence[Member], throughput: str | None, latency: str | None) -> list[Column]:
+    """The throughput, or else the first metric with a direction, and the latency by its leading statistics."""
+    stats: dict[str, list[str]] = {}
+    for member in members:
+        for (metric, stat), sample in member.samples.items():
+            if sample.direction and stat not in stats.setdefault(metric, []):
+                stats[metric].append(stat)
+    first = throughput if throughput in stats else next(iter(stats), None)
+    names = dict.fromkeys(name for name in (first, latency) if name in stats)
+    return [(name, stat) for name in names if name for stat in headline_stats(stats[name])]

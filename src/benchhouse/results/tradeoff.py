@@ -1,0 +1,322 @@
+"""Targets at equal quality: each one's curve along its search parameter, and what it has at the level asked for."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchhouse.analysis.pareto import (
+    Crossing,
+    Knot,
+    Scale,
+    cross,
+    drawn,
+    frontier,
+    gap,
+    scale_of_level,
+    scale_of_value,
+)
+from benchhouse.analysis.ranking import holm, mark_of
+from benchhouse.results.curves import AtLevel, Axis, CurvePoint, Tradeoff, TradeoffCurve, span
+from benchhouse.results.numbers import headline_stats, name_of, percent, plural, quantity
+from benchhouse.results.series import Column, Member, Series, sweeps
+from benchhouse.schema.errors import BenchError
+from benchhouse.documents.problems import did_you_mean
+
+SEED = 20_240_229
+_LEVELS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5)
+"""What a report asks for where nobody asked: the highest that the most curves meet."""
+_FEWEST = 2
+
+
+def parse_level(text: str) -> tuple[str, float]:
+    """`recall=0.95`, or `recall=95%`."""
+    metric, equals, value = (part.strip() for part in text.partition("="))
+    number = value.removesuffix("%")
+    try:
+        level = float(number) / (100.0 if number != value else 1.0)
+    except ValueError:
+        level = math.nan
+    if not (metric and equals) or not math.isfinite(level):
+        raise BenchError(f"{text!r} is no level: expected METRIC=NUMBER", hint="For example: --at recall=0.95")
+    return metric, level
+
+
+def find_column(members: Sequence[Member], name: str) -> Column:
+    """The metric of that name (its value, or its mean), or a statistic of one: `latency.p99`."""
+    known: dict[str, list[str]] = {}
+    for member in members:
+        for metric, stat in member.samples:
+            known.setdefault(metric, []).append(stat)
+    if name in known:
+        return name, headline_stats(known[name])[0]
+    metric, _, stat = name.replace(" ", ".").partition(".")
+    if stat in known.get(metric, ()):
+        return metric, stat
+    near = did_you_mean(name, known)
+    hint = f"Did you mean {near}?" if near else f"A statistic of one: {next(iter(known), 'latency')}.p99"
+    raise BenchError(f"no metric {name} here; there are {', '.join(sorted(known)) or 'none'}", hint=hint)
+
+
+def make_tradeoff(
+    members: Sequence[Member],
+    x: Column,
+    y: Column,
+    level: float | None,
+    *,
+    along: str = "",
+    confidence: float = 0.95,
+    seed: int = SEED,
+) -> Tradeoff:
+    """The curves of all points that have both metrics, and what each has of `y` where its `x` reaches the level."""
+    if x == y:
+        raise BenchError(f"{name_of(*x)} can't be traded for itself", hint="Name another metric: --of METRIC")
+    usable = [one for one in members if x in one.samples and y in one.samples and one.together(x, y)[0]]
+    if not usable:
+        raise BenchError(f"no point has both {name_of(*x)} and {name_of(*y)}")
+    axes = _axis(usable, x), _axis(usable, y)
+    series = sweeps(usable, along)
+    knots = [[Knot(one.place(member), *member.together(x, y)) for member in one.members] for one in series]
+    values = [value for one in knots for knot in one for value in knot.x]
+    if level is not None:
+        _check_level(axes[0], values, level)
+    scales = (
+        scale_of_level(values, axes[0].direction, values[0] if level is None else level),
+        scale_of_value([value for one in knots for knot in one for value in knot.y]),
+    )
+    curves = _curves(series, knots, axes, scales)
+    if level is not None:
+        found = [
+            cross(one, level, x_scale=scales[0], y_scale=scales[1], direction=axes[0].direction, seed=seed,
+                  confidence=confidence)
+            for one in knots
+        ]  # fmt: skip
+        curves = _at_level(curves, found, scales[1], axes[1], confidence, seed)
+    left_out = len(members) - len(usable)
+    notes = [f"{plural(left_out, 'point')} without {axes[0].name} or {axes[1].name} left out."] if left_out else []
+    made = Tradeoff(
+        x=axes[0],
+        y=axes[1],
+        level=level,
+        scales=f"{scales[1].told(axes[1].name)} against {scales[0].told(axes[0].name)}, monotone cubic",
+        confidence=confidence,
+        curves=curves,
+        notes=notes + _notes(curves),
+    )
+    return made.model_copy(update={"sentences": _sentences(made)}) if level is not None else made
+
+
+def automatic(members: Sequence[Member], y: Column | None, confidence: float = 0.95) -> Tradeoff | None:
+    """For a report: the first share of which more is better (recall, accuracy) against the throughput, if swept."""
+    if y is None:
+        return None
+    for x in dict.fromkeys(column for member in members for column in member.samples):
+        usable = [member for member in members if x in member.samples and y in member.samples]
+        if x == y or not usable or not _is_share(usable, x) or y not in usable[0].samples:
+            continue
+        means = {member.at: sum(member.samples[x].values) / len(member.samples[x].values) for member in usable}
+        if all(len({means[member.at] for member in one.members}) < _FEWEST for one in sweeps(usable)):
+            continue
+        made = [make_tradeoff(members, x, y, level, confidence=confidence) for level in _LEVELS]
+        most = max(made, key=lambda one: sum(curve.at is not None and curve.at.reach == "met" for curve in one.curves))
+        met = any(curve.at and curve.at.reach == "met" for curve in most.curves)
+        return most if met else make_tradeoff(members, x, y, None, confidence=confidence)
+    return None
+
+
+def _is_share(members: Sequence[Member], column: Column) -> bool:
+    samples = [member.samples[column] for member in members]
+    return all(
+        sample.unit == "1" and sample.direction == "higher" and all(0.0 <= value <= 1.0 for value in sample.values)
+        for sample in samples
+    )
+
+
+def _axis(members: Sequence[Member], column: Column) -> Axis:
+    name = name_of(*column)
+    for what in ("unit", "direction"):
+        kinds = sorted({str(getattr(member.samples[column], what)) for member in members})
+        if len(kinds) > 1:
+            raise BenchError(f"{name} can't be compared: its {what} is {' here and '.join(kinds)} there")
+    sample = members[0].samples[column]
+    if sample.direction not in ("higher", "lower"):
+        raise BenchError(f"{name} has no direction: it is not known whether more of it is better")
+    return Axis(metric=column[0], stat=column[1], unit=sample.unit, direction=sample.direction)
+
+
+def _check_level(axis: Axis, values: Sequence[float], level: float) -> None:
+    if axis.unit == "1" and level > 1.0 and all(0.0 <= value <= 1.0 for value in values):
+        meant = f" Did you mean {level / 100.0:g}?" if level <= 100.0 else ""
+        raise BenchError(f"{axis.name} is a share: it can't be {level:g}", hint=f"Between 0 and 1.{meant}")
+
+
+def _curves(
+    series: Sequence[Series], knots: Sequence[Sequence[Knot]], axes: tuple[Axis, Axis], scales: tuple[Scale, Scale]
+) -> list[TradeoffCurve]:
+    cases = list(dict.fromkeys(one.case for one in series))
+    means = [[(sum(knot.x) / len(knot.x), sum(knot.y) / len(knot.y)) for knot in one] for one in knots]
+    leading: set[tuple[int, int]] = set()
+    for case in cases:
+        places = [(at, k) for at, one in enumerate(series) if one.case == case for k in range(len(one.members))]
+        kept = frontier([means[at][k] for at, k in places], (axes[0].direction, axes[1].direction))
+        leading |= {places[found] for found in kept}
+    curves = []
+    for at, one in enumerate(series):
+        points = [
+            CurvePoint(
+                point=member.at,
+                label=member.label,
+                run_id=member.run_id,
+                instance_digest=member.digest,
+                place=one.place(member) if one.along else None,
+                x=means[at][k][0],
+                y=means[at][k][1],
+                n=len(knots[at][k].x),
+                frontier=(at, k) in leading,
+            )
+            for k, member in enumerate(one.members)
+        ]
+        line = drawn(knots[at], *scales) if len(points) > 1 else []
+        curves.append(
+            TradeoffCurve(name=one.name, along=one.along, case=cases.index(one.case), points=points, line=line)
+        )
+    return curves
+
+
+def _at_level(
+    curves: Sequence[TradeoffCurve],
+    found: Sequence[Crossing],
+    scale: Scale,
+    axis: Axis,
+    confidence: float,
+    seed: int,
+) -> list[TradeoffCurve]:
+    """The curves with what they have at the level, each against the best of its case.
+
+    Where every case has one curve, different tests are compared after all: nothing else was asked for.
+    """
+    told: dict[int, dict[str, Any]] = {
+        at: {
+            "reach": one.reach,
+            "value": one.value,
+            "interval": tuple(one.interval) if one.interval else None,
+            "method": one.method,
+            "place": one.place,
+            "n": one.n,
+            "nearest": one.nearest,
+        }
+        for at, one in enumerate(found)
+    }
+    for group in _groups(curves):
+        met = [at for at in group if found[at].value is not None]
+        met.sort(key=lambda at: found[at].value or 0.0, reverse=axis.direction == "higher")
+        _stand(met, found, told, scale, axis, confidence, seed)
+    return [curve.model_copy(update={"at": AtLevel(**told[at])}) for at, curve in enumerate(curves)]
+
+
+def _groups(curves: Sequence[TradeoffCurve]) -> list[list[int]]:
+    cases: dict[int, list[int]] = {}
+    for at, curve in enumerate(curves):
+        cases.setdefault(curve.case, []).append(at)
+    alone = all(len(group) == 1 for group in cases.values())
+    return [list(range(len(curves)))] if alone else list(cases.values())
+
+
+def _stand(
+    met: Sequence[int],
+    found: Sequence[Crossing],
+    told: Mapping[int, dict[str, Any]],
+    scale: Scale,
+    axis: Axis,
+    confidence: float,
+    seed: int,
+) -> None:
+    """Give the curves that meet the level, best first, their marks, differences and verdicts."""
+    if len(met) < _FEWEST:
+        for at in met:
+            told[at]["verdict"] = "the only one"
+        return
+    gaps = {
+        at: gap(found[met[0]], found[at], scale, axis.direction, seed=seed, confidence=confidence) for at in met[1:]
+    }
+    p_values = {str(at): one.p_value for at, one in gaps.items() if one.p_value is not None}
+    adjusted = holm(p_values, family=len(met) * (len(met) - 1) // 2)
+    for place, at in enumerate(met):
+        told[at]["mark"] = mark_of(place, len(met))
+        if not place:
+            told[at]["verdict"] = "the best"
+            continue
+        one, corrected = gaps[at], adjusted.get(str(at))
+        surely = corrected is not None and corrected <= 1.0 - confidence
+        words = {
+            "worse": "worse than the best" if surely else "worse as a pair, not after correction",
+            "no evidence of a difference": "no evidence of a difference from the best",
+        }
+        told[at] |= {
+            "change": one.change,
+            "change_interval": tuple(one.change_interval) if one.change_interval else None,
+            "difference": one.difference,
+            "difference_interval": tuple(one.difference_interval) if one.difference_interval else None,
+            "p_adjusted": corrected,
+            "verdict": words.get(one.verdict, one.verdict),
+        }
+
+
+def _notes(curves: Sequence[TradeoffCurve]) -> list[str]:
+    sweeping = sorted({curve.sweep for curve in curves if curve.along})
+    notes = [f"Curves along {', '.join(sweeping)}."] if sweeping else ["Nothing is swept: there is no curve."]
+    if len({curve.case for curve in curves}) == len(curves) > 1:
+        notes.append("Exploratory: no two curves were put to the same test.")
+    if any(curve.at and curve.at.value is not None and curve.at.interval is None for curve in curves):
+        notes.append("No interval where a point has one trial; repetitions: 5 or more gives one.")
+    return notes
+
+
+def _sentences(found: Tradeoff) -> list[str]:
+    level = f"At {found.x.name} {quantity(found.level, found.x.unit)}"
+    lines = []
+    for group in _groups(found.curves):
+        curves = [found.curves[at] for at in group]
+        met = [curve for curve in curves if curve.at and curve.at.value is not None]
+        best = next((curve for curve in met if curve.at and curve.at.mark in ("best", None)), None)
+        if best:
+            lines.append(f"{level}, {_lead(found, best, met)}.")
+    for curve in found.curves:
+        at = curve.at
+        if not at or at.value is not None:
+            continue
+        nearest = curve.points[at.nearest]
+        has = f"{found.x.name} {quantity(nearest.x, found.x.unit)}"
+        if at.reach == "short":
+            lines.append(f"{curve.name} does not reach {found.level:g}: {has} at best{curve.where(nearest)}.")
+        else:
+            worth = f"{found.y.name} {quantity(nearest.y, found.y.unit)} with {has}{curve.where(nearest)}"
+            lines.append(f"Every point of {curve.name} is better than that: {worth}.")
+    return lines
+
+
+def _lead(found: Tradeoff, best: TradeoffCurve, met: Sequence[TradeoffCurve]) -> str:
+    at = best.at
+    assert at
+    sure = (
+        f"{found.confidence * 100:g}% interval {span(at.interval)}" if at.interval else "no interval: one trial a point"
+    )
+    worth = f"{found.y.name} {quantity(at.value, found.y.unit)} ({sure})"
+    others = [curve for curve in met if curve is not best]
+    if not others:
+        return f"{best.name} has {worth}"
+    second = min(others, key=lambda curve: abs((curve.at and curve.at.difference) or 0.0))
+    extreme = "highest" if found.y.direction == "higher" else "lowest"
+    has = f"{best.name} has the {extreme} {worth}"
+    behind = second.at
+    assert behind
+    if behind.verdict.startswith("no evidence"):
+        return f"{has}; no evidence of a difference from {second.name}"
+    if behind.change_interval is None or behind.change is None:
+        return f"{has}; next is {second.name}"
+    ends = sorted(1.0 / (1.0 + end) - 1.0 for end in behind.change_interval)
+    change = 1.0 / (1.0 + behind.change) - 1.0
+    side = "above" if change > 0 else "below"
+    return (
+        f"{has}, {percent(abs(change), signed=False)} {side} the next, {second.name} "
+        f"({percent(ends[0])} to {percent(ends[1])})"
+    )

@@ -1,0 +1,203 @@
+"""Why a run got slower: affected points, abnormal nodes, ranks and series, and the raw evidence of each.
+
+Everything is joined on identity: trial ids of the compared numbers, and windows that each trial tells by its own clock
+in seconds since its start. Clocks of two nodes are never set against each other.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import Field
+
+from benchhouse.analysis.playbooks import diagnose
+from benchhouse.analysis.playbooks.moving import Way, find_shift
+from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number, Signal
+from benchhouse.results.cases import Gathered, correct_waits
+from benchhouse.results.comparison import ComparisonTable, PointRow
+from benchhouse.results.holds import SCOPE, add_holds, files_of
+from benchhouse.results.slow_requests import slowest
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.model import Model, empty_list
+from benchhouse.warehouse.query import Warehouse
+
+Row = Mapping[str, Any]
+_MOST_MOVED = 8
+_MOST_TRIALS = 3
+_NOTABLE = 0.1
+
+BASES = """
+SELECT run_id, plan_digest, scenario, started, succeeded, benchmark_case_ids FROM benchmark_run_fact
+ORDER BY started, run_id
+""".strip()
+
+
+class TrialEvidence(Model):
+    """A trial to look at, and where its bytes are."""
+
+    trial_id: str
+    node: str
+    number: str = Field(description="The point's worst number.")
+    unit: str
+    value: float = Field(description="What this trial had of it.")
+    folder: str = Field(description="Relative to the workspace; sealed.")
+    files: list[str] = Field(description="Of the evidence that moved: telemetry of its scopes, relative to the folder.")
+    requests: str = Field("", description="File with one row a request or a second, where there is one.")
+    slow: list[str] = Field(default_factory=empty_list, description="The slowest requests or fullest seconds in it.")
+    logs: str = Field(description="Command that prints its log.")
+    trace: str = Field(description="Command that walks it back to its bytes.")
+
+
+class PointWhy(Model):
+    """One workload point that got worse."""
+
+    point: str
+    numbers: list[Number] = Field(description="Those that are worse for sure.")
+    diagnoses: list[Diagnosis] = Field(description="The surest first; none: no evidence.")
+    moved: list[Evidence] = Field(description="Series that moved far outside their repetitions' spread.")
+    trials: list[TrialEvidence] = Field(description="The worst first.")
+    repro: str = Field(description="Command that runs one of its trials again.")
+
+
+class FailedTrial(Model):
+    """A trial that gave no number."""
+
+    trial_id: str
+    point: str
+    outcome: str
+    code: str
+    message: str
+    folder: str
+    logs: str
+    rerun: str
+
+
+class Why(Model):
+    """What `bench why` answers."""
+
+    schema_version: Literal[1] = 1
+    run_id: str
+    base: str = Field(description="The run that it is compared with; empty where there is none.")
+    base_chosen: str = Field(description="How the base was chosen, in words.")
+    scenario: str
+    compared: int = Field(description="Numbers that were compared.")
+    points: list[PointWhy] = Field(description="Points that got worse.")
+    better: list[str] = Field(default_factory=empty_list, description="Numbers that got better, in words.")
+    differences: list[str] = Field(default_factory=empty_list, description="What else is not the same in both runs.")
+    failures: list[FailedTrial] = Field(default_factory=empty_list)
+    pending: dict[str, int] = Field(
+        default_factory=dict, description="Why trials wait or waited, by the batch system's words: of how many at most."
+    )
+    notes: list[str] = Field(default_factory=empty_list)
+    scenario_file: str = Field("", description="What to run again.")
+
+    @property
+    def diagnosed(self) -> list[Diagnosis]:
+        return [one for point in self.points for one in point.diagnoses]
+
+    @property
+    def headline(self) -> str:
+        """One sentence."""
+        if not self.base:
+            return f"{self.run_id}: there is no earlier run of this plan to compare with"
+        if not self.points:
+            return f"{self.run_id} is not slower than {self.base}: no number is worse for sure"
+        if not self.diagnosed:
+            return f"{self.run_id} got worse at {len(self.points)} of its points; no playbook has evidence for a cause"
+        best = self.diagnosed[0]
+        return f"{best.title} ({best.certainty} evidence, playbook {best.playbook})"
+
+
+def choose_base(warehouse: Warehouse, run_id: str) -> tuple[str, str]:
+    """The newest earlier run with a good trial: of the same plan, else of the same case; and how, in words."""
+    rows = warehouse.query(BASES, name="bases").dicts()
+    own = next((row for row in rows if row["run_id"] == run_id), None)
+    if own is None:
+        return "", f"run {run_id} has no collected trial"
+    earlier = [
+        row for row in rows if (row["started"], row["run_id"]) < (own["started"], run_id) and row["succeeded"] > 0
+    ]
+    earlier.sort(key=lambda row: row["scenario"] == own["scenario"])  # a namesake before a stranger; else the newest
+    same = [row for row in earlier if row["plan_digest"] == own["plan_digest"]]
+    if same:
+        return same[-1]["run_id"], "the newest earlier run of the same plan"
+    cases = set(own["benchmark_case_ids"] or [])
+    alike = [row for row in earlier if cases & set(row["benchmark_case_ids"] or [])]
+    if alike:
+        return alike[-1]["run_id"], "the newest earlier run with the same benchmark case; its plan is another"
+    return "", "no earlier run has the same plan or benchmark case"
+
+
+def explain(
+    warehouse: Warehouse, table: ComparisonTable, run_id: str, base: str, reasons: Mapping[str, int]
+) -> list[PointWhy]:
+    """The points of a comparison that are worse for sure, each with what the playbooks say and its evidence."""
+    by_point: dict[str, list[PointRow]] = {}
+    for row in table.rows:
+        by_point.setdefault(row.point, []).append(row)
+    gathered = Gathered(warehouse, table, base, run_id)
+    cases = correct_waits([gathered.case(point, rows, reasons) for point, rows in by_point.items()], len(table.rows))
+    found = []
+    for case, (point, rows) in zip(cases, by_point.items(), strict=True):
+        worse = [one for one in [*case.numbers, *([case.wait] if case.wait else [])] if one.worse]
+        if not worse:
+            continue
+        told = add_holds(warehouse.workspace, case, gathered.facts, rows[0].trials_a, rows[0].trials_b)
+        diagnoses, moved = diagnose(told), _moved(told.signals)
+        shown = [one for item in diagnoses for one in item.evidence] or moved
+        trials = _worst(warehouse.workspace, rows, gathered, shown)
+        repro = f"bench run {trials[0].folder}/effective_config.yaml"
+        found.append(PointWhy(point=point, numbers=worse, diagnoses=diagnoses, moved=moved, trials=trials, repro=repro))
+    return found
+
+
+def _moved(signals: Iterable[Signal]) -> list[Evidence]:
+    """Every series that moved far, by a tenth at least; the farthest first."""
+    ways: tuple[Way, ...] = ("up", "down")
+    shifts = (find_shift(signal, way, 0.0, _NOTABLE, "avg", None) for signal in signals for way in ways)
+    found = [one for one in shifts if one]
+    return sorted(found, key=lambda one: (-one.distance, one.scope, one.series))[:_MOST_MOVED]
+
+
+def _worst(
+    workspace: Workspace, rows: Sequence[PointRow], gathered: Gathered, shown: Sequence[Evidence]
+) -> list[TrialEvidence]:
+    """The trials of the run, worst first by its worst number; those that the evidence is about before others."""
+    facts = gathered.facts
+    row = max(rows, key=lambda one: (one.verdict == "worse", abs(one.change or 0.0)))
+    value = {trial: gathered.values[trial, row.metric, row.stat] for trial in row.trials_b}
+    named = set(shown[0].trials[: shown[0].hits]) if shown else set()
+    sign = -1.0 if row.direction == "lower" else 1.0
+    order = sorted(value, key=lambda trial: (trial not in named, sign * value[trial], trial))
+    found = []
+    for trial in order[:_MOST_TRIALS]:
+        folder = TrialFolder(workspace.root / facts[trial]["folder"])
+        files = ["telemetry/summary.json"] if folder.telemetry_summary.is_file() else []
+        files += [
+            f"telemetry/{name}"
+            for scope in dict.fromkeys(one.scope for one in shown)
+            if (folder.telemetry / (name := _file_of(scope))).is_file()
+        ]
+        files += files_of(folder) if any(one.scope == SCOPE for one in shown) else []
+        requests, slow = slowest(folder)
+        found.append(
+            TrialEvidence(
+                trial_id=trial,
+                node=facts[trial]["host"] or "",
+                number=row.name,
+                unit=row.unit,
+                value=value[trial],
+                folder=facts[trial]["folder"],
+                files=files,
+                requests=requests,
+                slow=slow,
+                logs=f"bench logs tail {facts[trial]['run_id']} --trial {trial}",
+                trace=f"bench trace {trial}",
+            )
+        )
+    return found
+
+
+def _file_of(scope: str) -> str:
+    """As the monitors name it: `service:postgres` is kept in service.postgres.parquet."""
+    return re.sub(r"[^A-Za-z0-9_-]+", ".", scope).strip(".") + ".parquet"

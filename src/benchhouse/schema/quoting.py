@@ -1,0 +1,31 @@
+"""Values and texts of a user, written so that they fit a message and hold nothing unprintable."""
+
+from typing import Any
+
+MAX_QUOTED = 60
+
+
+def describe(value: Any) -> str:
+    """What was found, in words: `the text 'three'`, `a list`, `nothing`."""
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"the text {quote(value)}" if value else "empty text"
+    if isinstance(value, int | float):
+        return f"the number {shorten(str(value))}"
+    return "a mapping" if isinstance(value, dict) else "a list"
+
+
+def quote(text: str) -> str:
+    """Text in single quotes, cut to a length that fits a message, with nothing unprintable in it."""
+    return f"'{shorten(printable(text))}'"
+
+
+def shorten(text: str) -> str:
+    return text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 3] + "..."
+
+
+def printable(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

@@ -1,0 +1,261 @@
+"""Questions to the machine that `bench site check` runs on. Each has a time limit, and none fails."""
+
+import getpass
+import os
+import platform
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.quantities import show_bytes, show_seconds
+from benchhouse.schema.site import Site
+from benchhouse.schema.site_check import Finding, State
+from benchhouse.sites import slurm_facts
+from benchhouse.sites.commands import ask, installed
+from benchhouse.sites.storage import Mount, mount_of, mounts, rooms
+
+_ANSWER_S = 2.0
+_HOSTS = {"PyPI": "https://pypi.org/simple/", "Docker Hub": "https://registry-1.docker.io/v2/"}
+_MODULE_FILES = ("modules.sh", "lmod.sh", "z00_lmod.sh", "00-modulepath.sh")
+_SKEW_S = 2.0
+_OF_THE_SYSTEM = ("/proc", "/sys", "/run", "/dev", "/var", "/boot")
+
+
+@dataclass
+class Probed:
+    """Answers for people, and what they mean for a profile."""
+
+    findings: list[Finding] = field(default_factory=list)
+    cluster: str = ""
+    slurm: dict[str, Any] = field(default_factory=dict)
+    folders: dict[str, Any] = field(default_factory=dict)
+    apptainer: bool = False
+    egress: bool | None = None
+    to_confirm: list[str] = field(default_factory=list)
+
+    def tell(self, what: str, state: State, value: str = "", note: str = "") -> None:
+        self.findings.append(Finding(what=what, state=state, value=value, note=note))
+
+
+def probe(workspace: Workspace, network: bool) -> Probed:
+    """Ask everything; `network` also asks whether the internet answers."""
+    probed, environ = Probed(), os.environ
+    _where(probed, environ)
+    _slurm(probed)
+    _containers(probed, environ)
+    _folders(probed, workspace, environ)
+    _room(probed, workspace)
+    _clock(probed, workspace)
+    if network:
+        _network(probed, environ)
+    elif probed.slurm:
+        probed.to_confirm.append("network.egress: whether compute nodes reach the internet was not asked")
+    return probed
+
+
+def _where(probed: Probed, environ: Mapping[str, str]) -> None:
+    job = environ.get("SLURM_JOB_ID")
+    if job:
+        probed.tell("this node", "good", f"inside job {job} on {environ.get('SLURMD_NODENAME', platform.node())}")
+    else:
+        probed.tell("this node", "good", f"{platform.node()}, not inside a job")
+    version = platform.python_version()
+    probed.tell("python", "good", f"{version}, {sys.executable}", _python_note(Path(sys.executable)))
+
+
+def _python_note(python: Path) -> str:
+    mount = mount_of(python)
+    if mount.shared:
+        return f"on {mount.kind}: compute nodes can start it"
+    return f"on {mount.kind}: compute nodes need it under the same path; a venv on a shared folder is safest"
+
+
+def _slurm(probed: Probed) -> None:
+    if not installed("sinfo"):
+        probed.tell("slurm", "missing", "", "no sinfo here: jobs run on this machine only")
+        return
+    version = ask(["sinfo", "-V"])
+    nodes = ask(slurm_facts.NODES) if version else None
+    text = ask(slurm_facts.CONFIG) if nodes else None
+    if version is None or nodes is None or text is None:
+        value = (version or "sinfo").strip()
+        probed.tell("slurm", "unknown", value, "its commands are here, and do not answer: try sinfo, scontrol ping")
+        return
+    config = slurm_facts.read_config(text)
+    probed.cluster = config.get("ClusterName", "")
+    probed.tell("slurm", "good", f"{version.strip()}, cluster {probed.cluster}")
+    partitions, default = slurm_facts.read_partitions(nodes)
+    with_gpus = [name for name, item in partitions.items() if item.gpus]
+    probed.slurm = {
+        "partition": default or next(iter(partitions), None),
+        "gpu_partition": with_gpus[0] if with_gpus else None,
+        "partitions": {name: item.model_dump(exclude_defaults=True) for name, item in partitions.items()},
+    }
+    for name, item in partitions.items():
+        gpus = f", {item.gpus} GPUs" if item.gpus else ""
+        limit = f", up to {show_seconds(item.max_time)}" if item.max_time else ", no time limit"
+        has = f"{item.nodes} nodes of {item.cpus} cores, {show_bytes(item.memory or 0)}{gpus}{limit}"
+        probed.tell(f"partition {name}", "good", has, "default" if name == default else "")
+    if (longest := config.get("MaxArraySize", "")).isdecimal():
+        probed.slurm["max_array"] = int(longest)
+        probed.tell("longest array", "good", longest)
+    _accounts(probed, config)
+    _controller_clock(probed, config.get("as of", ""))
+
+
+def _accounts(probed: Probed, config: Mapping[str, str]) -> None:
+    if "slurmdbd" not in config.get("AccountingStorageType", ""):
+        probed.tell("accounting", "missing", "", "no slurmdbd: what happened to a job is known from its files only")
+        return
+    text = ask(slurm_facts.associations_of(getpass.getuser()))
+    if text is None:
+        probed.tell("accounting", "unknown", "", "slurmdbd does not answer: sacctmgr show assoc")
+        probed.to_confirm.append("slurm.account, slurm.qos: slurmdbd did not answer")
+        return
+    found = slurm_facts.read_associations(text)
+    if not found.accounts:
+        probed.tell(
+            "accounts", "missing", "", f"{getpass.getuser()} has none: sbatch will refuse where they are enforced"
+        )
+        return
+    probed.tell("accounts", "good", ", ".join(found.accounts))
+    qualities = slurm_facts.read_qualities(ask(slurm_facts.QUALITIES) or "")
+    mine = {name: item for name, item in qualities.items() if name in found.qualities}
+    if mine:
+        probed.tell("qualities", "good", ", ".join(_quality(name, item.max_time) for name, item in mine.items()))
+    probed.slurm |= {
+        "accounts": tuple(found.accounts),
+        "account": found.accounts[0],
+        "qualities": {name: item.model_dump(exclude_defaults=True) for name, item in mine.items()},
+        "qos": found.default_quality if found.default_quality in mine else None,
+    }
+    if len(found.accounts) > 1:
+        probed.to_confirm.append(f"slurm.account: which of {', '.join(found.accounts)} pays")
+
+
+def _quality(name: str, limit: float | None) -> str:
+    return f"{name} (up to {show_seconds(limit)})" if limit else name
+
+
+def _controller_clock(probed: Probed, stamp: str) -> None:
+    try:
+        skew_s = datetime.fromisoformat(stamp).timestamp() - time.time()
+    except ValueError:
+        probed.tell("controller's clock", "unknown")
+        return
+    # The stamp has whole seconds and is older by the time of the answer.
+    near = abs(skew_s) < _SKEW_S + 1
+    value = "as here" if near else f"{abs(skew_s):.0f} s {'ahead' if skew_s > 0 else 'behind'}"
+    probed.tell(
+        "controller's clock", "good" if near else "missing", value, "" if near else "times of events will not agree"
+    )
+
+
+def _containers(probed: Probed, environ: Mapping[str, str]) -> None:
+    homes = (Path("/etc/profile.d"), Path("/usr/share/lmod/lmod/init"))
+    files = [home / name for home in homes for name in _MODULE_FILES if (home / name).is_file()]
+    if environ.get("LMOD_CMD") or environ.get("MODULESHOME") or files:
+        probed.tell("module", "good", environ.get("LMOD_CMD") or environ.get("MODULESHOME") or str(files[0]))
+    else:
+        probed.tell("module", "missing", "", "no environment modules here; some sites have them on compute nodes only")
+    program = installed("apptainer", "singularity")
+    probed.apptainer = program is not None
+    if program:
+        probed.tell("apptainer", "good", (ask([program, "--version"]) or program).strip())
+    else:
+        probed.tell("apptainer", "missing", "", "not on PATH; `modules: [Apptainer]` in the profile may bring it")
+        if probed.slurm:
+            probed.to_confirm.append("runtime, modules: no apptainer here; compute nodes may have it as a module")
+
+
+def _folders(probed: Probed, workspace: Workspace, environ: Mapping[str, str]) -> None:
+    known = mounts()
+    if work := environ.get("WORK"):
+        there = Path(work).is_dir()
+        probed.tell("$WORK", "good" if there else "missing", work, "" if there else "no such folder")
+        probed.folders = {"work": "$WORK", "containers": "$WORK/containers", "data": "$WORK/data"}
+    else:
+        probed.tell("$WORK", "missing", "", "export WORK=/your/large/storage; scenarios and profiles refer to it")
+    named = {"workspace": workspace.root, "home": Path.home()} | ({"$WORK": Path(work)} if work else {})
+    for name, path in named.items():
+        mount = mount_of(path, known)
+        note = "" if mount.shared else "not a network filesystem: other nodes see it only if the site makes it so"
+        # A machine without Slurm has no other nodes.
+        probed.tell(f"{name} on", "good" if mount.shared or not probed.slurm else "unknown", _mounted(mount), note)
+    shared = sorted(
+        {str(item.point) for item in known if item.shared and not str(item.point).startswith(_OF_THE_SYSTEM)}
+    )
+    if shared:
+        probed.tell("shared folders", "good", ", ".join(shared))
+        probed.folders["shared"] = tuple(shared)
+    elif probed.slurm:
+        probed.to_confirm.append("folders.shared: no network filesystem was found here")
+
+
+def _mounted(mount: Mount) -> str:
+    return f"{mount.point} ({mount.kind})"
+
+
+def _room(probed: Probed, workspace: Workspace) -> None:
+    for room in rooms(workspace.results, Site()):
+        left = [show_bytes(room.size)] if room.size is not None else []
+        left += [f"{room.files:,} files"] if room.files is not None else []
+        probed.tell("room", "good" if room.size != 0 and room.files != 0 else "missing", ", ".join(left), room.basis)
+
+
+def _clock(probed: Probed, workspace: Workspace) -> None:
+    """The clock of whoever keeps the files, which may be another machine."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=workspace.root, prefix=".bench-clock-") as file:
+            file.write(b"tick")
+            file.flush()
+            os.fsync(file.fileno())
+            skew_s = Path(file.name).stat().st_mtime - time.time()
+    except OSError as error:
+        probed.tell("workspace", "missing", str(workspace.root), f"can't be written: {error.strerror or error}")
+        return
+    near = abs(skew_s) < _SKEW_S
+    value = "as here" if near else f"{skew_s:+.1f} s"
+    probed.tell(
+        "filesystem's clock", "good" if near else "missing", value, "" if near else "ages of files will be wrong"
+    )
+
+
+def _network(probed: Probed, environ: Mapping[str, str]) -> None:
+    answers = {name: _answers(url) for name, url in _HOSTS.items()}
+    inside = bool(environ.get("SLURM_JOB_ID"))
+    for name, answer in answers.items():
+        probed.tell(f"egress to {name}", "good" if answer else "missing", "answers" if answer else "", "from this node")
+    if inside:
+        probed.egress = all(answers.values())
+    elif probed.slurm:
+        probed.to_confirm.append("network.egress: asked of this node only; inside a job: bench site check --network")
+
+
+def _answers(url: str) -> bool:
+    """Whether anybody answers in time. A thread of its own: looking up a name has no time limit."""
+    heard = threading.Event()
+
+    def call() -> None:
+        try:
+            request = urllib.request.Request(url, method="HEAD")  # noqa: S310
+            urllib.request.urlopen(request, timeout=_ANSWER_S).close()  # noqa: S310
+            heard.set()
+        except urllib.error.HTTPError:
+            heard.set()  # a refusal is an answer
+        except OSError:
+            pass
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(_ANSWER_S)
+    return heard.is_set()

@@ -1,0 +1,66 @@
+"""Site profiles: those that are shipped, `site.yaml` of a workspace, or a file named by its path."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+import benchhouse
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.site import Site
+
+SHIPPED = Path(benchhouse.__file__).parent / "sites"
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
+
+
+def load_site(path: Path) -> Site:
+    """A site profile from its file; every mistake is raised with its place."""
+    document = load_yaml(path)
+    try:
+        return Site.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, Site)) from error
+
+
+def find_site(name: str | None, workspace_file: Path) -> Site:
+    """By its file or its name; without either the workspace's own, else `local`."""
+    if name is None:
+        return load_site(workspace_file) if workspace_file.is_file() else Site.model_construct()
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        return load_site(Path(name))
+    known = shipped()
+    if name not in known:
+        guess = did_you_mean(name, list(known))
+        hint = f"did you mean '{guess}'? " if guess else ""
+        raise BenchError(f"there is no site '{name}'", f"{hint}there is: {', '.join(known)}; or name a file")
+    return load_site(known[name])
+
+
+def shipped() -> dict[str, Path]:
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+
+
+def expand_folder(site: Site, key: str, environ: Mapping[str, str]) -> Path | None:
+    """A folder of the profile, `work`, `containers` or `data`, with its variables put in; None where it names none."""
+    text: str = getattr(site.folders, key)
+    return expand_path(text, f"folders.{key} of site '{site.site}'", environ) if text else None
+
+
+def expand_path(text: str, who: str, environ: Mapping[str, str]) -> Path:
+    """A path with its variables put in. Raises BenchError that names `who` where one is not set, or it is relative."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        if not environ.get(name):
+            hint = f"export {name}=/the/folder, or write the folder itself into the profile"
+            raise BenchError(f"{who} is {text}, and the environment variable {name} is not set", hint)
+        return environ[name]
+
+    path = Path(_VARIABLE.sub(value, text))
+    if not path.is_absolute():
+        raise BenchError(f"{who} is {text}, which is no absolute path: {path}", "a job starts in another folder")
+    return path

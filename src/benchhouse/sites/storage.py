@@ -1,0 +1,128 @@
+"""What a folder lies on, and what may still be put there: the filesystem's room, quotas of its owner, the profile's."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.record import record
+from benchhouse.schema.site import Site
+from benchhouse.sites.commands import ask
+from benchhouse.sites.profiles import expand_path
+
+_SHARED = {
+    "lustre", "gpfs", "nfs", "nfs4", "beegfs", "ceph", "cifs", "panfs", "pvfs2", "orangefs", "wekafs", "afs",
+    "glusterfs", "fuse.glusterfs", "fuse.ceph", "fuse.sshfs", "fuse.juicefs",
+}  # fmt: skip
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_FIGURES = 8  # of a row of a quota: used, soft, hard, grace; the same for files
+
+
+@record
+class Mount:
+    """A filesystem where it is mounted."""
+
+    point: Path
+    kind: str
+    source: str
+
+    @property
+    def shared(self) -> bool:
+        """Whether other nodes see it too, as far as its kind tells."""
+        return self.kind in _SHARED
+
+
+@record
+class Room:
+    """What may still be put somewhere; None: no limit that anybody tells."""
+
+    size: int | None
+    files: int | None
+    basis: str
+
+
+def mounts() -> list[Mount]:
+    """All filesystems that this process sees; a later one covers an earlier one of the same point."""
+    found = []
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        left, _, right = line.partition(" - ")
+        point, (kind, source) = left.split()[4], right.split()[:2]
+        found.append(Mount(Path(_plain(point)), kind, _plain(source)))
+    return found
+
+
+def mount_of(path: Path, known: list[Mount] | None = None) -> Mount:
+    """What `path`, or its nearest ancestor that exists, lies on."""
+    place = existing(path).resolve()
+    under = [item for item in known or mounts() if item.point == place or item.point in place.parents]
+    longest = max(len(item.point.parts) for item in under)
+    return [item for item in under if len(item.point.parts) == longest][-1]
+
+
+def existing(path: Path) -> Path:
+    """The path, or its nearest ancestor that is there."""
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def _plain(text: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def rooms(path: Path, site: Site) -> list[Room]:
+    """Everything that limits what may be put below `path`."""
+    place, mount = existing(path), mount_of(path)
+    return [free(place), *_told(place, mount), *_of_site(path, site)]
+
+
+def free(place: Path) -> Room:
+    """What the filesystem itself has left for a user who is not root."""
+    state = os.statvfs(place)
+    counted = state.f_files > 0  # some filesystems make inodes as they go
+    return Room(
+        state.f_bavail * state.f_frsize, state.f_favail if counted else None, f"free on {mount_of(place).point}"
+    )
+
+
+def _told(place: Path, mount: Mount) -> Iterator[Room]:
+    """Quotas, asked of the command that knows this kind of filesystem."""
+    user, group = str(os.getuid()), str(place.stat().st_gid)
+    if mount.kind == "lustre":
+        owners = [("-u", user, "of this user"), ("-g", group, f"of group {group}")]
+        if project := re.match(r"\s*(\d+)", ask(["lfs", "project", "-d", str(place)]) or ""):
+            owners += [("-p", project[1], f"of project {project[1]}")] if project[1] != "0" else []
+        for flag, owner, whose in owners:
+            if text := ask(["lfs", "quota", "-q", flag, owner, str(place)]):
+                yield from _row(text.split()[1:], f"quota {whose} on {mount.point}")
+        return
+    # -w: one line each; -p: grace times as numbers, so that no column is ever empty
+    # It ends with 1 where a quota is exceeded.
+    for line in (ask(["quota", "-w", "-p"], good=(0, 1)) or "").splitlines():
+        source, *figures = line.split() or [""]
+        if source == mount.source:
+            yield from _row(figures, f"quota of this user on {mount.point}")
+
+
+def _row(figures: list[str], basis: str) -> Iterator[Room]:
+    """One row of `lfs quota` or `quota`: kilobytes used, soft, hard, grace; then the same for files. 0 is no limit."""
+    plain = [item.strip("*[]") for item in figures[:_FIGURES]]
+    if len(plain) < _FIGURES or not all(plain[at].isdecimal() for at in (0, 1, 2, 4, 5, 6)):
+        return
+    used_k, soft_k, hard_k, files, soft, hard = (int(plain[at]) for at in (0, 1, 2, 4, 5, 6))
+    limit_k, limit = hard_k or soft_k, hard or soft
+    if limit_k or limit:
+        size = max(0, limit_k - used_k) * 1024 if limit_k else None
+        yield Room(size, max(0, limit - files) if limit else None, basis)
+
+
+def _of_site(path: Path, site: Site) -> Iterator[Room]:
+    for folder, quota in site.quotas.items():
+        try:
+            home = expand_path(folder, f"quotas of site '{site.site}'", os.environ)
+        except BenchError:
+            continue  # a folder that this user has not is not the one that is written to
+        if home == path or home in path.absolute().parents:
+            yield Room(quota.size, quota.files, f"quota of {home} by site '{site.site}'")

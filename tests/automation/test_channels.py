@@ -1,0 +1,122 @@
+"""Channels of alarms, each against the real thing: a web server, Alertmanager, a mail server, a program."""
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from email import message_from_bytes, policy
+
+import pytest
+from services.hook import hears
+from services.triton import free_ports
+
+from benchhouse.automation.alarms import Standing, _message
+from benchhouse.automation.channels import tell
+from benchhouse.schema.alarms import Channel
+
+FIRED = _message(Standing("slow", "firing", "p99 of chat is 300 ms", case="chat/t", metric="lat", stat="p99"), "firing")
+
+
+def test_a_webhook_gets_the_numbers_and_a_text():
+    with hears() as (address, heard):
+        assert tell(Channel(webhook=address), FIRED) == ""
+    assert heard == [FIRED]
+
+
+def test_a_webhook_that_refuses_or_is_gone_is_a_reason_without_its_address(monkeypatch):
+    with hears(404) as (address, _):
+        monkeypatch.setenv("DEMO_HOOK", address)
+        assert tell(Channel(webhook="$DEMO_HOOK"), FIRED).startswith("it answered 404")
+    error = tell(Channel(webhook="$DEMO_HOOK"), FIRED)
+    assert "refused" in error and "hunter2222" not in error
+    monkeypatch.setenv("DEMO_HOOK", "hunter2222")
+    assert tell(Channel(webhook="$DEMO_HOOK"), FIRED) == "the address does not begin with http:// or https://"
+
+
+def test_a_program_gets_it_on_its_input_and_no_shell_sees_it(tmp_path):
+    message = FIRED | {"text": "$(touch /tmp/never) `id` ; '"}
+    assert tell(Channel(command=["tee", str(tmp_path / "out")]), message) == ""
+    assert json.loads((tmp_path / "out").read_text()) == message
+    assert tell(Channel(command=["sh", "-c", "echo no >&2; exit 3"]), message) == "sh ended with 3: no"
+    assert "No such file" in tell(Channel(command=[str(tmp_path / "absent")]), message)
+
+
+@pytest.mark.skipif(shutil.which("prometheus-alertmanager") is None, reason="Debian's Alertmanager is not installed")
+def test_alertmanager_shows_it_until_it_is_over(tmp_path):
+    (port,) = free_ports(1)
+    address = f"http://127.0.0.1:{port}"
+    config = tmp_path / "alertmanager.yml"
+    config.write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
+    server = subprocess.Popen(
+        ["prometheus-alertmanager", f"--config.file={config}", f"--storage.path={tmp_path / 'data'}",
+         f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        _until(lambda: urllib.request.urlopen(f"{address}/-/ready", timeout=5))
+        channel = Channel(alertmanager=address)
+        assert tell(channel, FIRED) == ""
+        (alert,) = _alerts(address)
+        assert alert["labels"] == {
+            "alertname": "slow", "severity": "warning", "case": "chat/t", "metric": "lat", "stat": "p99"
+        }  # fmt: skip
+        assert alert["annotations"]["summary"] == FIRED["text"] and alert["status"]["state"] != "suppressed"
+        assert tell(channel, FIRED | {"state": "over"}) == ""
+        assert _until(lambda: _alerts(address) == [])
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_mail_goes_out_through_apprise(monkeypatch):
+    pytest.importorskip("apprise")
+    from aiosmtpd.controller import Controller
+
+    class Keeps:
+        def __init__(self):
+            self.mails = []
+
+        async def handle_DATA(self, server, session, envelope):  # noqa: N802 - named by the library
+            self.mails.append(envelope)
+            return "250 OK"
+
+    keeps = Keeps()
+    (port,) = free_ports(1)
+    controller = Controller(keeps, hostname="127.0.0.1", port=port)
+    controller.start()
+    try:
+        monkeypatch.setenv("DEMO_MAIL", f"mailto://127.0.0.1:{port}/?from=bench@example.org&to=team@example.org")
+        assert tell(Channel(apprise="$DEMO_MAIL"), FIRED) == ""
+    finally:
+        controller.stop()
+    (envelope,) = keeps.mails
+    mail = message_from_bytes(envelope.content, policy=policy.default)
+    assert envelope.rcpt_tos == ["team@example.org"]
+    assert mail["subject"] == "bench: slow firing"
+    assert FIRED["text"] in mail.get_body(("plain", "html")).get_content()
+
+
+def test_an_address_that_apprise_does_not_know_is_a_reason(monkeypatch):
+    pytest.importorskip("apprise")
+    monkeypatch.setenv("DEMO_MAIL", "nonsense://hunter2222")
+    error = tell(Channel(apprise="$DEMO_MAIL"), FIRED)
+    assert error == "apprise does not know such an address"
+
+
+def _alerts(address):
+    with urllib.request.urlopen(f"{address}/api/v2/alerts", timeout=10) as answer:
+        return json.load(answer)
+
+
+def _until(found, limit_s=120):
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            if answer := found():
+                return answer
+        except (urllib.error.URLError, OSError):
+            pass
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

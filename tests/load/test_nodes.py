@@ -1,0 +1,120 @@
+"""Load processes below helpers, as on other nodes: one start, one book, and a node that is lost is told."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from laboratory import children, wait_until
+
+from benchhouse.load.calls import CallTally
+from benchhouse.load.engine import NotReached, run_load
+from benchhouse.load.nodes import Spread
+from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.shape import Shape
+from benchhouse.load.source import Planned, Pool
+from benchhouse.schema.errors import BenchError
+
+ANOTHER_CLOCK = ["unshare", "--time", "--monotonic", "5000", "--fork", "--kill-child"]
+
+
+class Sleeper:
+    """A service that is called, and takes its time."""
+
+    transport = "call"
+
+    def open(self):
+        pass
+
+    def call(self, item):
+        time.sleep(0.01)
+        return Reply()
+
+    def close(self):
+        pass
+
+
+class Unreachable(Sleeper):
+    def open(self):
+        raise OSError("nobody is there")
+
+
+def spread_load(tmp_path, monkeypatch, shape, nodes=("a", "b"), driver=Sleeper, prefix=(), tally=CallTally):
+    here = [str(Path(__file__).parents[2]), str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))  # for classes of this file
+    spread = Spread(nodes, lambda node: list(prefix), tmp_path / "spread")
+    records = tmp_path / "requests.parquet"
+    return run_load(driver, Pool([Planned(None)], 1), shape, tally, records=records, spread=spread), spread
+
+
+def test_shards_of_several_nodes_merge_exactly(tmp_path, monkeypatch):
+    shape = Shape(concurrency=6, requests=203, warmup=0, processes=3, nodes="all")
+    book, spread = spread_load(tmp_path, monkeypatch, shape)
+    assert (book.sent, book.succeeded, book.failed, book.processes) == (203, 203, 0, 3)
+    assert book.tally.latency.histogram.n == 203
+    assert {node: facts["processes"] for node, facts in spread.facts.items()} == {"a": [0, 2], "b": [1]}
+    assert not spread.folder.exists()
+
+
+def clocks_differ() -> bool:
+    done = subprocess.run([*ANOTHER_CLOCK, "true"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@pytest.mark.skipif(not clocks_differ(), reason="another clock needs a time namespace, and the right to make one")
+def test_a_node_whose_clock_is_hours_ahead_starts_on_the_same_edge(tmp_path, monkeypatch):
+    began = time.monotonic_ns()
+    shape = Shape(rps=200, duration=1, warmup=0.2, processes=2, nodes="all", records=True)
+    book, spread = spread_load(tmp_path, monkeypatch, shape, prefix=ANOTHER_CLOCK)
+    assert began < book.start_ns < book.end_ns < time.monotonic_ns(), "all is told in our own time"
+    assert began < book.first_ended_ns < book.last_ended_ns < time.monotonic_ns()
+    assert all(began < stamp < time.monotonic_ns() for stamp in (*book.due_times, *book.sent_times))
+    assert max(facts["clock_uncertainty_us"] for facts in spread.facts.values()) < 20_000
+    assert book.sent == book.succeeded > 100
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_node_that_is_lost_is_named_with_what_it_had_in_flight_while_the_others_go_on(tmp_path, monkeypatch, victim):
+    shape = Shape(concurrency=6, duration=3, warmup=0, processes=3, nodes="all")
+
+    before = {*children(os.getpid())}  # servers of other tests
+
+    def kill():
+        helpers: list[int] = []
+
+        def begun() -> bool:
+            helpers[:] = sorted({*children(os.getpid())} - before)
+            return len(helpers) == 2 and all(children(helper) for helper in helpers)
+
+        wait_until(begun, "load processes of both")
+        time.sleep(1.5)  # of these, about a second of load
+        os.kill(helpers[victim], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    book, _ = spread_load(tmp_path, monkeypatch, shape)
+    killer.join()
+    lost = {one.shard: one for one in book.lost}
+    assert set(lost) == ({0, 2} if victim == 0 else {1})
+    for one in lost.values():
+        assert f"on {'ab'[victim]} ended with its node" in one.how
+        assert one.at_s > 0 and one.answered > 5 and one.in_flight == 2 and one.measured
+    assert book.processes == 3 - len(lost)
+    assert book.seconds[2].completed > 20
+
+
+def test_a_server_that_can_not_be_reached_is_told_before_the_start(tmp_path, monkeypatch):
+    shape = Shape(concurrency=2, requests=10, warmup=0, processes=2, nodes="all")
+    with pytest.raises(NotReached, match="nobody is there"):
+        spread_load(tmp_path, monkeypatch, shape, driver=Unreachable)
+
+
+def test_what_can_not_be_sent_and_too_few_processes_are_told(tmp_path, monkeypatch):
+    shape = Shape(concurrency=2, requests=10, warmup=0, processes=2, nodes="all")
+    with pytest.raises(BenchError, match="can't be sent to another node"):
+        spread_load(tmp_path, monkeypatch, shape, tally=lambda: CallTally())
+    with pytest.raises(BenchError, match="3 nodes need at least as many load processes"):
+        spread_load(tmp_path, monkeypatch, shape, nodes=("a", "b", "c"))
