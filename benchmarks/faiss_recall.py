@@ -53,9 +53,9 @@ def by_faiss_alone() -> float:
     import faiss
     import numpy
 
+    from benchhouse.evidence.data_cache import DataCache
     from benchhouse.experiments.vector import glove
     from benchhouse.sites.places import cache
-    from benchhouse.worker.cache import DataCache
 
     rows = glove.load(DataCache(cache(), "vector.search", [glove.DATA]))
     rows = rows / numpy.linalg.norm(rows, axis=1, keepdims=True)

@@ -187,8 +187,8 @@ def server() -> Iterator[tuple[str, Path]]:
     from benchhouse.drivers.postgres import Postgres
     from benchhouse.experiments.storage.postgres_tables import Tables
     from benchhouse.load.protocols.postgres import Login
+    from benchhouse.processes.programs import find_program
     from benchhouse.recipes.postgres import RECIPE
-    from benchhouse.worker.programs import find_program
     from benchhouse.worker.standalone import running
 
     program = Path(find_program(RECIPE)).with_name("pgbench")

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.catalog.entries import plug
+from benchhouse.processes.programs import find_program
 from benchhouse.runs.keeping import start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe
@@ -32,7 +33,6 @@ from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.worker import services as module
 from benchhouse.worker.keeper import keep
 from benchhouse.worker.output import Capture
-from benchhouse.worker.programs import find_program
 from benchhouse.worker.services import Services
 from benchhouse.worker.standalone import running
 

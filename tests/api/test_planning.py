@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from benchhouse.api import catalogue, planning
+from benchhouse.api import catalogue
 from benchhouse.documents.problems import ProblemsError
+from benchhouse.runs import preparation
 from benchhouse.schema.layout import Workspace
 
 
@@ -18,7 +19,7 @@ def workspace(tmp_path):
 def prepare(workspace):
     def call(text):
         (workspace.root / "s.yaml").write_text(text)
-        return planning.prepare(workspace, workspace.root / "s.yaml")
+        return preparation.prepare(workspace, workspace.root / "s.yaml")
 
     return call
 
@@ -32,13 +33,13 @@ def test_component_and_service_choose_the_experiment_and_the_driver(prepare):
 
 def test_a_plan_knows_no_time_without_history(prepare, workspace):
     prepared = prepare('scenario: s\nexperiment: command\ntarget: {argv: ["true"]}\n')
-    guess = planning.estimate(workspace, prepared.plan, 1)
+    guess = preparation.estimate(workspace, prepared.plan, 1)
     assert (guess.seconds, guess.basis) == (None, "no history in this workspace")
 
 
 def test_the_same_scenario_has_the_same_digest_from_another_file(prepare, workspace):
     text = 'scenario: s\nexperiment: command\ntarget: {argv: ["true"]}\n'
-    again = planning.prepare_text(workspace, text, "elsewhere/other.yaml", workspace.root, planning.Where())
+    again = preparation.prepare_text(workspace, text, "elsewhere/other.yaml", workspace.root, preparation.Where())
     assert prepare(text).plan.digest == again.plan.digest
 
 

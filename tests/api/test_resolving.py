@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
-from benchhouse.api.resolving import UnresolvedError, resolve_together
 from benchhouse.catalog.nexus_requirements import Requirement
 from benchhouse.documents.yaml_reader import parse_yaml
+from benchhouse.nexus.resolution import UnresolvedError, resolve_together
 
 NEXUS = "package:\n  name: p\n  benchmark_packages:\n"
 

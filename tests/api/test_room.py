@@ -5,7 +5,7 @@ import json
 import pytest
 from services.small_disk import small_disk as small_disk
 
-from benchhouse.api import planning, room
+from benchhouse.runs import disk_space, preparation
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.sites.storage import Room
@@ -22,7 +22,7 @@ def workspace(tmp_path):
 def prepare(workspace):
     def call(name="s", n=1):
         (workspace.root / "s.yaml").write_text(SCENARIO.format(name=name, n=n))
-        return planning.prepare(workspace, workspace.root / "s.yaml")
+        return preparation.prepare(workspace, workspace.root / "s.yaml")
 
     return call
 
@@ -40,7 +40,7 @@ def left(monkeypatch):
 
 
 def test_without_history_the_least_of_any_trial_is_counted(prepare, workspace):
-    need = room.needed(workspace, prepare(), 1000)
+    need = disk_space.needed(workspace, prepare(), 1000)
     assert (need.size, need.files) == (need.least_size, need.least_files) == (1000 * 40960, 10_000)
     assert "no earlier trial" in need.basis
 
@@ -65,22 +65,22 @@ def test_the_least_is_no_more_than_a_real_trial_takes(bench, tmp_path):
 def test_what_can_not_fit_is_refused(prepare, workspace, left, least):
     left(**least)
     with pytest.raises(BenchError, match=r"can't fit: 2,000 trials need about .* \(a quota\)"):
-        room.check_room(workspace, prepare(), 2000)
+        disk_space.check_room(workspace, prepare(), 2000)
 
 
 def test_what_may_not_fit_is_told(prepare, workspace, left, monkeypatch):
     left(size=100 << 20)
-    monkeypatch.setattr(room, "_earlier", lambda *_: iter([1, 3]))
-    monkeypatch.setattr(room, "_size_of", lambda megabytes: (megabytes << 20, 10))
-    assert "may not fit: about 180.0 MiB" in room.check_room(workspace, prepare(), 90)
-    assert room.check_room(workspace, prepare(), 50) == ""
+    monkeypatch.setattr(disk_space, "_earlier", lambda *_: iter([1, 3]))
+    monkeypatch.setattr(disk_space, "_size_of", lambda megabytes: (megabytes << 20, 10))
+    assert "may not fit: about 180.0 MiB" in disk_space.check_room(workspace, prepare(), 90)
+    assert disk_space.check_room(workspace, prepare(), 50) == ""
     with pytest.raises(BenchError, match="can't fit"):
-        room.check_room(workspace, prepare(), 101)
+        disk_space.check_room(workspace, prepare(), 101)
 
 
 def test_a_small_run_asks_nobody(prepare, workspace, monkeypatch):
-    monkeypatch.setattr(room, "rooms", lambda *_: pytest.fail("asked"))
-    assert room.check_room(workspace, prepare(), 100) == ""
+    monkeypatch.setattr(disk_space, "rooms", lambda *_: pytest.fail("asked"))
+    assert disk_space.check_room(workspace, prepare(), 100) == ""
 
 
 def test_a_sweep_is_refused_before_it_fills_a_real_disk(bench, small_disk):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from benchhouse.api import looking
-from benchhouse.cli import show
-from benchhouse.cli.tables import points_table
+from benchhouse.report.terminal import screen
+from benchhouse.report.terminal.points import points_table
 from benchhouse.schema.layout import Workspace
 
 
@@ -78,7 +78,7 @@ def test_a_ratio_has_no_unit(printed):
 
 
 def test_the_terminal_writes_numbers_as_reports_do():
-    assert [show.number(value) for value in (None, -8681, 43927)] == ["–", "\u22128681", "43\u2009927"]
+    assert [screen.number(value) for value in (None, -8681, 43927)] == ["–", "\u22128681", "43\u2009927"]
 
 
 def test_tried_counts_what_failed_and_leaves_no_point_out(lab):

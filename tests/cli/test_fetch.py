@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.worker.cache import nearest_source
+from benchhouse.evidence.data_cache import nearest_source
 
 CONTENT = b"1 2 3\n" * 100
 
@@ -103,15 +103,15 @@ def test_all_that_a_scenario_needs_is_brought(bench, scenario):
 
 
 def test_data_that_no_value_calls_for_is_not_brought(tmp_path):
-    from benchhouse.api import fetching, planning
+    from benchhouse.runs import fetch, preparation
     from benchhouse.schema.layout import Workspace
 
     def names(data):
         (tmp_path / "s.yaml").write_text(
             f"scenario: s\nexperiment: vector.search\ntarget: {{driver: faiss}}\nworkload: {{data: {data}}}\n"
         )
-        prepared = planning.prepare(Workspace(tmp_path), tmp_path / "s.yaml")
-        return {item.name for item in fetching.needed_data(prepared)}
+        prepared = preparation.prepare(Workspace(tmp_path), tmp_path / "s.yaml")
+        return {item.name for item in fetch.needed_data(prepared)}
 
     assert names("synthetic") == set()
     assert names("[synthetic, glove]") == {"glove"}

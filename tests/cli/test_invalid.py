@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchhouse.cli.progress import RunProgress
+from benchhouse.report.terminal.progress import RunProgress
 from benchhouse.runs.orchestrate import Progress
 
 LATE = "late: requests were 40 ms late; ask for fewer a second; starved: the client had no CPU left"

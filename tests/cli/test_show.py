@@ -1,10 +1,10 @@
-"""How text meets a terminal: `cli/show.py`."""
+"""How text meets a terminal: `cli/screen.py`."""
 
 import sys
 
 import pytest
 
-from benchhouse.cli import show
+from benchhouse.report.terminal import screen
 
 LONG = "note: " + "one of " + ", ".join(["alphabet", "betatest", "gammaray"] * 6)
 
@@ -17,7 +17,7 @@ def printed(monkeypatch, capsys):
         with monkeypatch.context() as patch:
             patch.setenv("COLUMNS", "80")
             patch.setattr(sys.stderr, "isatty", lambda: True)
-            show.note(text)
+            screen.note(text)
         return capsys.readouterr().err.splitlines()
 
     return note
@@ -46,7 +46,7 @@ def test_a_command_to_copy_stays_in_one_piece(printed):
 
 def test_nothing_is_broken_where_there_is_no_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "20")
-    show.note(LONG)
+    screen.note(LONG)
     assert capsys.readouterr().err == LONG + "\n"
 
 
@@ -55,20 +55,20 @@ def test_a_table_in_a_pipe_is_as_wide_as_it_needs_unless_columns_says_otherwise(
     monkeypatch.delenv("COLUMNS")
     if columns is not None:
         monkeypatch.setenv("COLUMNS", columns)
-    show.table(("a", "b"), [("x" * 300, "y" * 300)])
+    screen.table(("a", "b"), [("x" * 300, "y" * 300)])
     assert max(map(len, capsys.readouterr().out.splitlines())) > 600
 
 
 def test_a_number_is_not_broken_between_its_thousands(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "24")
-    show.table(("metric", "change"), [("build_s", "+35\u2009779.2% (+16\u2009255.3% to +78\u2009609.7%)")])
+    screen.table(("metric", "change"), [("build_s", "+35\u2009779.2% (+16\u2009255.3% to +78\u2009609.7%)")])
     words = {word for line in capsys.readouterr().out.splitlines()[2:] for word in line.split(" ")}
     assert words >= {"+35\u2009779.2%", "(+16\u2009255.3%", "+78\u2009609.7%)"}
 
 
 def test_a_long_fact_goes_on_below_itself_and_loses_no_word(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    show.facts([("storage", "about 1.2 MiB in 216 files; 62.5 GiB and 15,885,808 files left"), ("trials", "12")])
+    screen.facts([("storage", "about 1.2 MiB in 216 files; 62.5 GiB and 15,885,808 files left"), ("trials", "12")])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "storage  about 1.2 MiB in 216 files;" and lines[-1] == "trials   12"
     assert all(line.startswith(" " * 9) for line in lines[1:-1])
@@ -78,5 +78,5 @@ def test_a_long_fact_goes_on_below_itself_and_loses_no_word(capsys, monkeypatch)
 def test_a_column_goes_before_a_value_of_another_is_broken_in_two(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "34")
     rows = [("values.n=4000000", "43.2 ± 28", "12.9 ± 1.1")]
-    dropped = show.table(("point", "wall", "cpu"), rows, right=("wall", "cpu"), whole=("wall", "cpu"), spare=("cpu",))
+    dropped = screen.table(("point", "wall", "cpu"), rows, right=("wall", "cpu"), whole=("wall", "cpu"), spare=("cpu",))
     assert dropped == ["cpu"] and "values.n=4000000 " in capsys.readouterr().out

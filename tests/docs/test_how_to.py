@@ -9,7 +9,7 @@ import pytest
 from doc_pages import DOCS, blocks, pages
 
 from benchhouse.analysis.compare import Verdict
-from benchhouse.api import scaffold
+from benchhouse.nexus import scaffold
 from benchhouse.runs.ledger import new_run_id
 from benchhouse.schema.experiment import Experiment
 

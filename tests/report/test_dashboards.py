@@ -9,13 +9,13 @@ import yaml
 from services.prometheus import Prometheus, is_clean, needs_prometheus, promtool
 
 from benchhouse.api import dashboards as api
+from benchhouse.evidence.textfile import Sample, render, telemetry
 from benchhouse.report.dashboards import Declared, dashboards, expressions
 from benchhouse.report.rules import as_yaml, rules
 from benchhouse.schema.experiment import Metric
 from benchhouse.schema.hot_metrics import TELEMETRY, telemetry_name
 from benchhouse.schema.telemetry import Series
 from benchhouse.worker.monitors.declared import all_series
-from benchhouse.worker.monitors.textfile import Sample, render, telemetry
 
 NAMES = ["runs", "telemetry", "serving"]
 

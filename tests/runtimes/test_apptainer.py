@@ -15,7 +15,6 @@ from laboratory import children, wait_until
 from services.containers import apptainer as apptainer
 from services.containers import images as images
 
-from benchhouse.api.images import add
 from benchhouse.runtimes.apptainer import ApptainerRuntime
 from benchhouse.runtimes.worker_layer import OURS
 from benchhouse.schema.container import BIND_GONE, IMAGE_CHANGED, Bind, explain_exit, parse_bind
@@ -23,6 +22,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Place
 from benchhouse.schema.scenario import Runtime
 from benchhouse.schema.site import Site
+from benchhouse.sites.images import add
 
 DEBIAN_PACKAGES = "/usr/local/lib/python3.11/dist-packages"
 

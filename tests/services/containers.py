@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.api.images import add
+from benchhouse.sites.images import add
 
 _SCRIPTS = Path(__file__).parents[2] / "scripts"
 _CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "benchhouse-tests"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from benchhouse.evidence.data_cache import DataCache
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Data
-from benchhouse.worker.cache import DataCache
 
 CONTENT = b"one,two\n" * 1000
 
@@ -122,7 +122,7 @@ FETCH = """
 import sys
 from pathlib import Path
 from benchhouse.schema.experiment import Data
-from benchhouse.worker.cache import DataCache
+from benchhouse.evidence.data_cache import DataCache
 root, url, digest = sys.argv[1:]
 print(DataCache(Path(root), "e", [Data(name="table", source=url, sha256=digest)]).fetch("table"))
 """

@@ -11,8 +11,8 @@ import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from services.postgres import postgres_server as postgres_server
 
+from benchhouse.processes.probes import Probe
 from benchhouse.schema.recipe import Ready
-from benchhouse.worker.probes import Probe
 
 
 def probe(endpoint="", places=None, log="", **ready):

@@ -9,10 +9,10 @@ from laboratory import wait_until
 from mocks.llm import build
 
 from benchhouse.experiments.serving.server_queries import ask
+from benchhouse.processes.programs import find_program
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Ready, Recipe
 from benchhouse.worker.output import Capture
-from benchhouse.worker.programs import find_program
 from benchhouse.worker.services import Services
 
 MOCK = (str(build()), "--port", "{port}")

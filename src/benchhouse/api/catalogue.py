@@ -82,8 +82,8 @@ def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]
 
 
 def _benchmark(workspace: Workspace, name: str) -> "Registered | None":
-    from benchhouse.api.planning import shelf
     from benchhouse.catalog.uses import UnknownBenchmarkError
+    from benchhouse.runs.preparation import shelf
 
     try:
         return shelf(workspace, workspace.root).find(name)

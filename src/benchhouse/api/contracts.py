@@ -76,16 +76,16 @@ def validate(path: Path) -> tuple[BenchmarkRun, Settled]:
 
 def render(workspace: Workspace, what: str) -> tuple[BenchmarkRun, list[str]]:
     """The contract that a scenario file or a run amounts to, and what is to be confirmed: nothing is invented."""
-    from benchhouse.api import following, planning
+    from benchhouse.runs import preparation, status
 
     if Path(what).suffix in (".yaml", ".yml") or Path(what).is_file():
-        return _of_plan(planning.prepare(workspace, Path(what)), {})
-    run_id = following.find_run(workspace, what)
+        return _of_plan(preparation.prepare(workspace, Path(what)), {})
+    run_id = status.find_run(workspace, what)
     run = workspace.run(run_id)
     from benchhouse.runs.ledger import Ledger
 
-    prepared = planning.prepare_text(
-        workspace, run.scenario.read_text(encoding="utf-8"), str(run.scenario), run.path, planning.Where()
+    prepared = preparation.prepare_text(
+        workspace, run.scenario.read_text(encoding="utf-8"), str(run.scenario), run.path, preparation.Where()
     )
     return _of_plan(prepared, _evidence(workspace, run_id, Ledger(run).record.scenario))
 

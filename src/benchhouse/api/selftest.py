@@ -1,20 +1,19 @@
 """Run a workload against itself: the false-positive rate and the smallest visible change, kept in the workspace."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from benchhouse.analysis.selftest import judge_pairs, split
-from benchhouse.api import following, running
-from benchhouse.api.planning import Prepared, Where, prepare, prepare_text
+from benchhouse.api import execution
+from benchhouse.api.execution import Quiet, RunListener
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.results.numbers import headline_stats
 from benchhouse.runs.ledger import Ledger, list_runs
-from benchhouse.runs.orchestrate import Progress
+from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_text
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.quality import SelftestMetric, SelftestRecord
@@ -53,7 +52,7 @@ def _last_scenario(workspace: Workspace) -> Path:
 
 
 def _home(workspace: Workspace, path: Path) -> Path:
-    return Path(Ledger(workspace.run(path.parent.name)).record.scenario_file).parent
+    return Ledger(workspace.run(path.parent.name)).record.folder
 
 
 def selftest(
@@ -61,14 +60,12 @@ def selftest(
     prepared: Prepared,
     path: Path,
     repetitions: int,
-    show: Callable[[Progress], None],
-    say: Callable[[str], None],
+    listener: RunListener = Quiet(),  # noqa: B008 - without state
 ) -> SelftestRecord:
     """Run it (or resume what was interrupted), pair neighbours, and keep what they say."""
-    ledger = running.open_run(workspace, prepared, path, False, say)
-    running.execute(workspace, prepared, ledger, show, say=say)
+    ledger = execution.open_run(workspace, prepared, path, listener)
+    execution.carry_out(workspace, ledger, prepared, listener=listener)
     run_id = ledger.folder.run_id
-    following.collect(workspace, run_id)
     with Warehouse.open(workspace) as warehouse:
         rows = queries.points(warehouse, [run_id]).dicts()
         hosts = sorted({row["host"] for row in queries.trials(warehouse, [run_id]).dicts()})

@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api.sweeping import sweep
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.recipes import FoundRecipe, find_recipe, list_recipes, load_recipe
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now
 from benchhouse.processes.owner import pid_of
+from benchhouse.runs.cleanup import sweep
 from benchhouse.runs.keeping import (
     is_lost,
     running_states,
@@ -39,7 +39,7 @@ from benchhouse.sites import places
 
 def recipes(workspace: Workspace) -> list[dict[str, Any]]:
     """All recipes, with the version of the program where it is here."""
-    from benchhouse.worker.programs import find_program, version_of
+    from benchhouse.processes.programs import find_program, version_of
 
     good, broken = list_recipes(workspace.recipes)
     images = places.images_if_known(places.site(workspace))
@@ -180,7 +180,7 @@ def instances(workspace: Workspace) -> list[dict[str, Any]]:
 
 def check(workspace: Workspace, token: str, timeout_s: float) -> dict[str, Any]:
     """Ask a server now, by its own probe, until it answers or the time is over. `healthy` says which."""
-    from benchhouse.worker.probes import Probe
+    from benchhouse.processes.probes import Probe
 
     folder, state = _find(workspace, token)
     shown = _shown(folder, state)

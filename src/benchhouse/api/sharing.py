@@ -18,7 +18,7 @@ def push(workspace: Workspace, to: str, runs: Sequence[str], **options: Any) -> 
     from benchhouse.warehouse.query import Warehouse
 
     with Warehouse.open(workspace) as warehouse:
-        named = [warehouse.resolve_run(run) for run in runs] or None
+        named = [warehouse.require_run(run) for run in runs] or None
     with _opened(to) as sink, _closing(LakeEngine(workspace)) as source:
         return _transfer(source, sink, named, **options)
 

@@ -12,11 +12,13 @@ import yaml
 from benchhouse.analysis.batches import Batch
 from benchhouse.analysis.saturation import capacity, power_knee
 from benchhouse.analysis.slo_search import Found, Probe, Search
-from benchhouse.api import following, running
-from benchhouse.api.planning import Prepared, Where, prepare, prepare_text
+from benchhouse.api import execution
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
 from benchhouse.load.slo import Slo, parse_slo
+from benchhouse.runs import records
+from benchhouse.runs.collection import trial_folders
+from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_text
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 
@@ -138,12 +140,11 @@ def _run(
     """Run one probe as a run of its own; one whose load was not delivered is run again."""
     text = _probe_text(prepared, over, probe, slo)
     for number in range(1, _TRIES + 1):
-        one = prepare_text(workspace, text, str(path), path.parent, Where())
-        ledger = running.create_run(workspace, one, path)
-        running.execute(workspace, one, ledger, lambda _: None)
+        probed = prepare_text(workspace, text, str(path), path.parent, Where())
+        ledger = records.create_run(workspace, probed, path)
+        execution.carry_out(workspace, ledger, probed)
         run_id = ledger.folder.run_id
-        following.collect(workspace, run_id)
-        (place,) = following.trial_folders(workspace, run_id)
+        (place,) = trial_folders(workspace, run_id)
         folder = TrialFolder(place)
         meta = json.loads(folder.meta.read_text(encoding="utf-8"))
         if meta["outcome"] == "succeeded":

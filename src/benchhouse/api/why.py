@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api import following, looking
 from benchhouse.evidence.writing import write_text
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.runs.waits import read_waits
@@ -16,7 +15,7 @@ from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable
-    from benchhouse.results.why import FailedTrial, PointWhy, TrialEvidence, Why
+    from benchhouse.results.why import FailedTrial, Why
 
 _CLOCKS = (
     "Windows are told in seconds since each trial's own start: clocks that disagree between nodes move nothing here."
@@ -24,12 +23,12 @@ _CLOCKS = (
 _MOST_FAILURES = 20
 
 
-def why(workspace: Workspace, run: str, vs: str | None = None, confidence: float = 0.95) -> "Why":
-    """RUN against `vs`, or against the newest earlier run of its plan or case, which is named."""
+def why(workspace: Workspace, run_id: str, vs: str | None = None, confidence: float = 0.95) -> "Why":
+    """A collected run against `vs`, or against the newest earlier run of its plan or case, which is named."""
     from benchhouse.results import why as report
+    from benchhouse.results.comparisons import CompareOptions, compare
 
-    run_id = _found(workspace, run)
-    base = _found(workspace, vs) if vs else ""
+    base = vs or ""
     if base == run_id:
         raise BenchError(f"{run_id} can't be compared with itself", hint="Give another run: bench why RUN --vs RUN")
     reasons, notes = _pending(workspace, run_id)
@@ -59,30 +58,20 @@ def why(workspace: Workspace, run: str, vs: str | None = None, confidence: float
     )
     if not good or not base:
         return made
-    table = looking.compare(workspace, base, run_id, [], confidence)
+    table = compare(workspace, base, run_id, CompareOptions(confidence=confidence))
     with Warehouse.open(workspace) as warehouse:
         points = report.explain(warehouse, table, run_id, base, reasons)
     return made.model_copy(update={"points": points, **_compared(table)})
 
 
-def commands(found: "Why", lines: list[str]) -> list[str]:
-    """Lines of a diagnosis with the names of this run in place of `{run}`, `{base}` and `{scenario}`."""
-    known = {"{run}": found.run_id, "{base}": found.base, "{scenario}": found.scenario_file or "SCENARIO.yaml"}
-    told = []
-    for line in lines:
-        for name, value in known.items():
-            line = line.replace(name, value)
-        told.append(line)
-    return told
-
-
 def page(workspace: Workspace, found: "Why", audience: str = "") -> Path:
     """Write reports/<scenario>/why.html, or the view of an audience, with the same as Markdown beside it."""
     from benchhouse.report import pages, views
+    from benchhouse.results.why import filled_in
 
     with Warehouse.open(workspace) as warehouse:
         setting = views.gather_setting(warehouse, found)
-    told = {at: commands(found, one.next) for at, one in enumerate(found.diagnosed)}
+    told = {at: filled_in(found, one.next) for at, one in enumerate(found.diagnosed)}
     if audience:
         name = next((one for one in views.AUDIENCES if one == audience), None)
         if name is None:
@@ -111,24 +100,9 @@ def _compared(table: "ComparisonTable") -> dict[str, object]:
     }
 
 
-def _found(workspace: Workspace, run: str) -> str:
-    """A run by its ledger, and its sealed trials in the tables; else by the tables alone."""
-    known = list_runs(workspace)
-    if known:
-        try:
-            run_id = following.find_run(workspace, run)
-        except BenchError:
-            run_id = ""
-        if run_id:
-            following.collect(workspace, run_id)
-            return run_id
-    with Warehouse.open(workspace) as warehouse:
-        return warehouse.resolve_run(run)
-
-
 def _pending(workspace: Workspace, run_id: str) -> tuple[dict[str, int], list[str]]:
     """Why trials wait or waited, as the batch system said then and says now; one that can't be asked is a note."""
-    from benchhouse.api import batch
+    from benchhouse.runs import batch
 
     if run_id not in list_runs(workspace):
         return {}, []
@@ -166,15 +140,3 @@ def _failed(workspace: Workspace, row: dict[str, str]) -> "FailedTrial":
         logs=f"bench logs tail {row['run_id']} --trial {row['trial_id']}",
         rerun=f"bench run {row['folder']}/effective_config.yaml",
     )
-
-
-def symptoms(point: "PointWhy") -> list[str]:
-    """The numbers that got worse, in words."""
-    from benchhouse.analysis.playbooks.causes import symptom_words
-
-    return [symptom_words(one) for one in point.numbers]
-
-
-def trial_value(trial: "TrialEvidence") -> str:
-    """`latency p99 41.3 ms`."""
-    return f"{trial.number} {looking.quantity(trial.value, trial.unit)}"

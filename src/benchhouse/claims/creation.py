@@ -183,7 +183,7 @@ def _keys_compared(warehouse: Warehouse, number: str, against: str) -> list[Key]
             f"{against} and {selected} have {len(found)} points in common; a claim is about one",
             "Pick one on each side: RUN:key=value",
         )
-    base_run = warehouse.resolve_run(against.partition(":")[0])
+    base_run = warehouse.require_run(against.partition(":")[0])
     base = next(
         row for row in queries.points(warehouse, [base_run]).dicts() if list(row["trials"]) == found[0].trials_a
     )

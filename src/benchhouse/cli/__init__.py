@@ -154,7 +154,7 @@ def show_error(error: BenchError) -> None:
         return
     colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     label = click.style("error:", fg="red", bold=True) if colours else "error:"
-    from benchhouse.cli.show import on_stderr
+    from benchhouse.api.screen import on_stderr
 
     click.echo(on_stderr(f"{label} {error.message}"), err=True)
     if error.hint:

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from benchhouse import __version__
-from benchhouse.cli import bench, options, run, show, show_error
+from benchhouse.api import screen
+from benchhouse.cli import bench, options, run, show_error
 from benchhouse.cli.ending import leave_after
 from benchhouse.cli.examples import examples
 from benchhouse.cli.verbs import leaderboard, list_, packages
@@ -79,11 +80,11 @@ def _truthful(command: click.Command, typed: str) -> click.Command:
     """The same, ended with 2 where a file of the nexus can't be read: a list may not hide what is missing in it."""
 
     def callback(nexus: str | None, **given: object) -> int:
-        from benchhouse.api import packages as api
+        from benchhouse.nexus import packages as api
 
         ctx = click.get_current_context()
         code = int(ctx.invoke(command, nexus=nexus, **given) or 0)
-        return code or (Exit.BAD_INPUT if api.load(options.workspace(ctx), nexus).broken else Exit.GOOD)
+        return code or (Exit.BAD_INPUT if api.load(options.workspace(ctx).folder, nexus).broken else Exit.GOOD)
 
     return _renamed(command, typed, callback)
 
@@ -103,20 +104,20 @@ validate.add_command(_renamed(packages.validate, "nexus validate package terrato
 @options.json_option
 @click.pass_context
 def benchmark_packages(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.api import packages as api
+    from benchhouse.nexus import packages as api
 
-    found = api.load(options.workspace(ctx), nexus)
+    found = api.load(options.workspace(ctx).folder, nexus)
     rows = [
         {"package": package.name, **item.model_dump()}
         for package in found.packages
         for item in package.entry.benchmark_packages
     ]
     if as_json:
-        show.as_json(rows)
+        screen.as_json(rows)
     else:
         table = [(row["package"], row["requirement_specifier"], ", ".join(row["experiments"])) for row in rows]
-        show.table(("package", "benchmark package", "experiments"), table)
-        show.note("next:  nexus get benchmark-requirements PACKAGE")
+        screen.table(("package", "benchmark package", "experiments"), table)
+        screen.note("next:  nexus get benchmark-requirements PACKAGE")
     return _broken([item.error for item in found.broken])
 
 
@@ -142,14 +143,14 @@ def logical_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) -> 
 @options.json_option
 @click.pass_context
 def benchmark_requirements(ctx: click.Context, name: str | None, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.api import nexus as asking
-    from benchhouse.api import packages as api
+    from benchhouse.nexus import packages as api
+    from benchhouse.nexus import root as asking
 
-    found = api.load(options.workspace(ctx), nexus)
+    found = api.load(options.workspace(ctx).folder, nexus)
     chosen = [api.pick(found, name)] if name else list(found.packages)
     lines, problems = asking.requirement_lines(found, chosen)
     if as_json:
-        show.as_json(lines)
+        screen.as_json(lines)
     else:
         click.echo("".join(f"{line}\n" for line in lines), nl=False)
     return _broken([*problems, *(item.error for item in found.broken if name in (None, item.origin))])
@@ -163,23 +164,23 @@ def benchmark_requirements(ctx: click.Context, name: str | None, nexus: str | No
 @options.json_option
 @click.pass_context
 def validate_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.api import package_checks
-    from benchhouse.api import packages as api
+    from benchhouse.nexus import package_checks
+    from benchhouse.nexus import packages as api
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     proof = package_checks.prove(workspace, api.load(workspace, nexus), None, package_checks.Asked(static=True))
     proof = replace(proof, static=False)  # what could not be looked at is not good here
     if as_json:
-        show.as_json([item.as_dict() for item in proof.findings])
+        screen.as_json([item.as_dict() for item in proof.findings])
         return proof.exit_code
     _broken([ProblemsError(proof.problems)] if proof.problems else [])
     for item in proof.findings:
         if item.state == "unchecked":
-            show.note(f"not checked: {item.what}: {item.why}")
+            screen.note(f"not checked: {item.what}: {item.why}")
     counted = f"{proof.count('broken')} broken, {proof.count('unchecked')} not checked"
-    click.echo(f"{show.count(proof.benchmarks, 'benchmark')}: {counted}")
+    click.echo(f"{screen.count(proof.benchmarks, 'benchmark')}: {counted}")
     again = "mend what is named above, then:  nexus validate benchmarks"
-    show.note(again if proof.problems else "next:  nexus validate package")
+    screen.note(again if proof.problems else "next:  nexus validate package")
     return proof.exit_code
 
 
@@ -192,16 +193,16 @@ def validate_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) ->
 @options.json_option
 @click.pass_context
 def validate_logical(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.api import logical
+    from benchhouse.nexus import logical
 
-    checked = logical.validate(options.workspace(ctx), nexus)
+    checked = logical.validate(options.workspace(ctx).folder, nexus)
     bad = [item for item in checked if not item.good]
     if as_json:
-        show.as_json([item.as_dict() for item in checked])
+        screen.as_json([item.as_dict() for item in checked])
         return Exit.BAD_INPUT if bad else Exit.GOOD
     _broken([item.failure for item in bad])
-    click.echo(f"{show.count(len(checked), 'logical benchmark')}: {len(checked) - len(bad)} good, {len(bad)} not")
-    show.note(
+    click.echo(f"{screen.count(len(checked), 'logical benchmark')}: {len(checked) - len(bad)} good, {len(bad)} not")
+    screen.note(
         "mend what is named above, then:  nexus validate logical-benchmarks" if bad else "next:  bench leaderboard"
     )
     return Exit.BAD_INPUT if bad else Exit.GOOD
@@ -221,15 +222,15 @@ def validate_logical(ctx: click.Context, nexus: str | None, as_json: bool) -> in
 def run_benchmarks(
     ctx: click.Context, package: str | None, model: str | None, benchmark: str | None, dry_run: bool, nexus: str | None
 ) -> int:
-    from benchhouse.api import nexus as asking
-    from benchhouse.api import packages as api
+    from benchhouse.nexus import packages as api
+    from benchhouse.nexus import root as asking
 
-    found = api.load(options.workspace(ctx), nexus)
+    found = api.load(options.workspace(ctx).folder, nexus)
     chosen = asking.runnable(found, package, model, benchmark)
     code = _broken([item.error for item in found.broken if package in (None, item.origin)])
     refused = 0
     for item in chosen:
-        show.note(f"{item.id}:")
+        screen.note(f"{item.id}:")
         try:
             ended = ctx.invoke(run_scenario, scenario=Path(item.document.path), dry_run=dry_run)
         except BenchError as error:  # the others are run all the same
@@ -239,13 +240,13 @@ def run_benchmarks(
             return Exit.INTERRUPTED
         code = max(code, int(ended or 0))
     ran = "nothing was started" if dry_run else f"{len(chosen) - refused} run, {refused} refused" if refused else "run"
-    show.note(f"{show.count(len(chosen), 'benchmark')}, {ran}. next:  nexus list benchmarks")
+    screen.note(f"{screen.count(len(chosen), 'benchmark')}, {ran}. next:  nexus list benchmarks")
     return code
 
 
 def _broken(errors: Sequence[BenchError]) -> int:
     for error in errors:
-        click.echo(show.on_stderr(f"error: {error.message}"), err=True)  # JSON is on stdout
+        click.echo(screen.on_stderr(f"error: {error.message}"), err=True)  # JSON is on stdout
     return Exit.BAD_INPUT if errors else Exit.GOOD
 
 

@@ -4,12 +4,13 @@ import functools
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from benchhouse.schema.layout import Workspace
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -25,10 +26,10 @@ def nexus_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from benchhouse.api.following import list_runs
-    from benchhouse.sites import places
+    from benchhouse.api.workspace import Workspace
 
-    names = ["@last", *reversed(list_runs(places.workspace(ctx.find_root().params.get("folder"))))]
+    runs = Workspace(ctx.find_root().params.get("folder")).runs()
+    names = ["@last", *(run.id for run in reversed(runs))]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
@@ -86,7 +87,7 @@ def logical_options(function: Callable[..., Any]) -> Callable[..., Any]:
         wanted, conditions, bound, settings, repetitions = (given.pop(name) for name in names)
         scenario = given.get("scenario")
         if scenario is not None and str(scenario).startswith("logical:"):
-            from benchhouse.api import logical
+            from benchhouse.nexus import logical
 
             asked = logical.Asked(wanted, pairs(conditions, "--where"), pairs(settings, "--set"), repetitions or 1)
             name = str(scenario).removeprefix(logical.PREFIX)
@@ -127,7 +128,8 @@ def asked_for(case: str, metric: str, stat: str) -> str:
     return f"{shlex.quote(case)} --metric {metric}{chosen}"
 
 
-def workspace(ctx: click.Context) -> Workspace:
-    from benchhouse.sites import places
+def workspace(ctx: click.Context) -> "Workspace":
+    """The workspace that `-C` names, else the current folder."""
+    from benchhouse.api.workspace import Workspace
 
-    return places.workspace(ctx.obj)
+    return Workspace(ctx.obj)

@@ -310,3 +310,8 @@ def comparison_markdown(compared: "ComparisonTable") -> str:
     if compared.unmatched_metrics:
         parts.append("Not compared: " + ", ".join(plain(name) for name in compared.unmatched_metrics) + ".")
     return "\n\n".join(parts) + "\n"
+
+
+def curves_markdown(curves: Tradeoff | Scaling) -> str:
+    """Targets at equal quality, or along an axis."""
+    return tradeoff_markdown(curves) if isinstance(curves, Tradeoff) else scaling_markdown(curves)

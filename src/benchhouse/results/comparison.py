@@ -435,7 +435,7 @@ def compare_selected(
     tested: dict[str, Row] = {}
     for text in (a, b):
         picked = parse_selector(text)
-        selector = Selector(warehouse.resolve_run(picked.run), picked.filters)
+        selector = Selector(warehouse.require_run(picked.run), picked.filters)
         every_trial = queries.trials(warehouse, [selector.run]).dicts()
         tried = select([row for row in every_trial if not row["warmup"]], selector)
         chosen = {row["instance_digest"] for row in tried}

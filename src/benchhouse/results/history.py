@@ -37,11 +37,19 @@ class Watched:
         return history | {"baseline": baseline, "alarm": alarm, "selftest": self.selftest}
 
 
-def cases(workspace: Workspace) -> list[dict[str, Any]]:
-    """What there is a history of: each case with its name, id and number of runs."""
+@dataclass(frozen=True)
+class HistoryCase:
+    """Something there is a history of: a benchmark case with its name, id and number of runs."""
+
+    case: str
+    benchmark_case_id: str
+    runs: int
+
+
+def cases(workspace: Workspace) -> list[HistoryCase]:
+    """What there is a history of."""
     with Warehouse.open(workspace) as warehouse:
-        found = list_cases(warehouse)
-    return [{"case": case.label, "benchmark_case_id": case.benchmark_case_id, "runs": case.runs} for case in found]
+        return [HistoryCase(case.label, case.benchmark_case_id, case.runs) for case in list_cases(warehouse)]
 
 
 def history(

@@ -143,7 +143,7 @@ def pick_cells(warehouse: Warehouse, token: str) -> tuple[list[Cell], QuerySpec]
     """The numbers that `RUN[:key=value,...]:metric[.stat]` stands for, one a point, and the query that gave them."""
     selected, _, wanted = token.rpartition(":")
     selector = parse_selector(selected)
-    run_id = warehouse.resolve_run(selector.run)
+    run_id = warehouse.require_run(selector.run)
     result = points(warehouse, [run_id])
     chosen = {row["instance_digest"] for row in _select_valid(warehouse, result, run_id, selector)}
     metric, stat = _pick_metric(result, run_id, wanted)

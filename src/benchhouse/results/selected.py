@@ -43,7 +43,7 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
     folders: list[TrialFolder] = []
     for text in selectors:
         picked = parse_selector(text)
-        selector = Selector(warehouse.resolve_run(picked.run), picked.filters)
+        selector = Selector(warehouse.require_run(picked.run), picked.filters)
         every_trial = queries.trials(warehouse, [selector.run]).dicts()
         tried = select([row for row in every_trial if not row["warmup"]], selector)
         chosen = {row["instance_digest"] for row in tried}

@@ -201,3 +201,14 @@ def _worst(
 def _file_of(scope: str) -> str:
     """As the monitors name it: `service:postgres` is kept in service.postgres.parquet."""
     return re.sub(r"[^A-Za-z0-9_-]+", ".", scope).strip(".") + ".parquet"
+
+
+def filled_in(why: Why, lines: list[str]) -> list[str]:
+    """Lines of a diagnosis with the names of its run in place of `{run}`, `{base}` and `{scenario}`."""
+    names = {"{run}": why.run_id, "{base}": why.base, "{scenario}": why.scenario_file or "SCENARIO.yaml"}
+    filled = []
+    for line in lines:
+        for name, value in names.items():
+            line = line.replace(name, value)
+        filled.append(line)
+    return filled

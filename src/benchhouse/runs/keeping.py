@@ -58,11 +58,11 @@ def start_job(folder: ServiceFolder, spec: ServiceSpec, keepers: Keepers, python
         raise
 
 
-def start_keeper(folder: ServiceFolder, spec: ServiceSpec, keep: Keep) -> int:
+def start_keeper(folder: ServiceFolder, spec: ServiceSpec, keep: Keep | None) -> int:
     """Write what is asked and start the process that keeps it; returns its pid at once."""
     _ask(folder, spec)
     # Not marked as the orchestrator's: the sweep of its first worker would end it. It follows its owner by itself.
-    if can_fork():
+    if keep is not None and can_fork():
         process: Forked | subprocess.Popen[bytes] = fork(partial(keep, folder.path.absolute()), folder.words, [OWNER])
     else:
         process = _start_program(folder)
@@ -195,7 +195,7 @@ class Attached:
         """Whether they are processes below this one, which end with it."""
         return self._jobs is None
 
-    def start(self, show: Callable[[str], None], keep: Callable[[], Keep]) -> None:
+    def start(self, show: Callable[[str], None], keep: Callable[[], Keep] | None) -> None:
         """`keep` is asked for only where there is something to keep: importing it takes time.
 
         Where they are jobs, nothing is started before there is a trial to hand over (`ensure`).
@@ -203,7 +203,7 @@ class Attached:
         if self._jobs:
             return
         for name, folder in self._folders.items():
-            start_keeper(folder, self._spec(name, owner=identity()), keep())
+            start_keeper(folder, self._spec(name, owner=identity()), keep() if keep else None)
         wait_ready(self._folders, show)
 
     def ensure(self) -> None:

@@ -36,6 +36,7 @@ class RunRecord(Model):
     run_id: str
     scenario: str
     scenario_file: str
+    home: str = Field("", description="Folder that relative paths start from; empty: that of scenario_file.")
     created: str
     plan_digest: str
     points: int
@@ -49,6 +50,11 @@ class RunRecord(Model):
     conditions: dict[str, str] = Field(
         default_factory=dict, description="Digests of what the plan does not cover but a measurement depends on."
     )
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths of the scenario start from."""
+        return Path(self.home) if self.home else Path(self.scenario_file).parent
 
 
 class Event(Model):

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from difflib import get_close_matches
 from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -139,25 +138,11 @@ class Warehouse:
         """Runs, newest first."""
         return self.catalog.runs(limit)
 
-    def resolve_run(self, token: str) -> str:
-        """The run id that `@last`, `@last-1` or `~1`, a unique prefix of one, or a scenario's name stands for."""
-        if match := _LAST.fullmatch(token):
-            found = self.catalog.run_at(int(match[1] or 0))
-            if found is None:
-                raise BenchError(f"{token}: {self._stock()}", hint="See what there is: bench status")
-            return found
-        ids = self.catalog.run_ids(token, _SHOWN + 1) if token else []
-        if token in ids or len(ids) == 1:
-            return token if token in ids else ids[0]
-        if (last := self.catalog.last_run_of(token)) is not None:
-            return last
-        if ids:
-            shown = ", ".join(ids[:_SHOWN]) + (", ..." if len(ids) > _SHOWN else "")
-            raise BenchError(f"'{token}' is the beginning of several runs: {shown}", hint="Give more characters.")
-        names = [*self.catalog.scenarios(), *(run.run_id for run in self.catalog.runs(100)), "@last"]
-        close = get_close_matches(token, names, n=1)
-        hint = f"Did you mean '{close[0]}'?" if close else "A run id, its beginning, a scenario or @last is understood."
-        raise BenchError(f"no run '{token}': {self._stock()}", hint=hint)
+    def require_run(self, run_id: str) -> str:
+        """The id itself, where the tables have that run."""
+        if run_id not in self.catalog.run_ids(run_id, 1):
+            raise BenchError(f"run '{run_id}' has not been collected: {self._stock()}", f"bench collect {run_id}")
+        return run_id
 
     def _stock(self) -> str:
         newest = self.catalog.runs(_SHOWN)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.catalog.loading import load
+from benchhouse.evidence.data_cache import DataCache
 from benchhouse.schema.container import ENTERED
 from benchhouse.schema.experiment import Experiment, ExperimentFailed
 from benchhouse.schema.histogram import RELATIVE_ERROR
@@ -17,7 +18,6 @@ from benchhouse.schema.measurement import HistogramEntry, HistogramsFile
 from benchhouse.schema.secrets import resolve
 from benchhouse.schema.service import with_endpoints
 from benchhouse.schema.trial import ExperimentRef, TrialSpec
-from benchhouse.worker.cache import DataCache
 from benchhouse.worker.context import TrialContext
 from benchhouse.worker.results import Handover, definitions, measure, plain_text
 from benchhouse.worker.service_watch import ServerDiedError

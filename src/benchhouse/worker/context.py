@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchhouse.analysis.summary import NANOSECONDS
 from benchhouse.catalog.entries import find_plug, load_object, plug
+from benchhouse.evidence.data_cache import DataCache
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Direction, Experiment, ExperimentFailed, Metric
 from benchhouse.schema.histogram import Histogram
 from benchhouse.worker import nodes
-from benchhouse.worker.cache import DataCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

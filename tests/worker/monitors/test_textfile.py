@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.prometheus import is_clean, needs_prometheus, promtool
 
+from benchhouse.evidence.textfile import LiveFile, RunFile, Sample, count_series, render, trial_labels, within
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.hot_metrics import (
     GIVEN,
@@ -24,7 +25,6 @@ from benchhouse.schema.measurement import Measurement
 from benchhouse.schema.telemetry import Series
 from benchhouse.schema.trial import Meta, TrialSpec
 from benchhouse.worker.monitors import nvml, prometheus
-from benchhouse.worker.monitors.textfile import LiveFile, RunFile, Sample, count_series, render, trial_labels, within
 
 UNITS = [
     "ms",

@@ -2,7 +2,8 @@
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
@@ -28,12 +29,14 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 
     from benchhouse.automation import alarms
 
-    found = alarms.standings(options.workspace(ctx))
+    found = alarms.standings(options.workspace(ctx).folder)
     if as_json:
-        show.as_json([asdict(standing) for standing in found])
+        screen.as_json([asdict(standing) for standing in found])
         return
-    show.table(("alarm", "state", "why"), [(item.alarm, item.state, item.sentence) for item in found], whole=("state",))
-    show.note("tell what is new:  bench alarms check")
+    screen.table(
+        ("alarm", "state", "why"), [(item.alarm, item.state, item.sentence) for item in found], whole=("state",)
+    )
+    screen.note("tell what is new:  bench alarms check")
 
 
 @command.command(
@@ -45,21 +48,21 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 def check(ctx: click.Context, as_json: bool) -> int:
     from benchhouse.automation import alarms
 
-    checked = alarms.check(options.workspace(ctx))
+    checked = alarms.check(options.workspace(ctx).folder)
     code = Exit.REGRESSION if checked.firing else Exit.GOOD
     if as_json:
-        show.as_json(checked.as_dict() | {"exit_code": int(code)})
+        screen.as_json(checked.as_dict() | {"exit_code": int(code)})
         return code
     rows = [(item.alarm, item.state, item.sentence) for item in checked.standings]
-    show.table(("alarm", "state", "why"), rows, whole=("state",))
+    screen.table(("alarm", "state", "why"), rows, whole=("state",))
     for line in checked.lines:
         if line.action == "told":
             told = f"could not be told: {line.error}" if line.error else "was told"
-            show.note(f"{line.alarm}: {line.channel} {told}")
+            screen.note(f"{line.alarm}: {line.channel} {told}")
     if any(line.error for line in checked.lines):
-        show.note("who could not be told is told at the next check; try it:  bench alarms try CHANNEL")
+        screen.note("who could not be told is told at the next check; try it:  bench alarms try CHANNEL")
     for standing in checked.firing[:1]:
-        show.note(f"look closer:  bench report {standing.run_id}")
+        screen.note(f"look closer:  bench report {standing.run_id}")
     return code
 
 
@@ -73,7 +76,7 @@ def check(ctx: click.Context, as_json: bool) -> int:
 def try_(ctx: click.Context, channel: str) -> None:
     from benchhouse.automation import alarms
 
-    error = alarms.try_channel(options.workspace(ctx), channel)
+    error = alarms.try_channel(options.workspace(ctx).folder, channel)
     if error:
         raise BenchError(f"{channel} could not be told: {error}", "Mend it in alarms.yaml, or set the variable.")
     click.echo(f"{channel} was told")
@@ -88,9 +91,9 @@ def try_(ctx: click.Context, channel: str) -> None:
 def log(ctx: click.Context, as_json: bool) -> None:
     from benchhouse.automation import alarms
 
-    lines = alarms.recorded(options.workspace(ctx))
+    lines = alarms.recorded(options.workspace(ctx).folder)
     if as_json:
-        show.as_json([line.model_dump(mode="json") for line in lines])
+        screen.as_json([line.model_dump(mode="json") for line in lines])
         return
     if not lines:
         click.echo("no alarm has fired in this workspace")
@@ -98,4 +101,4 @@ def log(ctx: click.Context, as_json: bool) -> None:
     rows = [
         (line.time, line.alarm, line.action, line.channel or line.run_id, line.error or line.sentence) for line in lines
     ]
-    show.table(("time", "alarm", "what", "run or channel", "why"), rows, whole=("time", "what"))
+    screen.table(("time", "alarm", "what", "run or channel", "why"), rows, whole=("time", "what"))

@@ -4,7 +4,8 @@ import shlex
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.cli.shares import SHARE
 
@@ -48,18 +49,18 @@ def accept(
     unless_worse: float | None,
     as_json: bool,
 ) -> None:
-    from benchhouse.api.looking import quantity
+    from benchhouse.api.screen import quantity
     from benchhouse.results import history
 
-    record = history.accept(options.workspace(ctx), case, metric, stat, why, unless_worse)
+    record = history.accept(options.workspace(ctx).folder, case, metric, stat, why, unless_worse)
     if as_json:
-        show.as_json(record.model_dump(mode="json"))
+        screen.as_json(record.model_dump(mode="json"))
         return
     click.echo(
         f"accepted {record.metric} {record.stat} = {quantity(record.level, record.unit)} "
-        f"({show.count(record.n, 'run')}, up to {record.run_id})"
+        f"({screen.count(record.n, 'run')}, up to {record.run_id})"
     )
-    show.note(f"later runs are held to it:  bench history {options.asked_for(case, record.metric, record.stat)}")
+    screen.note(f"later runs are held to it:  bench history {options.asked_for(case, record.metric, record.stat)}")
 
 
 @command.command(
@@ -75,18 +76,18 @@ def accept(
 @options.json_option
 @click.pass_context
 def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, as_json: bool) -> None:
-    from benchhouse.api.looking import quantity
+    from benchhouse.api.screen import quantity
     from benchhouse.results import history
 
-    watched = history.history(options.workspace(ctx), case, metric, stat)
+    watched = history.history(options.workspace(ctx).folder, case, metric, stat)
     if as_json:
-        show.as_json(watched.baseline.model_dump(mode="json") if watched.baseline else None)
+        screen.as_json(watched.baseline.model_dump(mode="json") if watched.baseline else None)
         return
     record = watched.baseline
     if record is None:
         click.echo(f"no baseline of {watched.history.name} is accepted for {watched.history.case.label}")
         name = options.asked_for(case, watched.history.metric, watched.history.stat)
-        show.note(f"accept it:  bench baseline accept {name}")
+        screen.note(f"accept it:  bench baseline accept {name}")
         return
     said = record.why or record.rule
     rows = [
@@ -98,19 +99,19 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
     ]  # fmt: skip
     for name, text in rows:
         click.echo(f"{name:<10}  {text}")
-    show.note(f"see it:  bench history {options.asked_for(case, record.metric, record.stat)}")
+    screen.note(f"see it:  bench history {options.asked_for(case, record.metric, record.stat)}")
 
 
 @command.command(help="All baselines that count now." + examples("bench baseline list"), name="list")
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api.looking import quantity
+    from benchhouse.api.screen import quantity
     from benchhouse.results import history
 
-    records = history.baselines(options.workspace(ctx))
+    records = history.baselines(options.workspace(ctx).folder)
     if as_json:
-        show.as_json([record.model_dump(mode="json") for record in records])
+        screen.as_json([record.model_dump(mode="json") for record in records])
         return
     rows = [
         (record.benchmark_case_id[:8], record.target_name, f"{record.metric} {record.stat}",
@@ -118,10 +119,10 @@ def list_(ctx: click.Context, as_json: bool) -> None:
         for record in records
     ]  # fmt: skip
     if rows:
-        show.table(("case", "target", "metric", "level", "runs", "up to", "by", "why"), rows, right=("level", "runs"))
+        screen.table(("case", "target", "metric", "level", "runs", "up to", "by", "why"), rows, right=("level", "runs"))
     else:
         click.echo("no baseline is accepted in this workspace")
-        show.note("accept one:  bench baseline accept CASE")
+        screen.note("accept one:  bench baseline accept CASE")
 
 
 @command.command(
@@ -136,6 +137,6 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 def clear(ctx: click.Context, case: str, metric: str | None, stat: str | None, why: str) -> None:
     from benchhouse.results import history
 
-    record = history.clear(options.workspace(ctx), case, metric, stat, why)
+    record = history.clear(options.workspace(ctx).folder, case, metric, stat, why)
     click.echo(f"cleared the baseline of {record.metric} {record.stat}")
-    show.note(f"accept another:  bench baseline accept {shlex.quote(case)}")
+    screen.note(f"accept another:  bench baseline accept {shlex.quote(case)}")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
@@ -46,18 +47,18 @@ def make(
 ) -> None:
     from benchhouse.api import claims
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     made = claims.make(workspace, number, against, realism=realism)
     if signed or key:
         claims.sign(workspace, made.id, key)
     if as_json:
-        show.as_json(claims.show(workspace, made.id))
+        screen.as_json(claims.show(workspace, made.id))
         return
     click.echo(made.id)
-    show.note(f"{made.label}: {made.statement}")
+    screen.note(f"{made.label}: {made.statement}")
     for reason in made.reasons:
-        show.note(f"lacks {reason.code}: {reason.message}")
-    show.note(f"cite it as [claim:{made.id}]; give it away:  bench claim export {made.id}")
+        screen.note(f"lacks {reason.code}: {reason.message}")
+    screen.note(f"cite it as [claim:{made.id}]; give it away:  bench claim export {made.id}")
 
 
 @command.command("list", help="Claims of this workspace." + examples("bench claim list"))
@@ -66,19 +67,19 @@ def make(
 def list_(ctx: click.Context, as_json: bool) -> None:
     from benchhouse.api import claims
 
-    rows = claims.listed(options.workspace(ctx))
+    rows = claims.listed(options.workspace(ctx).folder)
     if as_json:
-        show.as_json(rows)
+        screen.as_json(rows)
         return
     if not rows:
-        show.note("no claims yet; make one:  bench claim make @last:METRIC")
+        screen.note("no claims yet; make one:  bench claim make @last:METRIC")
         return
-    show.table(
+    screen.table(
         ("claim", "label", "signature", "statement"),
         [(row["id"], row["label"], row["signature"], row["statement"]) for row in rows],
         whole=("claim", "label", "signature"),
     )
-    show.note("next:  bench claim verify CLAIM")
+    screen.note("next:  bench claim verify CLAIM")
 
 
 @command.command(
@@ -90,9 +91,9 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 def show_(ctx: click.Context, claim: str, as_json: bool) -> None:
     from benchhouse.api import claims
 
-    found = claims.show(options.workspace(ctx), claim)
+    found = claims.show(options.workspace(ctx).folder, claim)
     if as_json:
-        show.as_json(found)
+        screen.as_json(found)
         return
     told = found["claim"]
     click.echo(f"{found['id']}  {told['label']}  {found['signature']['says']}")
@@ -106,8 +107,8 @@ def show_(ctx: click.Context, claim: str, as_json: bool) -> None:
         *(("query", f"{name} ({spec['engine']} {spec['engine_version']})") for name, spec in told["queries"].items()),
         *(("trial", f"{one['trial_id']} {one['value']!r} {one['folder']}") for one in told["trials"]),
     ]
-    show.table(("what", "is"), rows, whole=("what",))
-    show.note(f"walk it back:  bench trace {found['id']}")
+    screen.table(("what", "is"), rows, whole=("what",))
+    screen.note(f"walk it back:  bench trace {found['id']}")
 
 
 @command.command(
@@ -120,9 +121,9 @@ def show_(ctx: click.Context, claim: str, as_json: bool) -> None:
 def sign(ctx: click.Context, claim: str, key: Path | None) -> None:
     from benchhouse.api import claims
 
-    path = claims.sign(options.workspace(ctx), claim, key)
+    path = claims.sign(options.workspace(ctx).folder, claim, key)
     click.echo(str(path))
-    show.note(f"check it:  bench claim verify {path.stem}")
+    screen.note(f"check it:  bench claim verify {path.stem}")
 
 
 @command.command(
@@ -141,19 +142,19 @@ def sign(ctx: click.Context, claim: str, key: Path | None) -> None:
 def verify(ctx: click.Context, what: str, trust: tuple[Path, ...], as_json: bool) -> int:
     from benchhouse.api import claims
 
-    checked = claims.verify(options.workspace(ctx), what, trust)
+    checked = claims.verify(options.workspace(ctx).folder, what, trust)
     if as_json:
-        show.as_json(checked.model_dump(mode="json"))
+        screen.as_json(checked.model_dump(mode="json"))
         return Exit.GOOD if checked.ok else Exit.CLAIM_NOT_SAFE
     print_steps(checked.trace.steps)
     mark = {"signed": "✓", "wrong": "✗"}.get(checked.signature.state, "-")
     click.echo(f"5. {mark} signature")
     click.echo(f"     {checked.signature.says}")
     for note in checked.notes:
-        show.note(note)
+        screen.note(note)
     click.echo(f"{checked.label} {checked.claim_id}: {'holds' if checked.ok else 'does NOT hold: see above'}")
     if not checked.ok:
-        show.note(f"more:  bench claim verify {what} --json")
+        screen.note(f"more:  bench claim verify {what} --json")
     return Exit.GOOD if checked.ok else Exit.CLAIM_NOT_SAFE
 
 
@@ -178,13 +179,13 @@ def print_steps(steps: "list[Step]") -> None:
 def export(ctx: click.Context, claim: str, output: Path | None, with_raw: bool, as_json: bool) -> None:
     from benchhouse.api import claims
 
-    path, packet = claims.export(options.workspace(ctx), claim, output, with_raw=with_raw)
+    path, packet = claims.export(options.workspace(ctx).folder, claim, output, with_raw=with_raw)
     if as_json:
-        show.as_json({"packet": str(path)} | packet.model_dump(mode="json"))
+        screen.as_json({"packet": str(path)} | packet.model_dump(mode="json"))
         return
     click.echo(str(path))
-    show.note(f"{show.count(len(packet.files), 'file')}, {path.stat().st_size:,} bytes")
-    show.note(f"anywhere:  bench claim verify {path}")
+    screen.note(f"{screen.count(len(packet.files), 'file')}, {path.stat().st_size:,} bytes")
+    screen.note(f"anywhere:  bench claim verify {path}")
 
 
 @command.command(
@@ -199,18 +200,18 @@ def export(ctx: click.Context, claim: str, output: Path | None, with_raw: bool, 
 def lint(ctx: click.Context, files: tuple[Path, ...], strict: bool, untraced: bool, as_json: bool) -> int:
     from benchhouse.api import claims
 
-    found = claims.lint(options.workspace(ctx), files, strict=strict, traced=not untraced)
+    found = claims.lint(options.workspace(ctx).folder, files, strict=strict, traced=not untraced)
     problems = [problem for one in found for problem in one.problems]
     if as_json:
-        show.as_json([_linted(one) for one in found])
+        screen.as_json([_linted(one) for one in found])
         return Exit.CLAIM_NOT_SAFE if problems else Exit.GOOD
     for problem in problems:
         click.echo(problem.render())
     for one in found:
-        looked_at = f"{show.count(one.cited, 'number')} cited, {one.ignored} ignored"
-        show.note(f"{one.path}: {looked_at}, {show.count(len(one.problems), 'problem')}")
+        looked_at = f"{screen.count(one.cited, 'number')} cited, {one.ignored} ignored"
+        screen.note(f"{one.path}: {looked_at}, {screen.count(len(one.problems), 'problem')}")
     if problems:
-        show.note("claim a number:  bench claim make RUN:metric")
+        screen.note("claim a number:  bench claim make RUN:metric")
     return Exit.CLAIM_NOT_SAFE if problems else Exit.GOOD
 
 
@@ -239,8 +240,8 @@ def make_key(name: str, as_json: bool) -> None:
 
     private, public, keyid = claims.make_key(name)
     if as_json:
-        show.as_json({"private": str(private), "public": str(public), "keyid": keyid})
+        screen.as_json({"private": str(private), "public": str(public), "keyid": keyid})
         return
     click.echo(str(public))
-    show.note(f"key {keyid[:12]}; the private one, {private}, is for you alone; give the public one away")
-    show.note("sign:  bench claim sign CLAIM")
+    screen.note(f"key {keyid[:12]}; the private one, {private}, is for you alone; give the public one away")
+    screen.note("sign:  bench claim sign CLAIM")

@@ -2,7 +2,8 @@
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.schema.errors import Exit
 
 
@@ -11,24 +12,14 @@ from benchhouse.schema.errors import Exit
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, run: str, as_json: bool) -> int:
-    from benchhouse.api import following
-
-    workspace = options.workspace(ctx)
-    collected = following.collect(workspace, following.find_run(workspace, run))
-    if workspace.alarms.is_file():
-        from benchhouse.automation import alarms
-
-        alarms.after_run(workspace, show.note)
-    code = Exit.TRIAL_FAILED if collected["skipped"] else Exit.GOOD
+    collected = options.workspace(ctx)[run].collect(progress=screen.RunProgress())
+    code = Exit.TRIAL_FAILED if collected.skipped else Exit.GOOD
     if as_json:
-        show.as_json(collected)
+        screen.as_json(screen.plain(collected))
         return code
-    click.echo(f"run {collected['run_id']}: {show.count(collected['trials'], 'trial')}, {collected['rows']} rows")
-    for line in collected["skipped"]:
-        show.note(f"skipped: {line}")
-    show.unread_events(collected)
-    if collected["under_way"]:
-        show.note(f"{show.count(collected['under_way'], 'trial')} still under way:  bench status {collected['run_id']}")
-        return code
-    show.note(f"next:  bench report {collected['run_id']}")
+    click.echo(f"run {collected.run_id}: {screen.count(collected.trials, 'trial')}, {collected.rows} rows")
+    if collected.under_way:
+        screen.note(f"{screen.count(collected.under_way, 'trial')} still under way:  bench status {collected.run_id}")
+    else:
+        screen.note(f"next:  bench report {collected.run_id}")
     return code

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from benchhouse.cli import curves, options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
+from benchhouse.report.terminal import curves
 
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable, PointRow
@@ -61,7 +63,7 @@ def command(
     from benchhouse.api import looking
     from benchhouse.results import selftest_record
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     _check(at, of, along, write, metrics, every, len(runs))
     if (paired is not None or outliers != "keep") and (at or along or len(runs) != 2):
         raise click.UsageError("--paired and --outliers are for two runs against each other")
@@ -69,7 +71,7 @@ def command(
         tradeoff, run_ids = looking.compare_at(workspace, list(runs), at, of, along, confidence)
         _show(tradeoff, as_json, markdown, curves.show_tradeoff)
         if write:
-            show.note(f"also {looking.report(workspace, run_ids, tradeoff)}")
+            screen.note(f"also {looking.report(workspace, run_ids, tradeoff)}")
     elif along:
         _show(
             looking.compare_along(workspace, list(runs), along, of, confidence), as_json, markdown, curves.show_scaling
@@ -87,7 +89,7 @@ def command(
         if as_json:
             labels = {member.at: member.label for member in beside.members}
             cases = [case.model_dump(mode="json") for case in beside.cases]
-            show.as_json({"cases": cases, "points": labels, "alone": beside.alone, "notes": beside.notes})
+            screen.as_json({"cases": cases, "points": labels, "alone": beside.alone, "notes": beside.notes})
         else:
             curves.show_beside(beside)
 
@@ -110,7 +112,7 @@ def _show(found: Found, as_json: bool, markdown: bool, tell: Callable[[Found], N
     from benchhouse.api import looking
 
     if as_json:
-        show.as_json(found.model_dump(mode="json"))
+        screen.as_json(found.model_dump(mode="json"))
     elif markdown:
         click.echo(looking.curves_markdown(found))
     else:
@@ -121,7 +123,7 @@ def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool, trust: str
     from benchhouse.api import looking
 
     if as_json:
-        show.as_json(compared.as_dict() | {"selftest": trust})
+        screen.as_json(compared.as_dict() | {"selftest": trust})
         return
     if markdown:
         click.echo(looking.comparison_markdown(compared).rstrip("\n"))
@@ -130,11 +132,11 @@ def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool, trust: str
     click.echo(f"A  {compared.a}\nB  {compared.b}")
     _show_rows(compared)
     _show_notes(compared)
-    show.note(trust)
+    screen.note(trust)
 
 
 def _show_rows(compared: "ComparisonTable") -> None:
-    narrow = show.console().width < _ROOMY
+    narrow = screen.console().width < _ROOMY
     if not (narrow and compared.several_points):
         _table(compared.rows, narrow=narrow, named=compared.several_points)
         return
@@ -145,7 +147,7 @@ def _show_rows(compared: "ComparisonTable") -> None:
 
 def _table(rows: "list[PointRow]", *, narrow: bool, named: bool) -> None:
     """One line a number; `named` says the point of each, and where it is `narrow` the verdict is shortened."""
-    from benchhouse.api.looking import number, titled
+    from benchhouse.api.screen import number, titled
 
     verdicts = _SHORT if narrow else {}
     told = [
@@ -155,7 +157,7 @@ def _table(rows: "list[PointRow]", *, narrow: bool, named: bool) -> None:
     ]  # fmt: skip
     columns = ("point", "metric", "A", "B", "change, interval", "effect g", "n", "verdict")
     first = 0 if named else 1
-    show.table(
+    screen.table(
         columns[first:],
         [line[first:] for line in told],
         right=("A", "B", "effect g"),
@@ -165,16 +167,16 @@ def _table(rows: "list[PointRow]", *, narrow: bool, named: bool) -> None:
 
 
 def _show_notes(compared: "ComparisonTable") -> None:
-    from benchhouse.cli.tables import SHAKY
+    from benchhouse.report.terminal.points import SHAKY
 
     if any(row.shaky for row in compared.rows):
-        show.note(SHAKY)
+        screen.note(SHAKY)
     for line in compared.notes:
-        show.note(line)
+        screen.note(line)
     for difference in compared.differences:
-        show.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
+        screen.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
     if compared.unmatched_metrics:
-        show.note(f"not compared: {', '.join(compared.unmatched_metrics)}")
+        screen.note(f"not compared: {', '.join(compared.unmatched_metrics)}")
     for side, only in (("A", compared.only_a), ("B", compared.only_b)):
         if only:
-            show.note(f"only in {side}: {', '.join(only[:8])}")
+            screen.note(f"only in {side}: {', '.join(only[:8])}")

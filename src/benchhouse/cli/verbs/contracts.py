@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
@@ -31,16 +32,16 @@ def list_(as_json: bool) -> None:
 
     rows = contracts.listed()
     if as_json:
-        show.as_json(rows)
+        screen.as_json(rows)
         return
-    show.table(
+    screen.table(
         ("contract", "class", "replicates", "metrics of"),
         [(row["contract"], row["class"], row["min_replicates"], row["workload"]) for row in rows],
         right=("replicates",),
     )
     click.echo()
-    show.facts((workload, ", ".join(metrics)) for workload, metrics in _by_workload(rows).items())
-    show.note("next:  bench contracts show CONTRACT > contract.yaml")
+    screen.facts((workload, ", ".join(metrics)) for workload, metrics in _by_workload(rows).items())
+    screen.note("next:  bench contracts show CONTRACT > contract.yaml")
 
 
 def _by_workload(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -67,19 +68,19 @@ def show_(contract: str | None, schema: bool, as_json: bool) -> None:
     from benchhouse.api import contracts
 
     if schema:
-        show.as_json(contracts.json_schema())
+        screen.as_json(contracts.json_schema())
         return
     if contract is None:
         raise BenchError("name a contract, or ask for --schema", "see: bench contracts list")
     _print(contracts.show(contract), as_json)
-    show.note("next:  bench contracts validate FILE")
+    screen.note("next:  bench contracts validate FILE")
 
 
 def _print(contract: Any, as_json: bool) -> None:
     from benchhouse.api import contracts
 
     if as_json:
-        show.as_json(contract.model_dump(mode="json", by_alias=True, exclude_none=True))
+        screen.as_json(contract.model_dump(mode="json", by_alias=True, exclude_none=True))
     else:
         click.echo(contracts.text(contract), nl=False)
 
@@ -94,11 +95,11 @@ def _print(contract: Any, as_json: bool) -> None:
 def render(ctx: click.Context, what: str, as_json: bool) -> None:
     from benchhouse.api import contracts
 
-    contract, open_points = contracts.render(options.workspace(ctx), what)
+    contract, open_points = contracts.render(options.workspace(ctx).folder, what)
     _print(contract, as_json)
     for line in open_points:
-        show.note(f"to confirm: {line}")
-    show.note("next:  bench contracts validate FILE")
+        screen.note(f"to confirm: {line}")
+    screen.note("next:  bench contracts validate FILE")
 
 
 @command.command(
@@ -129,5 +130,5 @@ def validate(files: tuple[Path, ...], as_json: bool) -> int:
         if not as_json:
             click.echo(f"{path}: {settled.sentence()}")
     if as_json:
-        show.as_json(results)
+        screen.as_json(results)
     return Exit.BAD_INPUT if Exit.BAD_INPUT in codes else max(codes)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 
 
@@ -23,9 +24,9 @@ def write(folder: Path, as_json: bool) -> None:
 
     written = dashboards.write(folder)
     if as_json:
-        show.as_json({"files": [str(path) for path in written]})
+        screen.as_json({"files": [str(path) for path in written]})
         return
     for path in written:
         click.echo(path)
-    show.note(f"in prometheus.yml:  rule_files: [{written[-1].absolute()}]")
-    show.note("in Grafana:  Dashboards, New, Import; then:  bench run SCENARIO.yaml --textfile DIR")
+    screen.note(f"in prometheus.yml:  rule_files: [{written[-1].absolute()}]")
+    screen.note("in Grafana:  Dashboards, New, Import; then:  bench run SCENARIO.yaml --textfile DIR")

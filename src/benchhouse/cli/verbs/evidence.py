@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
@@ -57,7 +58,7 @@ def _store_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def push(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool, **how: Any) -> int:
     from benchhouse.api import evidence
 
-    carried = evidence.push(options.workspace(ctx), store, runs, say=None if as_json else _say, **how)
+    carried = evidence.push(options.workspace(ctx).folder, store, runs, say=None if as_json else _say, **how)
     return _tell(carried, as_json, how["dry_run"], f"bench evidence verify {store}")
 
 
@@ -79,7 +80,7 @@ def push(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool
 def pull(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool, **how: Any) -> int:
     from benchhouse.api import evidence
 
-    carried = evidence.pull(options.workspace(ctx), store, runs, say=None if as_json else _say, **how)
+    carried = evidence.pull(options.workspace(ctx).folder, store, runs, say=None if as_json else _say, **how)
     return _tell(carried, as_json, how["dry_run"], "bench report RUN")
 
 
@@ -101,12 +102,12 @@ def verify(store: str, runs: tuple[str, ...], as_json: bool, endpoint: str) -> i
 
     trials, size, damage = evidence.verify(store, runs, endpoint=endpoint)
     if as_json:
-        show.as_json({"checked": trials, "bytes": size, "damage": [item.model_dump() for item in damage]})
+        screen.as_json({"checked": trials, "bytes": size, "damage": [item.model_dump() for item in damage]})
     else:
         for item in damage:
             click.echo(f"{item.trial}/{item.file}: {item.kind} ({item.detail})")
-        verdict = show.count(len(damage), "fault") if damage else "all as sealed"
-        click.echo(f"{show.count(trials, 'trial')}, {show_bytes(size)} checked: {verdict}")
+        verdict = screen.count(len(damage), "fault") if damage else "all as sealed"
+        click.echo(f"{screen.count(trials, 'trial')}, {show_bytes(size)} checked: {verdict}")
     return Exit.TRIAL_FAILED if damage else Exit.GOOD
 
 
@@ -116,20 +117,20 @@ def _say(carried: "Carried") -> None:
     elif carried.what == "new":
         from benchhouse.schema.quantities import show_bytes
 
-        click.echo(f"{carried.folder}: {show.count(carried.objects, 'object')}, {show_bytes(carried.size)}")
+        click.echo(f"{carried.folder}: {screen.count(carried.objects, 'object')}, {show_bytes(carried.size)}")
 
 
 def _tell(carried: "list[Carried]", as_json: bool, dry_run: bool, then: str) -> int:
     counts = {what: sum(one.what == what for one in carried) for what in ("new", "same", "refused")}
     unread = [one for one in carried if one.what == "new" and one.reason]
     if as_json:
-        show.as_json({"dry_run": dry_run, "trials": [one.model_dump() for one in carried]})
+        screen.as_json({"dry_run": dry_run, "trials": [one.model_dump() for one in carried]})
     else:
-        words = f"{show.count(counts['new'], 'trial')} {'would go' if dry_run else 'moved, every object checked'}"
+        words = f"{screen.count(counts['new'], 'trial')} {'would go' if dry_run else 'moved, every object checked'}"
         rest = [f", {counts['same']} there already"] if counts["same"] else []
         rest += [f", {counts['refused']} refused"] if counts["refused"] else []
-        show.note(words + "".join(rest))
+        screen.note(words + "".join(rest))
         for one in unread:
-            show.note(f"in no table: {one.folder}: {one.reason}")
-        show.note("nothing was written" if dry_run else f"next:  {then}")
+            screen.note(f"in no table: {one.folder}: {one.reason}")
+        screen.note("nothing was written" if dry_run else f"next:  {then}")
     return Exit.TRIAL_FAILED if counts["refused"] or unread else Exit.GOOD

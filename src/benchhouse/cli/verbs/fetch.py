@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
-    from benchhouse.api.fetching import Fetchable
+    from benchhouse.runs.fetch import Fetchable
 
 _EXAMPLES = """\b
 Examples:
@@ -29,40 +30,40 @@ Examples:
 def command(
     ctx: click.Context, /, names: tuple[str, ...], config: Path | None, as_json: bool, **where: str | None
 ) -> None:
-    from benchhouse.api import fetching
+    from benchhouse.runs import fetch
 
     if config is not None:
         if names:
             raise BenchError("give names of data, or a scenario, not both", "bench fetch -c SCENARIO.yaml")
         _fetch_for(ctx, config, where, as_json)
         return
-    found = [item for name in names for item in fetching.fetch(name)] if names else fetching.fetchable()
+    found = [item for name in names for item in fetch.fetch(name)] if names else fetch.fetchable()
     if as_json:
-        show.as_json([_document(item) for item in found])
+        screen.as_json([_document(item) for item in found])
     elif names:
         for item in found:
             click.echo(item.path)
-            show.note(item.words())
+            screen.note(item.words())
     else:
         rows = [
             (item.name, item.experiment, _size(item), item.licence, item.sha256[:12], item.source) for item in found
         ]
-        show.table(("data", "experiment", "here", "licence", "sha256", "source"), rows)
-        show.note("next:  bench fetch NAME")
+        screen.table(("data", "experiment", "here", "licence", "sha256", "source"), rows)
+        screen.note("next:  bench fetch NAME")
 
 
 def _fetch_for(ctx: click.Context, path: Path, where: dict[str, str | None], as_json: bool) -> None:
-    from benchhouse.api import fetching, planning
+    from benchhouse.runs import fetch, preparation
 
-    workspace = options.workspace(ctx)
-    prepared = planning.prepare(workspace, path, planning.Where(**where))
-    brought = fetching.fetch_for(workspace, prepared, show.note)
+    workspace = options.workspace(ctx).folder
+    prepared = preparation.prepare(workspace, path, preparation.Where(**where))
+    brought = fetch.fetch_for(workspace, prepared, screen.note)
     if as_json:
-        show.as_json({"brought": [str(item) for item in brought]})
+        screen.as_json({"brought": [str(item) for item in brought]})
         return
     for item in brought:
         click.echo(item)
-    show.note(f"nothing is missing; next:  bench submit -c {path}")
+    screen.note(f"nothing is missing; next:  bench submit -c {path}")
 
 
 def _size(item: "Fetchable") -> str:

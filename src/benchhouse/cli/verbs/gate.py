@@ -2,7 +2,8 @@
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.cli.shares import SHARE
 from benchhouse.schema.errors import Exit
@@ -37,18 +38,18 @@ def command(
     undecided: str,
     as_json: bool,
 ) -> int:
-    from benchhouse.api import gating
-    from benchhouse.api.looking import percent, titled
+    from benchhouse.api.screen import percent, titled
+    from benchhouse.results import gate
 
     base, dots, new = runs.partition("..")
     if not (base and dots and new):
         raise click.UsageError(f"{runs!r} is not BASE..NEW, for example @last-1..@last")
-    found = gating.gate(options.workspace(ctx), base, new, mde, list(metrics), confidence, outliers)
+    found = gate.gate(options.workspace(ctx).folder, base, new, mde, list(metrics), confidence, outliers)
     code = found.exit_code
     if code == Exit.UNDECIDED and undecided == "pass":
         code = Exit.GOOD
     if as_json:
-        show.as_json(found.as_dict() | {"exit_code": int(code)})
+        screen.as_json(found.as_dict() | {"exit_code": int(code)})
         return code
     click.echo(f"BASE  {found.table.a}\nNEW   {found.table.b}")
     rows = [
@@ -57,16 +58,18 @@ def command(
         for item in found.rows
     ]  # fmt: skip
     columns = ("point", "metric", "change, interval", "can see", "n", "judgement")
-    show.table(columns, rows, right=("can see",), whole=("metric", "can see", "n", "judgement"), spare=("n", "can see"))
+    screen.table(
+        columns, rows, right=("can see",), whole=("metric", "can see", "n", "judgement"), spare=("n", "can see")
+    )
     for point in found.missing:
-        show.note(f"not in NEW, so nothing can be said of it: {point}")
+        screen.note(f"not in NEW, so nothing can be said of it: {point}")
     for difference in found.table.differences:
-        show.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
+        screen.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
     for note in found.table.notes:
-        show.note(note)
+        screen.note(note)
     if found.needed:
-        show.note(f"to see a worsening of {mde:.2%} 4 times in 5: repetitions: {found.needed} on both sides")
-    show.note(found.selftest)
+        screen.note(f"to see a worsening of {mde:.2%} 4 times in 5: repetitions: {found.needed} on both sides")
+    screen.note(found.selftest)
     click.echo(f"gate: {found.judgement} (worse by {mde:.2%} or more is what matters)")
-    show.note(f"look closer:  bench compare {base} {new}")
+    screen.note(f"look closer:  bench compare {base} {new}")
     return code

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.cli.shares import SHARE
 from benchhouse.schema.errors import Exit
@@ -38,10 +39,10 @@ def command(
     from benchhouse.results import history
 
     if case is None:
-        return _list(history.cases(options.workspace(ctx)), as_json)
-    watched = history.history(options.workspace(ctx), case, metric, stat, floor)
+        return _list(history.cases(options.workspace(ctx).folder), as_json)
+    watched = history.history(options.workspace(ctx).folder, case, metric, stat, floor)
     if as_json:
-        show.as_json(watched.as_dict())
+        screen.as_json(watched.as_dict())
     else:
         _show(watched)
     return Exit.REGRESSION if watched.alarm and watched.alarm.worse else Exit.GOOD
@@ -49,18 +50,18 @@ def command(
 
 def _list(cases: list[dict[str, object]], as_json: bool) -> int:
     if as_json:
-        show.as_json(cases)
+        screen.as_json(cases)
         return Exit.GOOD
-    show.table(("case", "runs"), [(item["case"], item["runs"]) for item in cases], right=("runs",))
-    show.note("next:  bench history CASE")
+    screen.table(("case", "runs"), [(item["case"], item["runs"]) for item in cases], right=("runs",))
+    screen.note("next:  bench history CASE")
     return Exit.GOOD
 
 
 def _show(watched: "Watched") -> None:
-    from benchhouse.api.looking import number, percent, titled
+    from benchhouse.api.screen import number, percent, titled
 
     found = watched.history
-    click.echo(f"{found.case.label}  {titled(found.name, found.unit)}, {show.count(len(found.runs), 'run')}")
+    click.echo(f"{found.case.label}  {titled(found.name, found.unit)}, {screen.count(len(found.runs), 'run')}")
     places = {run.run_id: at for at, run in enumerate(found.runs)}
     _chart(found.values, [places[change.run_after] for change in found.changes])
     rows = [
@@ -71,39 +72,39 @@ def _show(watched: "Watched") -> None:
     ]  # fmt: skip
     if rows:
         columns = ("last run before", "first run after", "before", "after", "change", "95% interval", "verdict")
-        show.table(columns, rows, right=("before", "after", "change"), whole=columns)
+        screen.table(columns, rows, right=("before", "after", "change"), whole=columns)
     else:
         click.echo("no change of level was found")
     for change in found.changes:
         for name, before, after in change.differs:
-            show.note(f"differs at {change.run_after}: {name}: {before or 'unknown'} | {after or 'unknown'}")
+            screen.note(f"differs at {change.run_after}: {name}: {before or 'unknown'} | {after or 'unknown'}")
         if not change.differs:
-            show.note(f"at {change.run_after} nothing else that is recorded changed")
+            screen.note(f"at {change.run_after} nothing else that is recorded changed")
     for note in found.notes:
-        show.note(note)
+        screen.note(note)
     if found.noise:
         memory = f", a run remembers {found.noise.memory:.0%} of the one before" if found.noise.memory else ""
-        show.note(f"noise {percent(found.noise.spread, signed=False)} a run{memory}")
+        screen.note(f"noise {percent(found.noise.spread, signed=False)} a run{memory}")
     _show_baseline(watched)
     if watched.note:
-        show.note(watched.note)
-    show.note(watched.selftest)
+        screen.note(watched.note)
+    screen.note(watched.selftest)
     if watched.baseline is None:
         name = options.asked_for(found.case.label, found.metric, found.stat)
-        show.note(f"accept this level as the baseline:  bench baseline accept {name}")
+        screen.note(f"accept this level as the baseline:  bench baseline accept {name}")
     elif found.changes:
-        show.note(f"look closer:  bench compare {found.changes[-1].run_before} {found.changes[-1].run_after}")
+        screen.note(f"look closer:  bench compare {found.changes[-1].run_before} {found.changes[-1].run_after}")
 
 
 def _show_baseline(watched: "Watched") -> None:
-    from benchhouse.api.looking import percent, quantity
+    from benchhouse.api.screen import percent, quantity
 
     record, alarm = watched.baseline, watched.alarm
     if record is None:
         return
     told = f"baseline {quantity(record.level, record.unit)}, accepted {record.time[:10]} at {record.run_id}"
     if alarm is None:
-        click.echo(f"{told}: {show.count(len(watched.later), 'later run')} fit it")
+        click.echo(f"{told}: {screen.count(len(watched.later), 'later run')} fit it")
         return
     verdict = {True: "WORSE", False: "better", None: "different"}[alarm.worse]
     since, noticed = watched.later[alarm.since].run_id, watched.later[alarm.at].run_id
@@ -113,7 +114,7 @@ def _show_baseline(watched: "Watched") -> None:
 def _chart(values: list[float], changes: list[int]) -> None:
     """Runs from left to right; `|` where a new level begins. Several runs share a column where there are many."""
     low, high = min(values), max(values)
-    room = min(show.console().width, _WIDEST) - 12
+    room = min(screen.console().width, _WIDEST) - 12
     each = -(-len(values) // max(10, room))
     columns = [values[at : at + each] for at in range(0, len(values), each)]
     marks = {at // each for at in changes}

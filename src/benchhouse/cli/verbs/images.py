@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from benchhouse.api.images import Found
     from benchhouse.schema.site import Site
+    from benchhouse.sites.images import Found
 
 _EXAMPLES = """\b
 Examples:
@@ -31,7 +32,7 @@ def command() -> None:
 def _site(ctx: click.Context, name: str | None) -> "Site":
     from benchhouse.sites import places
 
-    return places.site(options.workspace(ctx), name)
+    return places.site(options.workspace(ctx).folder, name)
 
 
 _site_option = click.option("--site", help="Site profile: its `folders.containers` is where images lie.")
@@ -53,9 +54,9 @@ _licence_option = click.option("--licence", default="", help="Licence, where the
 @options.json_option
 @click.pass_context
 def pull(ctx: click.Context, source: str, name: str, licence: str, site: str | None, as_json: bool) -> None:
-    from benchhouse.api import images
+    from benchhouse.sites import images
 
-    _made(images.pull(_site(ctx, site), source, name, licence, show.note), as_json)
+    _made(images.pull(_site(ctx, site), source, name, licence, screen.note), as_json)
 
 
 @command.command(help="Build an image from a definition file." + examples("bench images build vllm.def"))
@@ -66,7 +67,7 @@ def pull(ctx: click.Context, source: str, name: str, licence: str, site: str | N
 @options.json_option
 @click.pass_context
 def build(ctx: click.Context, definition: Path, name: str, licence: str, site: str | None, as_json: bool) -> None:
-    from benchhouse.api import images
+    from benchhouse.sites import images
 
     _made(images.build(_site(ctx, site), definition, name, licence), as_json)
 
@@ -79,18 +80,18 @@ def build(ctx: click.Context, definition: Path, name: str, licence: str, site: s
 @_licence_option
 @options.json_option
 def add(path: Path, licence: str, as_json: bool) -> None:
-    from benchhouse.api import images
+    from benchhouse.sites import images
 
     _made(images.add(path, licence), as_json)
 
 
 def _made(found: "Found", as_json: bool) -> None:
     if as_json:
-        show.as_json(found.row())
+        screen.as_json(found.row())
         return
     click.echo(found.path)
-    show.note(f"sha256 {found.image.sha256}")
-    show.note(f"next:  runtime: {{kind: apptainer, image: {found.path}}}")
+    screen.note(f"sha256 {found.image.sha256}")
+    screen.note(f"next:  runtime: {{kind: apptainer, image: {found.path}}}")
 
 
 @command.command("list", help="Pinned images; nothing is read but the record." + examples("bench images list"))
@@ -98,11 +99,11 @@ def _made(found: "Found", as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, site: str | None, as_json: bool) -> None:
-    from benchhouse.api import images
+    from benchhouse.sites import images
 
     _show(ctx, site, as_json, images.images)
     if not as_json:
-        show.note("check their bytes:  bench images verify")
+        screen.note("check their bytes:  bench images verify")
 
 
 @command.command(
@@ -112,12 +113,12 @@ def list_(ctx: click.Context, site: str | None, as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def verify(ctx: click.Context, site: str | None, as_json: bool) -> int:
-    from benchhouse.api import images
+    from benchhouse.sites import images
 
     wrong = [item for item in _show(ctx, site, as_json, images.verify) if item.state != "unchanged"]
     for item in wrong:
         is_gone = item.state == "gone"
-        show.note(f"{item.path} is {'gone' if is_gone else 'not the one that was pinned'}")
+        screen.note(f"{item.path} is {'gone' if is_gone else 'not the one that was pinned'}")
     return Exit.TRIAL_FAILED if wrong else Exit.GOOD
 
 
@@ -126,12 +127,12 @@ def _show(ctx: click.Context, site: str | None, as_json: bool, find: "Callable[[
 
     found = find(_site(ctx, site))
     if as_json:
-        show.as_json([item.row() for item in found])
+        screen.as_json([item.row() for item in found])
         return found
     rows = [
         (item.path.name, item.state, show_bytes(item.image.size), item.image.sha256[:12], item.image.licence,
          item.image.source)
         for item in found
     ]  # fmt: skip
-    show.table(("image", "state", "size", "sha256", "licence", "source"), rows, whole=("image", "state", "sha256"))
+    screen.table(("image", "state", "size", "sha256", "licence", "source"), rows, whole=("image", "state", "sha256"))
     return found

@@ -4,16 +4,17 @@ from pathlib import Path
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 
 
 @click.command(help=__doc__)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    from benchhouse.api import scaffold
+    from benchhouse.nexus import scaffold
 
-    made = scaffold.workspace(options.workspace(ctx))
+    made = scaffold.workspace(options.workspace(ctx).folder)
     for path in made:
         click.echo(path)
     first = next((path for path in made if path.suffix == ".yaml"), Path("scenarios/first.yaml"))
-    show.note(f"next:  bench run {first}")
+    screen.note(f"next:  bench run {first}")

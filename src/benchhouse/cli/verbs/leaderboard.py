@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.leaderboard import Board, Leaderboard
+    from benchhouse.nexus.leaderboard import Board, Leaderboard
 
 _ROOMY = 110
 _SHORT = {
@@ -44,33 +45,33 @@ def command(
     confidence: float,
     as_json: bool,
 ) -> int:
-    from benchhouse.api import leaderboard
+    from benchhouse.nexus import leaderboard
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     if benchmark is None:
         return _list(ctx, nexus, as_json)
     where = options.pairs(conditions, "--where")
     found = leaderboard.leaderboard(workspace, benchmark, where, nexus, confidence, experiment)
     if as_json:
-        show.as_json(found.as_dict())
+        screen.as_json(found.as_dict())
     else:
         _show(found)
     return Exit.BAD_INPUT if any(board.refused for board in found.boards) else Exit.GOOD
 
 
 def _list(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.api import logical
+    from benchhouse.nexus import logical
 
-    listed = logical.benchmarks(options.workspace(ctx), nexus)
+    listed = logical.benchmarks(options.workspace(ctx).folder, nexus)
     broken = [item for item in listed if item["broken"]]
     if as_json:
-        show.as_json(listed)
+        screen.as_json(listed)
         return Exit.BAD_INPUT if broken else Exit.GOOD
     logical_table(listed)
     if not listed:
-        show.note("none; a logical benchmark is a file benchmarks/ID.yaml with `logicalBenchmark:` and `bindings:`")
+        screen.note("none; a logical benchmark is a file benchmarks/ID.yaml with `logicalBenchmark:` and `bindings:`")
     elif len(broken) < len(listed):
-        show.note("next:  bench leaderboard ID")
+        screen.note("next:  bench leaderboard ID")
     return Exit.BAD_INPUT if broken else Exit.GOOD
 
 
@@ -82,10 +83,10 @@ def logical_table(listed: list[dict[str, object]]) -> None:
         if not item["broken"]
     ]
     if rows:
-        show.table(list(_COLUMNS), rows)
+        screen.table(list(_COLUMNS), rows)
     for item in listed:
         if item["broken"]:
-            show.note(f"broken: {item['broken']}")
+            screen.note(f"broken: {item['broken']}")
 
 
 _COLUMNS = {
@@ -103,22 +104,22 @@ def _show(found: "Leaderboard") -> None:
         unit = f", {board.unit}" if board.unit and board.unit != "1" else ""
         click.echo(f"{board.title}{unit}{way}")
         if board.refused:
-            click.echo(show.on_stdout(f"  refused: {board.refused}\n"))
+            click.echo(screen.on_stdout(f"  refused: {board.refused}\n"))
             continue
         _table(found.target, board)
-        click.echo(show.on_stdout(f"{board.sentence}\n"))
+        click.echo(screen.on_stdout(f"{board.sentence}\n"))
     for line in found.notes:
-        show.note(line)
+        screen.note(line)
     choose = " --experiment NAME" if len(found.experiments) > 1 else ""
     run = f"bench run logical:{found.benchmark} --target NAME{choose} --repetitions 5"
-    show.note(f"next:  {run}" if found.boards else f"no result answers it yet. Measure one:  {run}")
+    screen.note(f"next:  {run}" if found.boards else f"no result answers it yet. Measure one:  {run}")
 
 
 def _table(target: str, board: "Board") -> None:
-    from benchhouse.api.leaderboard import against_text
-    from benchhouse.api.looking import number, spread_text
+    from benchhouse.api.screen import number, spread_text
+    from benchhouse.nexus.leaderboard import against_text
 
-    short = _SHORT if show.console().width < _ROOMY else {}
+    short = _SHORT if screen.console().width < _ROOMY else {}
     rows = []
     for row in board.rows:
         told = row.standing.summary
@@ -137,4 +138,4 @@ def _table(target: str, board: "Board") -> None:
         )
     columns = ("rank", target, "n", "mean ± sd", "against the best", "verdict", "median", "measured by")
     whole = [column for column in columns if column not in (target, "measured by")]
-    show.table(columns, rows, right=("rank", "n", "mean ± sd", "median"), whole=whole, spare=columns[-2:])
+    screen.table(columns, rows, right=("rank", "n", "mean ± sd", "median"), whole=whole, spare=columns[-2:])

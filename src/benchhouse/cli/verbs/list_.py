@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 
 
@@ -24,9 +25,9 @@ def command() -> None:
 def experiments(ctx: click.Context, nexus: str | None, as_json: bool) -> None:
     from benchhouse.api import catalogue
 
-    listed = catalogue.across(options.workspace(ctx), nexus)
+    listed = catalogue.across(options.workspace(ctx).folder, nexus)
     if as_json:
-        show.as_json(listed)
+        screen.as_json(listed)
         return
     claims = Counter((item["name"], item["version"]) for item in listed)
     rows = []
@@ -42,8 +43,8 @@ def experiments(ctx: click.Context, nexus: str | None, as_json: bool) -> None:
         if item["registered_by"]:
             about = f"{about} (of {', '.join(item['registered_by'])})".strip()
         rows.append((item["name"], item["version"], package, state, about))
-    show.table(("experiment", "version", "package", "", "what it does"), rows)
-    show.note("next:  bench show EXPERIMENT")
+    screen.table(("experiment", "version", "package", "", "what it does"), rows)
+    screen.note("next:  bench show EXPERIMENT")
 
 
 @command.command(
@@ -57,11 +58,11 @@ def experiments(ctx: click.Context, nexus: str | None, as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **wanted: str | None) -> None:
-    from benchhouse.api.benchmarks import Wanted, registered
+    from benchhouse.nexus.benchmarks import Wanted, registered
 
-    listed = registered(options.workspace(ctx), nexus, Wanted(**wanted))
+    listed = registered(options.workspace(ctx).folder, nexus, Wanted(**wanted))
     if as_json:
-        show.as_json(listed)
+        screen.as_json(listed)
         return
     columns = ("benchmark", "experiment", "models", "used by", "last result", "run", "origin", "what it is")
     rows = [
@@ -70,19 +71,19 @@ def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **wanted
         for item in listed
         if not item["broken"]
     ]  # fmt: skip
-    show.table(columns, rows, whole=("benchmark",), spare=("what it is", "run", "origin"))
+    screen.table(columns, rows, whole=("benchmark",), spare=("what it is", "run", "origin"))
     for item in listed:
         if item["broken"]:
-            show.note(f"broken: {item['broken']}")
+            screen.note(f"broken: {item['broken']}")
     if not listed:
         asked = ", ".join(f"--{key} {value}" for key, value in wanted.items() if value)
         if asked:
-            show.note(f"none with {asked}; all there are:  bench list benchmarks")
+            screen.note(f"none with {asked}; all there are:  bench list benchmarks")
         else:
-            show.note("none; a benchmark is a YAML file in benchmarks/ with `benchmark:`, `experiment:`, `workload:`")
-            show.note("logical benchmarks are listed by:  bench leaderboard")
+            screen.note("none; a benchmark is a YAML file in benchmarks/ with `benchmark:`, `experiment:`, `workload:`")
+            screen.note("logical benchmarks are listed by:  bench leaderboard")
     elif rows:
-        show.note("next:  bench show BENCHMARK")
+        screen.note("next:  bench show BENCHMARK")
 
 
 def _last(last: dict[str, Any] | None) -> tuple[str, str]:
@@ -93,7 +94,7 @@ def _last(last: dict[str, Any] | None) -> tuple[str, str]:
     if not result:
         return f"({counts})", last["run_id"]
     more = f", 1 of {result['points']} points" if result["points"] > 1 else ""
-    value = f"{result['metric']} {show.number(result['mean'], result['stdev'])} {result['unit']}"
+    value = f"{result['metric']} {screen.number(result['mean'], result['stdev'])} {result['unit']}"
     return f"{value} ({counts}{more})", last["run_id"]
 
 
@@ -103,11 +104,11 @@ def _last(last: dict[str, Any] | None) -> tuple[str, str]:
 def targets(ctx: click.Context, as_json: bool) -> None:
     from benchhouse.api import catalogue
 
-    listed = catalogue.targets(options.workspace(ctx))
+    listed = catalogue.targets(options.workspace(ctx).folder)
     if as_json:
-        show.as_json(listed)
+        screen.as_json(listed)
         return
     columns = ("target", "experiment", "trials", "last run")
-    show.table(columns, [(row["target"], row["experiment"], row["trials"], row["last_run"]) for row in listed])
+    screen.table(columns, [(row["target"], row["experiment"], row["trials"], row["last_run"]) for row in listed])
     next_one = "bench compare RUN:name=TARGET RUN:name=TARGET" if listed else "bench run SCENARIO.yaml"
-    show.note(f"next:  {next_one}")
+    screen.note(f"next:  {next_one}")

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 
 if TYPE_CHECKING:
-    from benchhouse.api.logs import Selection
+    from benchhouse.runs.logs import Selection
     from benchhouse.schema.logs import LogLine
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
@@ -35,7 +36,7 @@ def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
     def selecting(
         *, components: tuple[str, ...], trials: tuple[str, ...], since: str | None, until: str | None, **others: Any
     ) -> Any:
-        from benchhouse.api import logs
+        from benchhouse.runs import logs
 
         return function(selection=logs.select(components, trials, since, until), **others)
 
@@ -72,21 +73,21 @@ def command() -> None:
 @options.json_option
 @click.pass_context
 def get(ctx: click.Context, run: str, selection: "Selection", output: Path | None, as_json: bool) -> None:
-    from benchhouse.api import following, log_files
+    from benchhouse.runs import log_files, status
 
-    workspace = options.workspace(ctx)
-    run_id = following.find_run(workspace, run)
+    workspace = options.workspace(ctx).folder
+    run_id = status.find_run(workspace, run)
     output = output or Path(f"{run_id}-logs.tar.gz")
     manifest = log_files.pack(workspace, run_id, selection, output)
     if as_json:
-        show.as_json({"output": str(output), **manifest.model_dump(mode="json")})
+        screen.as_json({"output": str(output), **manifest.model_dump(mode="json")})
         return
     click.echo(output)
     lines = sum(file.lines for file in manifest.files)
-    show.note(f"{show.count(len(manifest.files), 'file')}, {show.count(lines, 'line')}")
+    screen.note(f"{screen.count(len(manifest.files), 'file')}, {screen.count(lines, 'line')}")
     if manifest.left_out:
-        show.note(
-            f"{show.count(len(manifest.left_out), 'raw log')} left out: raw lines have no times; see manifest.json"
+        screen.note(
+            f"{screen.count(len(manifest.left_out), 'raw log')} left out: raw lines have no times; see manifest.json"
         )
 
 
@@ -101,10 +102,10 @@ def get(ctx: click.Context, run: str, selection: "Selection", output: Path | Non
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 @click.pass_context
 def tail(ctx: click.Context, run: str, selection: "Selection", follow: bool, n: int, as_json: bool) -> None:
-    from benchhouse.api import following, logs
+    from benchhouse.runs import logs, status
 
-    workspace = options.workspace(ctx)
-    run_id = following.find_run(workspace, run)
+    workspace = options.workspace(ctx).folder
+    run_id = status.find_run(workspace, run)
     if not follow:
         batches = iter([logs.tail(workspace, run_id, selection, n)])
     else:
@@ -126,21 +127,21 @@ def tail(ctx: click.Context, run: str, selection: "Selection", follow: bool, n: 
 @options.json_option
 @click.pass_context
 def prune(ctx: click.Context, older_than: str | None, dry_run: bool, as_json: bool) -> None:
-    from benchhouse.api import log_files
+    from benchhouse.runs import log_files
     from benchhouse.schema.quantities import parse_seconds, show_bytes
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     try:
         older_than_s = parse_seconds(older_than) if older_than else log_files.keep_logs_s(workspace)
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param_hint="--older-than") from error
     pruned = log_files.prune(workspace, older_than_s, dry_run=dry_run)
     if as_json:
-        show.as_json(pruned.model_dump())
+        screen.as_json(pruned.model_dump())
         return
     for path in pruned.removed:
         click.echo(path)
-    show.note(f"{len(pruned.removed)} {'would be' if dry_run else 'were'} removed ({show_bytes(pruned.size)})")
+    screen.note(f"{len(pruned.removed)} {'would be' if dry_run else 'were'} removed ({show_bytes(pruned.size)})")
 
 
 class _Shown:

@@ -2,7 +2,8 @@
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.quantities import show_bytes, show_seconds
 
@@ -33,12 +34,12 @@ def command() -> None:
 def start(ctx: click.Context, pid: int | None, interval: str, for_: str | None, as_json: bool) -> None:
     from benchhouse.api import monitoring
 
-    started = monitoring.start(options.workspace(ctx), pid=pid, interval=interval, for_=for_)
+    started = monitoring.start(options.workspace(ctx).folder, pid=pid, interval=interval, for_=for_)
     if as_json:
-        show.as_json(started)
+        screen.as_json(started)
         return
     click.echo(f"monitor {started['monitor_id']} samples {started['watches']} every {started['interval_s']:g} s")
-    show.note(f"next:  bench monitors stop {started['monitor_id']}")
+    screen.note(f"next:  bench monitors stop {started['monitor_id']}")
 
 
 @command.command(
@@ -51,9 +52,9 @@ def start(ctx: click.Context, pid: int | None, interval: str, for_: str | None, 
 def stop(ctx: click.Context, monitor: str, as_json: bool) -> None:
     from benchhouse.api import monitoring
 
-    ended = monitoring.stop(options.workspace(ctx), monitor)
+    ended = monitoring.stop(options.workspace(ctx).folder, monitor)
     if as_json:
-        show.as_json(ended)
+        screen.as_json(ended)
         return
     length = f" after {show_seconds(ended['duration_s'])}" if ended["duration_s"] is not None else ""
     click.echo(f"monitor {ended['monitor_id']} {ended['state']}{length}: {ended['folder']}")
@@ -65,7 +66,7 @@ def stop(ctx: click.Context, monitor: str, as_json: bool) -> None:
 def _value(value: float, unit: str) -> str:
     if unit == "B":
         return show_bytes(value)
-    return f"{value:.0%}" if unit == "1" else f"{show.number(value)} {unit}"
+    return f"{value:.0%}" if unit == "1" else f"{screen.number(value)} {unit}"
 
 
 @command.command(help="The monitors of this workspace, and whether they run." + examples("bench monitors ps"))
@@ -74,16 +75,16 @@ def _value(value: float, unit: str) -> str:
 def ps(ctx: click.Context, as_json: bool) -> None:
     from benchhouse.api import monitoring
 
-    found = monitoring.list_monitors(options.workspace(ctx))
+    found = monitoring.list_monitors(options.workspace(ctx).folder)
     if as_json:
-        show.as_json(found)
+        screen.as_json(found)
         return
     if not found:
-        show.note("no monitors here yet; start one:  bench monitors start --for 10m")
+        screen.note("no monitors here yet; start one:  bench monitors start --for 10m")
         return
     # The name begins with the time of its start.
     columns = ("monitor", "state", "process", "watches", "every")
     rows = [
         (one["monitor_id"], one["state"], one["process"], one["watches"], f"{one['interval_s']:g} s") for one in found
     ]
-    show.table(columns, rows)
+    screen.table(columns, rows)

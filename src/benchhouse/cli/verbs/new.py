@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 
 _EXAMPLES = """\b
@@ -28,11 +29,11 @@ def command() -> None:
 @click.argument("name")
 @click.option("--into", type=click.Path(path_type=Path), default=Path(), help="Where to put the folder.")
 def experiment(name: str, into: Path) -> None:
-    from benchhouse.api import scaffold
+    from benchhouse.nexus import scaffold
 
     folder = scaffold.experiment(name, into)
     click.echo(folder)
-    show.note(f"next:  pip install -e {folder} && bench run {folder}/scenario.yaml")
+    screen.note(f"next:  pip install -e {folder} && bench run {folder}/scenario.yaml")
 
 
 @command.command(
@@ -45,11 +46,11 @@ def experiment(name: str, into: Path) -> None:
     help="The experiment it runs.",
 )  # fmt: skip
 def scenario(name: str, chosen: str) -> None:
-    from benchhouse.api import scaffold
+    from benchhouse.nexus import scaffold
 
     path = scaffold.scenario(name, chosen, Path())
     click.echo(path)
-    show.note(f"next:  bench plan {path}")
+    screen.note(f"next:  bench plan {path}")
 
 
 @command.command(
@@ -59,10 +60,10 @@ def scenario(name: str, chosen: str) -> None:
 @options.nexus_option
 @click.pass_context
 def package(ctx: click.Context, name: str, nexus: str | None) -> None:
-    from benchhouse.api import package_scaffold
+    from benchhouse.nexus import package_scaffold
 
-    click.echo(package_scaffold.package(options.workspace(ctx), name, nexus))
-    show.note(f"next:  bench new model {name} ORG/MODEL")
+    click.echo(package_scaffold.package(options.workspace(ctx).folder, name, nexus))
+    screen.note(f"next:  bench new model {name} ORG/MODEL")
 
 
 @command.command(
@@ -75,10 +76,10 @@ def package(ctx: click.Context, name: str, nexus: str | None) -> None:
 @options.nexus_option
 @click.pass_context
 def model(ctx: click.Context, package_name: str, model_id: str, owner: str, nexus: str | None) -> None:
-    from benchhouse.api import package_scaffold
+    from benchhouse.nexus import package_scaffold
 
-    click.echo(package_scaffold.model(options.workspace(ctx), package_name, model_id, owner, nexus))
-    show.note(f"next:  bench new benchmark NAME --package {package_name} --model {model_id}")
+    click.echo(package_scaffold.model(options.workspace(ctx).folder, package_name, model_id, owner, nexus))
+    screen.note(f"next:  bench new benchmark NAME --package {package_name} --model {model_id}")
 
 
 @command.command(
@@ -102,9 +103,11 @@ def benchmark(
     ctx: click.Context, /, name: str, package_name: str, model_name: str | None, chosen: str, uses: str | None,
     nexus: str | None,
 ) -> None:  # fmt: skip
-    from benchhouse.api import package_scaffold
+    from benchhouse.nexus import package_scaffold
 
-    path = package_scaffold.benchmark(options.workspace(ctx), name, package_name, model_name, chosen, uses, nexus)
+    path = package_scaffold.benchmark(
+        options.workspace(ctx).folder, name, package_name, model_name, chosen, uses, nexus
+    )
     click.echo(path)
     using = f"bench new benchmark {name} --package {package_name} --model ID --uses {package_name}/{name}"
-    show.note(f"next:  bench run {path}" if model_name else f"next:  {using}")
+    screen.note(f"next:  bench run {path}" if model_name else f"next:  {using}")

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.package_checks import Proof
+    from benchhouse.nexus.package_checks import Proof
 
 _EXAMPLES = """\b
 Examples:
@@ -30,21 +31,21 @@ def command() -> None:
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.api import packages
+    from benchhouse.nexus import packages
 
-    found = packages.load(options.workspace(ctx), nexus)
+    found = packages.load(options.workspace(ctx).folder, nexus)
     rows = packages.list_packages(found)
     if as_json:
-        show.as_json(rows)
+        screen.as_json(rows)
         return Exit.GOOD
     columns = ("package", "Python packages", "experiments", "models", "benchmarks", "broken")
     keys = ("package", "benchmark_packages", "experiments", "models", "benchmarks")
     table = [(*(row[key] for key in keys), len(row["broken"]) or "") for row in rows]
-    show.table(columns, table, right=columns[1:], whole=("package",))
+    screen.table(columns, table, right=columns[1:], whole=("package",))
     if any(row["broken"] for row in rows):
-        show.note("what is broken, and where:  bench packages validate --static")
+        screen.note("what is broken, and where:  bench packages validate --static")
     else:
-        show.note("next:  bench packages show PACKAGE")
+        screen.note("next:  bench packages show PACKAGE")
     return Exit.GOOD
 
 
@@ -57,11 +58,11 @@ def list_(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
 @options.json_option
 @click.pass_context
 def show_(ctx: click.Context, name: str, nexus: str | None, as_json: bool) -> None:
-    from benchhouse.api import packages
+    from benchhouse.nexus import packages
 
-    shown = packages.show_package(packages.load(options.workspace(ctx), nexus), name)
+    shown = packages.show_package(packages.load(options.workspace(ctx).folder, nexus), name)
     if as_json:
-        show.as_json(shown)
+        screen.as_json(shown)
         return
     click.echo(f"{shown['package']}  ({shown['file']})")
     for item in shown["benchmark_packages"]:
@@ -73,10 +74,10 @@ def show_(ctx: click.Context, name: str, nexus: str | None, as_json: bool) -> No
         rows += [_row(item, model["model"]) for item in model["benchmarks"]]
     if rows:
         click.echo()
-        show.table(("benchmark", "model", "runs", "file"), rows, whole=("benchmark",))
+        screen.table(("benchmark", "model", "runs", "file"), rows, whole=("benchmark",))
     for message in shown["broken"]:
-        show.note(f"broken: {message}")
-    show.note(f"next:  bench packages validate {name}")
+        screen.note(f"broken: {message}")
+    screen.note(f"next:  bench packages validate {name}")
 
 
 def _row(item: dict[str, Any], model: str) -> tuple[str, str, str, str]:
@@ -101,16 +102,16 @@ def validate(
     ctx: click.Context, /, name: str | None, static: bool, install: bool, timeout_s: float, nexus: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    from benchhouse.api import package_checks, packages
+    from benchhouse.nexus import package_checks, packages
 
     if static and install:
         raise BenchError("give --static or --install, not both", "--static installs nothing")
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     found = packages.load(workspace, nexus)
     asked = package_checks.Asked(static, install, timeout_s)
-    proof = package_checks.prove(workspace, found, name, asked, show.note)
+    proof = package_checks.prove(workspace, found, name, asked, screen.note)
     if as_json:
-        show.as_json(
+        screen.as_json(
             {
                 "packages": proof.packages,
                 "benchmarks": proof.benchmarks,
@@ -125,19 +126,19 @@ def validate(
 
 def _tell(proof: "Proof") -> None:
     for problem in proof.problems:
-        click.echo(show.on_stderr(problem.render()), err=True)
+        click.echo(screen.on_stderr(problem.render()), err=True)
     for item in proof.findings:
         if item.state == "unchecked":
-            show.note(f"not checked: {item.what}: {item.why}")
-    good = f"{show.count(proof.packages, 'package')}, {show.count(proof.benchmarks, 'benchmark')}"
+            screen.note(f"not checked: {item.what}: {item.why}")
+    good = f"{screen.count(proof.packages, 'package')}, {screen.count(proof.benchmarks, 'benchmark')}"
     wrong = len(proof.problems)
     unchecked = proof.count("unchecked")
-    click.echo(f"{good}: {show.count(wrong, 'problem')}, {unchecked} not checked")
+    click.echo(f"{good}: {screen.count(wrong, 'problem')}, {unchecked} not checked")
     if wrong:
-        show.note("mend what is named above, then:  bench packages validate")
+        screen.note("mend what is named above, then:  bench packages validate")
     elif unchecked and not proof.static:
-        show.note("check it in an environment of its own:  bench packages validate --install")
+        screen.note("check it in an environment of its own:  bench packages validate --install")
     elif proof.static:
-        show.note("the files hold; whether all of it installs together:  bench packages validate")
+        screen.note("the files hold; whether all of it installs together:  bench packages validate")
     else:
-        show.note("next:  bench list benchmarks")
+        screen.note("next:  bench list benchmarks")

@@ -5,7 +5,8 @@ import sys
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 
 _EXAMPLES = """\b
 Examples:
@@ -39,22 +40,12 @@ class Query(click.Command):
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, sql: str, engine: str | None, as_csv: bool, as_json: bool) -> None:
-    if engine:
-        from benchhouse.api import sharing
-
-        result = sharing.query(engine, sql)
-    else:
-        from benchhouse.api.querying import query
-
-        result = query(options.workspace(ctx), sql)
+    result = options.workspace(ctx).query(sql, engine=engine)
     if as_json:
-        show.as_json(
-            {"rows": result.dicts(), "query": result.spec.model_dump(), "query_spec_digest": result.spec.digest()}
-        )
+        screen.as_json(result.to_dict())
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(result.columns)
         writer.writerows(result.rows)
     else:
-        show.table(result.columns, result.rows)
-        show.note(show.count(len(result.rows), "row"))
+        result.show()

@@ -2,7 +2,8 @@
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.layout import Workspace
 
@@ -23,24 +24,25 @@ _AUDIENCES = ["engineering", "product", "partner"]
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, runs: tuple[str, ...], audience: str | None, as_json: bool) -> None:
-    from benchhouse.api import following, looking
+    from benchhouse.api import looking
+    from benchhouse.runs import status
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     if audience:
         _view(workspace, runs, audience, as_json)
         return
-    run_ids = [following.find_run(workspace, run) for run in runs or ("@last",)]
-    page = looking.report(workspace, run_ids, say=show.note)
+    run_ids = [status.find_run(workspace, run) for run in runs or ("@last",)]
+    page = looking.report(workspace, run_ids, say=screen.note)
     if as_json:
-        show.as_json(
+        screen.as_json(
             {"html": str(page), "markdown": str(page.parent / "report.md"), "json": str(page.parent / "report.json")}
         )
         return
     click.echo(page)
-    invalid = sum(len(following.status(workspace, run_id)["invalid"]) for run_id in run_ids)
+    invalid = sum(len(status.status(workspace, run_id)["invalid"]) for run_id in run_ids)
     if invalid:
-        show.note(f"{show.count(invalid, 'trial')} INVALID, in no number of it; the report says why")
-    show.note(f"also {page.parent / 'report.md'}; each number's reference walks back:  bench trace REF")
+        screen.note(f"{screen.count(invalid, 'trial')} INVALID, in no number of it; the report says why")
+    screen.note(f"also {page.parent / 'report.md'}; each number's reference walks back:  bench trace REF")
 
 
 def _view(workspace: Workspace, runs: tuple[str, ...], audience: str, as_json: bool) -> None:
@@ -51,8 +53,8 @@ def _view(workspace: Workspace, runs: tuple[str, ...], audience: str, as_json: b
     found = why.why(workspace, runs[-1] if runs else "@last", runs[0] if len(runs) == 2 else None)
     page = why.page(workspace, found, audience)
     if as_json:
-        show.as_json({"html": str(page), "markdown": str(page.with_suffix(".md")), "headline": found.headline})
+        screen.as_json({"html": str(page), "markdown": str(page.with_suffix(".md")), "headline": found.headline})
         return
     click.echo(page)
-    show.note(found.headline)
-    show.note(f"also {page.with_suffix('.md')}; the evidence behind it:  bench why {found.run_id}")
+    screen.note(found.headline)
+    screen.note(f"also {page.with_suffix('.md')}; the evidence behind it:  bench why {found.run_id}")

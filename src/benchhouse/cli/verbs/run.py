@@ -1,17 +1,18 @@
 """Plan, run, collect and show a scenario; after an interruption, only what is missing."""
 
-import contextlib
 import signal
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchhouse.cli import options, show
-from benchhouse.cli.progress import RunProgress
-from benchhouse.processes.early_host import make_ready
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.schema.errors import BenchError, Exit
+
+if TYPE_CHECKING:
+    from benchhouse.api.run import Run
 
 _MOST_TEXTS = 3
 
@@ -25,7 +26,7 @@ _MOST_TEXTS = 3
     is_flag=True,
     help="Run the failed and invalid trials of that run (or of the last run of this plan) again.",
 )
-@click.option("--new", "fresh", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
+@click.option("--new", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Trials at a time; the default is the scenario's, 1.")
 @click.option(
     "--textfile",
@@ -47,150 +48,98 @@ def command(
     scenario: Path | None,
     config: Path | None,
     resume: str | None,
-    rerun_failed: bool,
-    fresh: bool,
-    parallel: int | None,
-    textfile: Path | None,
-    labels: tuple[str, ...],
+    new: bool,
     dry_run: bool,
     as_json: bool,
-    **where: str | None,
+    **settings: Any,
 ) -> int:
-    make_ready()
-    from benchhouse.api import exporting, planning, running
-
-    workspace = options.workspace(ctx)
-    path = scenario or config
-    given = exporting.checked_labels(textfile, labels)
-    if resume and (path or fresh or dry_run or where["runtime"]):
+    workspace, path = options.workspace(ctx), scenario or config
+    settings["labels"] = options.pairs(settings["labels"], "--label")
+    where = {key: settings[key] for key in ("executor", "runtime", "site")}
+    if resume and (path or new or dry_run or where["runtime"]):
         raise BenchError(
             "--resume carries on a run as it was planned",
             "leave out SCENARIO, --new, --dry-run and --runtime; what is missing may run elsewhere: --executor, --site",
         )
-    settings: dict[str, Any] = {"parallel": parallel, "rerun_failed": rerun_failed, "as_json": as_json}
-    if resume:
-        ledger, prepared = running.resume_run(workspace, resume, planning.Where(**where))
-        return _carry_out(workspace, ledger, prepared, textfile, given, **settings)
-    if path is None:
+    if not resume and path is None:
         raise BenchError("give a scenario file", "bench run SCENARIO.yaml, or bench run --resume RUN")
-    code = int(Exit.GOOD)
-    for prepared in planning.prepare_all(workspace, path, planning.Where(**where)):
-        if dry_run:
-            click.echo(running.render(workspace, prepared))
-            continue
-        ledger = running.open_run(workspace, prepared, path, fresh, show.note, finished_too=rerun_failed)
-        ended = _carry_out(workspace, ledger, prepared, textfile, given, **settings)
-        if ended == Exit.INTERRUPTED:
-            return ended
-        code = max(code, ended)
-    return code
-
-
-def _carry_out(
-    workspace: Any,
-    ledger: Any,
-    prepared: Any,
-    textfile: Path | None,
-    labels: dict[str, str],
-    *,
-    parallel: int | None,
-    rerun_failed: bool,
-    as_json: bool,
-) -> int:
-    """One run to its end, or to a Ctrl-C."""
-    from benchhouse.api import exporting, following, running
-
-    for line in prepared.notes:
-        show.note(f"note: {line}")
-    run_id = ledger.folder.run_id
-    export = exporting.open_export(prepared, textfile, run_id, labels, show.note)
+    if dry_run:
+        click.echo(workspace.render(path, **where))
+        return Exit.GOOD
     # Also where a script started this in the background, with SIGINT ignored; batch systems send SIGTERM.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
+    progress = _Progress(as_json)
     try:
-        with RunProgress(run_id, prepared.plan) as progress:
-            summary = running.execute(
-                workspace, prepared, ledger, progress.update,
-                parallel=parallel, rerun_failed=rerun_failed, say=progress.say, export=export,
-            )  # fmt: skip
+        if resume:
+            progress.show(workspace.resume(resume, progress=progress, **settings))
+        else:
+            workspace.run_all(path, progress=progress, new=new, each=progress.show, **settings)
     except KeyboardInterrupt:
-        state = following.status(workspace, run_id)
-        show.note(f"\ninterrupted with {state['done']} of {show.count(state['trials'], 'trial')} done, which are kept")
-        _collect(workspace, run_id)
-        show.note(f"carry on:  bench run --resume {run_id}")
+        if not progress.run_id:
+            raise
+        status = workspace[progress.run_id].status()
+        done = f"{status.done} of {screen.count(status.trials, 'trial')} done, which are kept"
+        screen.note(f"\ninterrupted with {done}\ncarry on:  bench run --resume {status.run_id}")
         return Exit.INTERRUPTED
-    except BenchError:
-        with contextlib.suppress(BenchError, OSError):  # what is done is kept and shown, whatever broke the run off
-            _collect(workspace, run_id)
-        raise
-    skipped = _collect(workspace, run_id)
-    _show_end(workspace, summary, as_json)
-    if workspace.alarms.is_file():
-        from benchhouse.automation import alarms
-
-        alarms.after_run(workspace, show.note)
-    return Exit.TRIAL_FAILED if skipped else summary.exit_code
+    return progress.exit_code
 
 
-def _collect(workspace: Any, run_id: str) -> list[str]:
-    """Collect, and tell of every sealed trial that could not be; returns these."""
-    from benchhouse.api import following
+class _Progress(screen.RunProgress):
+    """Shows each run while it goes on, and its result at its end."""
 
-    collected = following.collect(workspace, run_id)
-    show.unread_events(collected)
-    skipped: list[str] = collected["skipped"]
-    for line in skipped:
-        show.note(f"not collected: {line}")
-    return skipped
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self.as_json = as_json
+        self.run_id = ""
+        self.exit_code = Exit.GOOD
 
+    def begin(self, run_id: str, plan: Any) -> None:
+        self.run_id = run_id
+        super().begin(run_id, plan)
 
-def _show_warnings(warnings: list[tuple[str, str, int]]) -> None:
-    """One line a text, at most three of one code."""
-    for code in dict.fromkeys(code for code, _, _ in warnings):
-        texts = [(text, number) for name, text, number in warnings if name == code]
-        for text, number in texts[:_MOST_TEXTS]:
-            show.note(f"warning, {show.count(number, 'trial')}: {code}: {text}")
-        if len(texts) > _MOST_TEXTS:
-            show.note(
-                f"... and {len(texts) - _MOST_TEXTS} other texts of {code}: bench report, or meta.json of a trial"
-            )
+    def show(self, run: "Run") -> None:
+        self.exit_code = max(self.exit_code, run.exit_code)
+        _show_json(run) if self.as_json else _show(run)
 
 
-def _show_end(workspace: Any, summary: Any, as_json: bool) -> None:
-    from benchhouse.api import following, looking
+def _show_json(run: "Run") -> None:
+    assert run.summary is not None
+    summary = {name: getattr(run.summary, name) for name in ("run_id", "scenario", "outcomes", "complete", "seconds")}
+    trials = {"failures": screen.plain(run.failures()), "invalid": screen.plain(run.invalid())}
+    screen.as_json(summary | {"points": run.points().to_dicts()} | trials)
 
-    failures, invalid = (tell(workspace, summary.run_id) for tell in (following.failures, following.invalid))
-    if as_json:
-        show.as_json(
-            {
-                "run_id": summary.run_id,
-                "scenario": summary.scenario,
-                "outcomes": summary.outcomes,
-                "complete": summary.complete,
-                "seconds": summary.seconds,
-                "points": looking.points(workspace, [summary.run_id]),
-                "failures": failures,
-                "invalid": invalid,
-            }
-        )
-        return
-    from benchhouse.cli.failures import failure_blocks, invalid_blocks
-    from benchhouse.cli.tables import points_table
 
-    points_table(looking.points(workspace, [summary.run_id]), looking.tried(workspace, [summary.run_id]))
-    _show_warnings(following.warnings(workspace, summary.run_id))
-    failure_blocks(failures)
-    invalid_blocks(invalid)
+def _show(run: "Run") -> None:
+    summary, failures, invalid = run.summary, run.failures(), run.invalid()
+    assert summary is not None
+    run.points().show()
+    _show_warnings(run)
+    screen.failure_blocks(failures)
+    screen.invalid_blocks(invalid)
     sys.stdout.flush()
-    show.note(f"run {summary.run_id}: {show.outcomes(summary.outcomes)} in {summary.seconds:.1f} s")
+    screen.note(f"run {run.id}: {screen.outcomes(summary.outcomes)} in {summary.seconds:.1f} s")
     if summary.stopped_by == "service":
-        show.note(f"stopped, as its trials need it: {summary.stopped.partition(chr(10))[0].removesuffix(':')}")
-        show.note(f"carry on:  bench run --resume {summary.run_id} --rerun-failed")
+        screen.note(f"stopped, as its trials need it: {summary.stopped.partition(chr(10))[0].removesuffix(':')}")
+        screen.note(f"carry on:  bench run --resume {run.id} --rerun-failed")
     elif summary.stopped:
-        show.note(f"stopped: {summary.stopped}. Raise it in the scenario, then:  bench run SCENARIO.yaml")
+        screen.note(f"stopped: {summary.stopped}. Raise it in the scenario, then:  bench run SCENARIO.yaml")
     elif not summary.complete:
-        show.note(f"lost trials are run again by:  bench run --resume {summary.run_id}")
+        screen.note(f"lost trials are run again by:  bench run --resume {run.id}")
     elif not failures and not invalid:
-        show.note(f"next:  bench report {summary.run_id}")
+        screen.note(f"next:  bench report {run.id}")
     else:
-        show.note(f"next:  {following.status(workspace, summary.run_id)['next']}")
+        screen.note(f"next:  {run.status().next}")
+
+
+def _show_warnings(run: "Run") -> None:
+    """One line a text, at most three of one code."""
+    warnings = run.warnings()
+    for code in dict.fromkeys(warning.code for warning in warnings):
+        same = [warning for warning in warnings if warning.code == code]
+        for warning in same[:_MOST_TEXTS]:
+            screen.note(f"warning, {screen.count(warning.trials, 'trial')}: {code}: {warning.text}")
+        if len(same) > _MOST_TEXTS:
+            screen.note(
+                f"... and {len(same) - _MOST_TEXTS} other texts of {code}: bench report, or meta.json of a trial"
+            )

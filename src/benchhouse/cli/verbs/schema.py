@@ -2,7 +2,7 @@
 
 import click
 
-from benchhouse.cli import show
+from benchhouse.api import screen
 from benchhouse.cli.examples import examples
 
 
@@ -18,4 +18,4 @@ from benchhouse.cli.examples import examples
 def command(noun: str) -> None:
     from benchhouse.api import catalogue
 
-    show.as_json(catalogue.json_schema(noun))
+    screen.as_json(catalogue.json_schema(noun))

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
@@ -32,30 +33,30 @@ def command(
     ctx: click.Context, scenario: Path | None, pairs: int, repetitions: int | None, last: bool, as_json: bool
 ) -> int:
     from benchhouse.api import selftest
-    from benchhouse.cli.progress import RunProgress
+    from benchhouse.api.screen import RunProgress
     from benchhouse.results import selftest_record
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     if last:
         record = selftest_record.last(workspace)
         if record is None:
             if as_json:
-                show.as_json(None)
-            show.note(selftest_record.sentence(workspace))
+                screen.as_json(None)
+            screen.note(selftest_record.sentence(workspace))
             return Exit.GOOD
     else:
         prepared, path, each = selftest.plan_selftest(workspace, scenario, pairs, repetitions)
         with RunProgress("selftest", prepared.plan) as progress:
             record = selftest.selftest(workspace, prepared, path, each, progress.update, progress.say)
     if as_json:
-        show.as_json(record.model_dump(mode="json"))
+        screen.as_json(record.model_dump(mode="json"))
     else:
         _show(record)
     return Exit.GOOD
 
 
 def _show(record: "SelftestRecord") -> None:
-    from benchhouse.api.looking import percent
+    from benchhouse.api.screen import percent
 
     rows = [
         (f"{item.metric} {item.stat}", f"{item.false_positives} of {item.pairs}", percent(item.rate, signed=False),
@@ -64,12 +65,12 @@ def _show(record: "SelftestRecord") -> None:
         for item in record.metrics
     ]  # fmt: skip
     columns = ("metric", "looked different", "rate", "95% interval", "spread", "smallest visible")
-    show.table(columns, rows, right=columns[1:], whole=columns)
+    screen.table(columns, rows, right=columns[1:], whole=columns)
     expected = 1.0 - record.confidence
     alarmed = [item.metric for item in record.metrics if item.rate_low > expected]
     if alarmed:
-        show.note(f"more than {expected:.0%} of equal pairs look different in {', '.join(alarmed)}: "
+        screen.note(f"more than {expected:.0%} of equal pairs look different in {', '.join(alarmed)}: "
                   "trials are not independent here; a busy or throttling machine does that")  # fmt: skip
     sides = f"{record.repetitions} against {record.repetitions} trials"
-    show.note(f"{record.time[:16]}Z on {record.host}, {sides}, run {record.run_id}")
-    show.note("verdicts cite this from now on; next:  bench compare, bench gate BASE..NEW")
+    screen.note(f"{record.time[:16]}Z on {record.host}, {sides}, run {record.run_id}")
+    screen.note("verdicts cite this from now on; next:  bench compare, bench gate BASE..NEW")

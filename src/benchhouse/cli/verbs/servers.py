@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
@@ -30,12 +31,12 @@ def command() -> None:
 def list_(ctx: click.Context, as_json: bool) -> None:
     from benchhouse.api import servers
 
-    rows = servers.recipes(options.workspace(ctx))
+    rows = servers.recipes(options.workspace(ctx).folder)
     if as_json:
-        show.as_json(rows)
+        screen.as_json(rows)
         return
     good = [row for row in rows if not row["broken"]]
-    show.table(
+    screen.table(
         ("recipe", "version", "licence", "description"),
         [(row["recipe"], _version(row), row["licence"], row["description"].partition(": ")[0]) for row in good],
         whole=("recipe", "version"),
@@ -43,8 +44,8 @@ def list_(ctx: click.Context, as_json: bool) -> None:
     )
     for row in rows:
         if row["broken"]:
-            show.note(row["broken"])
-    show.note("start one:  bench servers start RECIPE")
+            screen.note(row["broken"])
+    screen.note("start one:  bench servers start RECIPE")
 
 
 def _version(row: dict[str, Any]) -> str:
@@ -63,7 +64,7 @@ def _version(row: dict[str, Any]) -> str:
 def show_(ctx: click.Context, recipe: str) -> None:
     from benchhouse.api import servers
 
-    click.echo(servers.recipe_text(options.workspace(ctx), recipe), nl=False)
+    click.echo(servers.recipe_text(options.workspace(ctx).folder, recipe), nl=False)
 
 
 @command.command(
@@ -90,7 +91,7 @@ def validate(files: tuple[Path, ...], as_json: bool) -> int:
             if not as_json:
                 show_error(error)
     if as_json:
-        show.as_json(results)
+        screen.as_json(results)
     return Exit.BAD_INPUT if bad else Exit.GOOD
 
 
@@ -125,16 +126,16 @@ def start(
     from benchhouse.api import servers
 
     started = servers.start(
-        options.workspace(ctx), recipe, _parameters(given), replicas, _seconds(timeout) if timeout else None, show.note,
+        options.workspace(ctx).folder, recipe, _parameters(given), replicas, _seconds(timeout) if timeout else None, screen.note,
         executor, site, _seconds(job_time) if job_time else None,
     )  # fmt: skip
     if as_json:
-        show.as_json(started)
+        screen.as_json(started)
         return
     click.echo(started["id"])
     for endpoint in started["endpoints"]:
         click.echo(endpoint)
-    show.note(f"ready after {started['start_s']:.1f} s; stop it:  bench servers stop {started['id']}")
+    screen.note(f"ready after {started['start_s']:.1f} s; stop it:  bench servers stop {started['id']}")
 
 
 def _parameters(given: tuple[str, ...]) -> dict[str, str]:
@@ -165,14 +166,14 @@ def _seconds(text: str) -> float:
 def ps(ctx: click.Context, as_json: bool) -> None:
     from benchhouse.api import servers
 
-    rows = servers.instances(options.workspace(ctx))
+    rows = servers.instances(options.workspace(ctx).folder)
     if as_json:
-        show.as_json(rows)
+        screen.as_json(rows)
         return
     if not rows:
-        show.note("no server runs here; start one:  bench servers start RECIPE")
+        screen.note("no server runs here; start one:  bench servers start RECIPE")
         return
-    show.table(
+    screen.table(
         ("id", "job", "health", "endpoint", "version", "since", "run"),
         [
             (
@@ -202,15 +203,15 @@ def ps(ctx: click.Context, as_json: bool) -> None:
 def check(ctx: click.Context, id_: str, timeout: str, as_json: bool) -> int:
     from benchhouse.api import servers
 
-    found = servers.check(options.workspace(ctx), id_, _seconds(timeout))
+    found = servers.check(options.workspace(ctx).folder, id_, _seconds(timeout))
     if as_json:
-        show.as_json(found)
+        screen.as_json(found)
     elif found["healthy"]:
         click.echo(f"{found['id']} answers: {', '.join(found['endpoints'])}")
     else:
         why = f": {found['message']}" if found["message"] else ""
         click.echo(f"{found['id']} does not answer ({found['phase']}){why}")
-        show.note(f"its words:  bench servers logs {found['id']}")
+        screen.note(f"its words:  bench servers logs {found['id']}")
     return Exit.GOOD if found["healthy"] else Exit.TRIAL_FAILED
 
 
@@ -223,12 +224,12 @@ def logs(ctx: click.Context, id_: str, lines: int) -> None:
 
     from benchhouse.api import servers
 
-    folder = servers.logs(options.workspace(ctx), id_)
+    folder = servers.logs(options.workspace(ctx).folder, id_)
     for path in sorted(folder.glob("*.log")):
         with path.open(encoding="utf-8", errors="replace") as file:
             for line in deque(file, lines):
                 click.echo(line, nl=False)
-    show.note(f"all of it: {folder}")
+    screen.note(f"all of it: {folder}")
 
 
 @command.command(
@@ -242,11 +243,11 @@ def logs(ctx: click.Context, id_: str, lines: int) -> None:
 def stop(ctx: click.Context, id_: str | None, everything: bool, as_json: bool) -> None:
     from benchhouse.api import servers
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     if (id_ is None) != everything:
         raise BenchError("give the id of a server, or --all", "see: bench servers ps")
     stopped = servers.stop_all(workspace) if id_ is None else [servers.stop(workspace, id_)["id"]]
     if as_json:
-        show.as_json({"stopped": stopped})
+        screen.as_json({"stopped": stopped})
         return
     click.echo(f"stopped {', '.join(stopped)}" if stopped else "no server was running")

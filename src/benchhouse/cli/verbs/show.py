@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 
 _DEEPEST = 2
 
@@ -19,14 +20,14 @@ _DEEPEST = 2
 def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) -> None:
     from benchhouse.api import catalogue
 
-    shown = catalogue.show(options.workspace(ctx), name, wanted)
+    shown = catalogue.show(options.workspace(ctx).folder, name, wanted)
     if as_json:
-        show.as_json(shown)
+        screen.as_json(shown)
         return
     fixed = _show_benchmark(shown["benchmark"]) if shown["benchmark"] else {}
     click.echo(f"{shown['name']} {shown['version']}  ({shown['distribution']} {shown['distribution_version']})")
     if shown["description"]:
-        click.echo(show.on_stdout(shown["description"]))
+        click.echo(screen.on_stdout(shown["description"]))
     if shown["deprecated"]:
         instead = shown["deprecated"].get("replaced_by")
         click.echo(f"DEPRECATED: {shown['deprecated']['reason']}{f'; use {instead}' if instead else ''}")
@@ -39,12 +40,12 @@ def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) ->
             click.echo(f"\n{part}")
             # The same key of several kinds that hold the same model is told once.
             inputs = list(dict.fromkeys(_rows(shown[part], fixed if part == "workload" else {})))
-            show.table(("input", "type", "default", "meaning"), inputs, whole=("input",))
+            screen.table(("input", "type", "default", "meaning"), inputs, whole=("input",))
     if shown["metrics"]:
         click.echo("\nmetrics")
         columns = ("metric", "unit", "better", "formula")
         rows = [(item["name"], item["unit"], item["direction"] or "", item["formula"]) for item in shown["metrics"]]
-        show.table(columns, rows, whole=("metric", "unit", "better"))
+        screen.table(columns, rows, whole=("metric", "unit", "better"))
     for item in shown["data"]:
         click.echo(f"data  {item['name']}  {item['source']}  sha256 {item['sha256'][:12]}  {item['licence']}")
     needs = [f"{key} {value}" for key, value in shown["resources"].items() if value is not None]

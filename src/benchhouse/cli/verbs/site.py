@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 
 _EXAMPLES = """\b
@@ -26,18 +27,18 @@ def command() -> None:
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api import sites
+    from benchhouse.sites import check
 
-    rows = sites.list_sites(options.workspace(ctx))
+    rows = check.list_sites(options.workspace(ctx).folder)
     if as_json:
-        show.as_json(rows)
+        screen.as_json(rows)
         return
     table = [
         (row["site"], "*" if row["used"] else "", row["executor"], row["to_confirm"] or "", row["description"])
         for row in rows
     ]
-    show.table(("site", "used", "executor", "to confirm", "description"), table, right=("to confirm",))
-    show.note("next:  bench site show SITE, bench plan SCENARIO --site SITE")
+    screen.table(("site", "used", "executor", "to confirm", "description"), table, right=("to confirm",))
+    screen.note("next:  bench site show SITE, bench plan SCENARIO --site SITE")
 
 
 @command.command(
@@ -49,15 +50,15 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def show_(ctx: click.Context, site: str | None, as_json: bool) -> None:
-    from benchhouse.api import sites
+    from benchhouse.sites import check
 
-    found = sites.show_site(options.workspace(ctx), site)
+    found = check.show_site(options.workspace(ctx).folder, site)
     if as_json:
-        show.as_json(found.model_dump(mode="json"))
+        screen.as_json(found.model_dump(mode="json"))
         return
-    click.echo(sites.profile_text(found), nl=False)
+    click.echo(check.profile_text(found), nl=False)
     if found.to_confirm:
-        show.note(f"{show.count(len(found.to_confirm), 'value')} to confirm on the site:  bench site check")
+        screen.note(f"{screen.count(len(found.to_confirm), 'value')} to confirm on the site:  bench site check")
 
 
 @command.command(
@@ -74,22 +75,22 @@ def show_(ctx: click.Context, site: str | None, as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def check(ctx: click.Context, network: bool, write: Path | None, as_json: bool) -> None:
-    from benchhouse.api import sites
+    from benchhouse.sites import check
 
-    checked = sites.check_site(options.workspace(ctx), network)
+    checked = check.check_site(options.workspace(ctx).folder, network)
     if write:
-        sites.write_profile(checked.profile, write)
+        check.write_profile(checked.profile, write)
     if as_json:
-        show.as_json(checked.model_dump(mode="json"))
+        screen.as_json(checked.model_dump(mode="json"))
         return
-    show.table(
+    screen.table(
         ("what", "state", "found", "note"),
         [(item.what, item.state, item.value, item.note) for item in checked.findings],
         whole=("what", "state"),
     )
     if not write:
-        show.note("next:  bench site check --write site.yaml")
+        screen.note("next:  bench site check --write site.yaml")
         return
-    show.note(f"wrote {write}; jobs use it where it is site.yaml of the workspace, or by  --site {write}")
+    screen.note(f"wrote {write}; jobs use it where it is site.yaml of the workspace, or by  --site {write}")
     for line in checked.profile.to_confirm:
-        show.note(f"to confirm: {line}")
+        screen.note(f"to confirm: {line}")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
@@ -56,10 +57,10 @@ def find(
     asked = slo.Asked(parsed, over, first, highest, requests, _share(precision))
     names = [str(clause) for clause in parsed.clauses]
     answer = slo.find(
-        options.workspace(ctx), scenario, asked, lambda probed, search: _tell(probed, search, names), show.note
+        options.workspace(ctx).folder, scenario, asked, lambda probed, search: _tell(probed, search, names), screen.note
     )
     if as_json:
-        show.as_json(answer.as_json())
+        screen.as_json(answer.as_json())
     else:
         _show(answer, names)
     return Exit.GOOD if answer.found.status in ("found", "all_pass") else Exit.TRIAL_FAILED
@@ -80,7 +81,7 @@ def _tell(probed: "Probed", search: "Search", names: list[str]) -> None:
     verdict = "holds" if probed.holds else "misses"
     known = search.result()
     between = f"; knee between {known.low:.4g} and {known.high:.4g}" if known.high < float("inf") else ""
-    show.note(f"probe {known.probes}: {verdict} ({shares}){between}")
+    screen.note(f"probe {known.probes}: {verdict} ({shares}){between}")
 
 
 def _show(answer: "Answer", names: list[str]) -> None:
@@ -95,7 +96,7 @@ def _show(answer: "Answer", names: list[str]) -> None:
         for point in found.curve
     ]
     columns = [answer.over, "requests", "delivered/s", *(f"over {name}" for name in names)]
-    show.table(columns, rows, right=columns)
+    screen.table(columns, rows, right=columns)
     unit = "requests/s" if answer.over == "rps" else "in flight"
     if found.status == "none_pass":
         click.echo(f"no load meets {answer.slo}: even {found.curve[0].load:.4g} {unit} misses it")
@@ -105,5 +106,5 @@ def _show(answer: "Answer", names: list[str]) -> None:
         sure = f"{found.confidence:.0%} interval {found.low:.4g} to {found.high:.4g}"
         click.echo(f"{found.load:.4g} {unit} meet {answer.slo} ({sure})")
     if found.status == "budget":
-        show.note(f"not as precise as asked: the budget of requests is spent ({found.requests}); raise --requests")
-    show.note(f"all of it: {answer.path}; each probe is a run: bench report {answer.probes[-1].run_id}")
+        screen.note(f"not as precise as asked: the budget of requests is spent ({found.requests}); raise --requests")
+    screen.note(f"all of it: {answer.path}; each probe is a run: bench report {answer.probes[-1].run_id}")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
@@ -18,65 +19,65 @@ if TYPE_CHECKING:
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> int:
-    from benchhouse.api import following
+    from benchhouse.runs import status
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     if run is None and not watch:
         return _list(workspace, as_json)
-    run_id = following.find_run(workspace, run or "@last")
-    state = following.status(workspace, run_id)
+    run_id = status.find_run(workspace, run or "@last")
+    state = status.status(workspace, run_id)
     if as_json:
-        show.as_json(state)
-    elif watch and show.console().is_terminal:
+        screen.as_json(state)
+    elif watch and screen.console().is_terminal:
         from rich.live import Live
         from rich.text import Text
 
-        with Live(console=show.console(), refresh_per_second=4, transient=True) as live:
+        with Live(console=screen.console(), refresh_per_second=4, transient=True) as live:
             while state["state"] in ("running", "waiting"):
                 live.update(Text("\n".join(_lines(state))))
                 time.sleep(0.5)
-                state = following.status(workspace, run_id)
+                state = status.status(workspace, run_id)
     elif watch:
         while state["state"] in ("running", "waiting"):
-            click.echo(f"{state['done']}/{state['trials']} {show.outcomes(state['outcomes'])}")
+            click.echo(f"{state['done']}/{state['trials']} {screen.outcomes(state['outcomes'])}")
             time.sleep(2)
-            state = following.status(workspace, run_id)
+            state = status.status(workspace, run_id)
     if not as_json:
         click.echo("\n".join(_lines(state)))
-        show.unread_events(state)
-        show.note(f"next:  {state['next']}")
+        screen.unread_events(state)
+        screen.note(f"next:  {state['next']}")
     bad = set(state["outcomes"]) - {"succeeded"}
     return Exit.TRIAL_FAILED if bad else Exit.GOOD
 
 
 def _list(workspace: "Workspace", as_json: bool) -> int:
     """The newest runs; one whose files can't be read does not hide the others."""
-    from benchhouse.api import following
+    from benchhouse.runs import status
 
     rows, code = [], Exit.GOOD
-    for name in reversed(following.list_runs(workspace)[-20:]):
+    for name in reversed(status.list_runs(workspace)[-20:]):
         try:
-            rows.append(following.status(workspace, name))
+            rows.append(status.status(workspace, name))
         except BenchError as error:
-            show.note(f"not listed: {error.message}")
+            screen.note(f"not listed: {error.message}")
             code = Exit.TRIAL_FAILED
     if as_json:
-        show.as_json(rows)
+        screen.as_json(rows)
     elif rows:
         columns = ("run", "scenario", "state", "done", "outcomes")
-        show.table(
+        screen.table(
             columns,
             [
                 (row["run_id"], row["scenario"], row["state"], f"{row['done']}/{row['trials']}",
-                 show.outcomes(row["outcomes"]))
+                 screen.outcomes(row["outcomes"]))
                 for row in rows
             ],
         )  # fmt: skip
         for row in rows:
-            show.unread_events(row)
-        show.note("next:  bench status RUN, bench report RUN")
+            screen.unread_events(row)
+        screen.note("next:  bench status RUN, bench report RUN")
     elif code == Exit.GOOD:
-        show.note(f"no runs in {workspace.root} yet; start one:  bench run SCENARIO.yaml")
+        screen.note(f"no runs in {workspace.root} yet; start one:  bench run SCENARIO.yaml")
     return code
 
 
@@ -88,7 +89,7 @@ def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
     lines = [
         f"run        {state['run_id']}  ({state['scenario']}, {state['experiment']}, {state['executor']})",
         f"state      {state['state']}" + (f", process {state['owner_pid']}" if state["owner_pid"] else ""),
-        f"trials     {state['done']} of {state['trials']}: {show.outcomes(state['outcomes'])}",
+        f"trials     {state['done']} of {state['trials']}: {screen.outcomes(state['outcomes'])}",
     ]
     if queue := state["queue"]:
         waits = ", ".join(f"{reason} {count}" for reason, count in queue["reasons"].items())

@@ -2,7 +2,8 @@
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 
 
 @click.command(help=__doc__)
@@ -10,19 +11,17 @@ from benchhouse.cli import options, show
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, run: str, as_json: bool) -> None:
-    from benchhouse.api import following
-
-    workspace = options.workspace(ctx)
-    stopped = following.stop(workspace, following.find_run(workspace, run))
+    chosen = options.workspace(ctx)[run]
+    stopped = chosen.stop()
     if as_json:
-        show.as_json(stopped)
+        screen.as_json(screen.plain(stopped))
         return
-    if stopped["cancelled_trials"]:
-        click.echo(f"run {stopped['run_id']} stopped, {show.count(stopped['cancelled_trials'], 'trial')} cancelled")
-    elif stopped["stopped_job"]:
-        click.echo(f"run {stopped['run_id']} stopped (job {stopped['stopped_job']})")
-    elif stopped["stopped_pid"]:
-        click.echo(f"run {stopped['run_id']} stopped (process {stopped['stopped_pid']})")
+    if stopped.cancelled_trials:
+        click.echo(f"run {stopped.run_id} stopped, {screen.count(stopped.cancelled_trials, 'trial')} cancelled")
+    elif stopped.stopped_job:
+        click.echo(f"run {stopped.run_id} stopped (job {stopped.stopped_job})")
+    elif stopped.stopped_pid:
+        click.echo(f"run {stopped.run_id} stopped (process {stopped.stopped_pid})")
     else:
-        click.echo(f"run {stopped['run_id']} was not running; {stopped['swept_processes']} left processes ended")
-    show.note(f"next:  {following.status(workspace, stopped['run_id'])['next']}")
+        click.echo(f"run {stopped.run_id} was not running; {stopped.swept_processes} left processes ended")
+    screen.note(f"next:  {chosen.status().next}")

@@ -2,7 +2,8 @@
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.schema.errors import Exit
 
 _EXAMPLES = """\b
@@ -22,19 +23,9 @@ Examples:
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, ref: str, with_sql: bool, as_json: bool) -> int:
-    from benchhouse.api import trace
-
-    traced = trace.trace(options.workspace(ctx), ref)
+    traced = options.workspace(ctx).trace(ref)
     if as_json:
-        show.as_json(traced.as_dict())
+        screen.as_json(traced.to_dict())
     else:
-        for number, step in enumerate(traced.steps, start=1):
-            mark = click.style("✓", fg="green") if step.ok else click.style("✗", fg="red")
-            click.echo(f"{number}. {mark} {step.name}")
-            for line in step.says:
-                click.echo(f"     {line}")
-            if with_sql and step.name == "query":
-                for line in step.details[0]["sql"].splitlines() if step.details else ():
-                    click.echo(f"     | {line}")
-        click.echo("every step holds" if traced.ok else "the lineage is broken: see ✗ above")
+        traced.show(sql=with_sql)
     return Exit.GOOD if traced.ok else Exit.TRIAL_FAILED

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchhouse.cli import options, show
+from benchhouse.api import screen
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
@@ -35,23 +36,27 @@ def command() -> None:
 def rebuild(ctx: click.Context, as_json: bool) -> int:
     from benchhouse.api import looking
 
-    rebuilt = looking.rebuild(options.workspace(ctx), lambda done, total, run: show.note(f"{done}/{total} {run}"))
+    rebuilt = looking.rebuild(
+        options.workspace(ctx).folder, lambda done, total, run: screen.note(f"{done}/{total} {run}")
+    )
     code = Exit.TRIAL_FAILED if rebuilt.unread else Exit.GOOD
     if as_json:
-        show.as_json(asdict(rebuilt))
+        screen.as_json(asdict(rebuilt))
         return code
-    read = f"{rebuilt.sealed - len(rebuilt.unread)} of {show.count(rebuilt.sealed, 'sealed folder')} read"
-    click.echo(f"{show.count(rebuilt.runs, 'run')}, {show.count(rebuilt.trials, 'trial')}, {rebuilt.rows} rows; {read}")
+    read = f"{rebuilt.sealed - len(rebuilt.unread)} of {screen.count(rebuilt.sealed, 'sealed folder')} read"
+    click.echo(
+        f"{screen.count(rebuilt.runs, 'run')}, {screen.count(rebuilt.trials, 'trial')}, {rebuilt.rows} rows; {read}"
+    )
     known = {*rebuilt.dropped, *rebuilt.unread}
     for line in rebuilt.skipped:
         if line not in known:
-            show.note(f"skipped: {line}")
+            screen.note(f"skipped: {line}")
     _name_some("dropped: {} left the tables, without evidence that could be read", rebuilt.dropped)
     _name_some("NOT READ: {} sealed, and in no table", [one for one in rebuilt.unread if one not in rebuilt.dropped])
     if code:
-        show.note(f"whether it is whole:  bench verify {_folder(rebuilt.unread[0])}")
+        screen.note(f"whether it is whole:  bench verify {_folder(rebuilt.unread[0])}")
     else:
-        show.note(f"next:  bench {'verify --all' if rebuilt.trials else 'status'}")
+        screen.note(f"next:  bench {'verify --all' if rebuilt.trials else 'status'}")
     return code
 
 
@@ -59,11 +64,11 @@ def _name_some(words: str, lines: list[str]) -> None:
     """Say how many trials these lines are about, and which; of very many only the first."""
     if not lines:
         return
-    show.note(words.format(show.count(len(lines), "trial")))
+    screen.note(words.format(screen.count(len(lines), "trial")))
     for line in lines[:_SHOWN]:
-        show.note(f"  {line}")
+        screen.note(f"  {line}")
     if len(lines) > _SHOWN:
-        show.note(f"  and {len(lines) - _SHOWN} more: --json names them all")
+        screen.note(f"  and {len(lines) - _SHOWN} more: --json names them all")
 
 
 def _folder(line: str) -> str:
@@ -87,14 +92,14 @@ def schema(table: str | None, as_json: bool) -> None:
 
     found = tables.describe_tables(table)
     if as_json:
-        show.as_json(found)
+        screen.as_json(found)
         return
     for name, one in found.items():
         click.echo(f"{name}: {one['description']}")
-        show.table(
+        screen.table(
             ("column", "type", "meaning"), [(item["name"], item["type"], item["meaning"]) for item in one["columns"]]
         )
-    show.note(f'ask: bench query "FROM {table or "benchmark_run_fact"}"')
+    screen.note(f'ask: bench query "FROM {table or "benchmark_run_fact"}"')
 
 
 @command.command(
@@ -115,21 +120,21 @@ def prune(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
     from benchhouse.api import tables
     from benchhouse.schema.quantities import show_bytes
 
-    workspace = options.workspace(ctx)
+    workspace = options.workspace(ctx).folder
     done = tables.prune(workspace, dry_run=dry_run)
     if as_json:
-        show.as_json(done.model_dump())
+        screen.as_json(done.model_dump())
         return
     if done.gone:
         rows = [(one.tier, one.what, f"{one.age_days:g}", one.trials or "", show_bytes(one.size)) for one in done.gone]
-        show.table(("tier", "what", "days old", "trials", "size"), rows)
+        screen.table(("tier", "what", "days old", "trials", "size"), rows)
     for line in done.pinned:
-        show.note(f"pinned: {line}")
+        screen.note(f"pinned: {line}")
     total = show_bytes(sum(one.size for one in done.gone))
-    show.note(f"{show.count(len(done.gone), 'thing')} {'would go' if dry_run else 'gone'} ({total})")
+    screen.note(f"{screen.count(len(done.gone), 'thing')} {'would go' if dry_run else 'gone'} ({total})")
     if not (workspace.root / "retention.yaml").is_file():
-        show.note("there is no retention.yaml: these are the usual ages (hot 30d, warm 180d, cold 730d)")
-    show.note("do it: bench warehouse prune" if dry_run and done.gone else "what is left: bench status")
+        screen.note("there is no retention.yaml: these are the usual ages (hot 30d, warm 180d, cold 730d)")
+    screen.note("do it: bench warehouse prune" if dry_run and done.gone else "what is left: bench status")
 
 
 _ADDRESS = """It is postgresql://user@host/database, clickhouse:FOLDER, or the folder of another workspace. A
@@ -167,7 +172,7 @@ def push(ctx: click.Context, to: str, runs: tuple[str, ...], as_json: bool, **ho
     from benchhouse.api import sharing
 
     say = None if as_json else _say_moved
-    moved = sharing.push(options.workspace(ctx), to, runs, say=say, **how)
+    moved = sharing.push(options.workspace(ctx).folder, to, runs, say=say, **how)
     return _tell(moved, as_json, how["dry_run"], f"bench query --engine {_quoted(to)} SQL")
 
 
@@ -189,13 +194,13 @@ def pull(ctx: click.Context, origin: str, runs: tuple[str, ...], as_json: bool, 
     from benchhouse.api import sharing
 
     say = None if as_json else _say_moved
-    moved = sharing.pull(options.workspace(ctx), origin, runs, say=say, **how)
+    moved = sharing.pull(options.workspace(ctx).folder, origin, runs, say=say, **how)
     return _tell(moved, as_json, how["dry_run"], "bench status")
 
 
 def _say_moved(moved: "Moved") -> None:
     if moved.what in ("new", "renewed"):
-        click.echo(f"{moved.run_id}: {moved.what}, {show.count(moved.rows, 'row')} in {len(moved.tables)} tables")
+        click.echo(f"{moved.run_id}: {moved.what}, {screen.count(moved.rows, 'row')} in {len(moved.tables)} tables")
     elif moved.what == "refused":
         click.echo(f"{moved.run_id}: refused: {moved.reason}")
 
@@ -205,13 +210,13 @@ def _tell(moved: "list[Moved]", as_json: bool, dry_run: bool, then: str) -> int:
 
     refused = sum(one.what == "refused" for one in moved)
     if as_json:
-        show.as_json({"dry_run": dry_run, "runs": [one.model_dump() for one in moved]})
+        screen.as_json({"dry_run": dry_run, "runs": [one.model_dump() for one in moved]})
     else:
         gone = sum(one.what in ("new", "renewed") for one in moved)
-        words = f"{show.count(gone, 'run')} {'would go' if dry_run else 'moved, every digest checked'}"
+        words = f"{screen.count(gone, 'run')} {'would go' if dry_run else 'moved, every digest checked'}"
         rest = len(moved) - gone - refused
-        show.note(words + (f", {rest} there already" if rest else "") + (f", {refused} refused" if refused else ""))
-        show.note("nothing was written" if dry_run else f"next:  {then}")
+        screen.note(words + (f", {rest} there already" if rest else "") + (f", {refused} refused" if refused else ""))
+        screen.note("nothing was written" if dry_run else f"next:  {then}")
     return Exit.TRIAL_FAILED if refused else Exit.GOOD
 
 

@@ -71,7 +71,7 @@ class Outward:
             source.close()
 
     def _keep_file(self, folder: Path, labels: Mapping[str, str]) -> None:
-        from benchhouse.worker.monitors.textfile import LiveFile
+        from benchhouse.evidence.textfile import LiveFile
 
         file = LiveFile(folder, self._spec, labels, self._gpu_model)
         try:

@@ -1,0 +1,305 @@
+"""What the methods of the API return: typed values that print themselves, become data frames, and show in notebooks."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from benchhouse.schema.errors import BenchError, Exit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from benchhouse.api.workspace import Workspace
+    from benchhouse.results.comparison import ComparisonTable
+    from benchhouse.results.curves import Scaling, Tradeoff
+    from benchhouse.results.history import Watched
+    from benchhouse.results.lineage import Step
+    from benchhouse.results.lineage import Trace as TraceSteps
+    from benchhouse.results.run_points import PointValue, TriedPoint
+    from benchhouse.results.selected import SideBySide
+    from benchhouse.results.why import Why
+    from benchhouse.schema.query import QuerySpec
+    from benchhouse.warehouse.query import Result
+
+T = TypeVar("T")
+
+
+class Rows(Sequence[T], Generic[T]):
+    """Typed rows, each a frozen dataclass or model; a table where one is wanted."""
+
+    def __init__(self, rows: Sequence[T]) -> None:
+        self._rows = list(rows)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[T]: ...
+    def __getitem__(self, at: int | slice) -> T | list[T]:
+        return self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._rows)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Plain data, as `--json` prints it."""
+        return [plain(row) for row in self._rows]
+
+    def df(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
+        """A data frame of pandas, or of polars."""
+        return frame(self.arrow(), library)
+
+    def arrow(self) -> "pa.Table":
+        """An Arrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self.to_dicts())
+
+
+def frame(table: "pa.Table", library: Literal["pandas", "polars"]) -> Any:
+    """An Arrow table as a data frame of that library, which need not be installed for anything else."""
+    try:
+        if library == "polars":
+            import polars
+
+            return polars.from_arrow(table)
+        return table.to_pandas()
+    except ImportError as error:
+        raise BenchError(f"{library} is not installed", f"pip install {library}; or use .arrow()") from error
+
+
+def plain(value: Any) -> Any:
+    """A value of the API as data for JSON."""
+    if isinstance(value, list | tuple | Rows):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
+
+
+class Points(Rows["PointValue"]):
+    """The numbers of runs: a row for each point, metric and statistic."""
+
+    def __init__(self, rows: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
+        super().__init__(rows)
+        self.tried = list(tried)
+        """Every point that was tried, also those without a number."""
+
+    def show(self) -> None:
+        """Print one row a point, one column a metric."""
+        from benchhouse.report.terminal.points import points_table
+
+        points_table(list(self), self.tried)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """B against A: a row for each number that both have, with interval, effect size and verdict."""
+
+    table: "ComparisonTable"
+    selftest: str
+    """What the last selftest says about verdicts on this machine."""
+
+    def show(self) -> None:
+        """Print what `bench compare A B` prints."""
+        from benchhouse.report.terminal.comparison import show_comparison
+
+        show_comparison(self.table, self.selftest)
+
+    def markdown(self) -> str:
+        """A table for a pull request."""
+        from benchhouse.report.markdown import comparison_markdown
+
+        return f"{comparison_markdown(self.table).rstrip()}\n\n{self.selftest[:1].upper()}{self.selftest[1:]}.\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.table.as_dict() | {"selftest": self.selftest}
+
+
+@dataclass(frozen=True)
+class CurveComparison:
+    """Targets at equal quality (`at`), or along an axis (`along`)."""
+
+    curves: "Tradeoff | Scaling"
+    run_ids: list[str]
+
+    def show(self) -> None:
+        from benchhouse.report.terminal.curves import show_curves
+
+        show_curves(self.curves)
+
+    def markdown(self) -> str:
+        from benchhouse.report.markdown import curves_markdown
+
+        return curves_markdown(self.curves)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.curves.model_dump(mode="json")
+
+
+@dataclass(frozen=True)
+class TargetComparison:
+    """Targets that were put to the same test, side by side."""
+
+    beside: "SideBySide"
+
+    def show(self) -> None:
+        from benchhouse.report.terminal.curves import show_beside
+
+        show_beside(self.beside)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "cases": [case.model_dump(mode="json") for case in self.beside.cases],
+            "points": {member.at: member.label for member in self.beside.members},
+            "alone": self.beside.alone,
+            "notes": self.beside.notes,
+        }
+
+
+@dataclass(frozen=True)
+class History:
+    """One metric of one case over all runs, the accepted baseline, and what later runs say against it."""
+
+    watched: "Watched"
+
+    @property
+    def exit_code(self) -> Exit:
+        return Exit.REGRESSION if self.watched.alarm and self.watched.alarm.worse else Exit.GOOD
+
+    def show(self) -> None:
+        from benchhouse.report.terminal.history import show_history
+
+        show_history(self.watched)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.watched.as_dict()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why a run got slower: points that are worse, causes with their evidence, and what to look at next."""
+
+    workspace: "Workspace"
+    why: "Why"
+
+    @property
+    def headline(self) -> str:
+        return self.why.headline
+
+    @property
+    def exit_code(self) -> Exit:
+        return Exit.TRIAL_FAILED if self.why.failures and not self.why.base else Exit.GOOD
+
+    def show(self) -> None:
+        from benchhouse.report.terminal.why import show_why
+
+        show_why(self.why)
+
+    def write(self) -> Path:
+        """Write the same as one page that opens offline, and as Markdown beside it."""
+        from benchhouse.api.why import page
+
+        return page(self.workspace.folder, self.why)
+
+    def to_dict(self) -> dict[str, Any]:
+        from benchhouse.results.why import filled_in
+
+        document = self.why.model_dump(mode="json")
+        for point in document["points"]:
+            for diagnosis in point["diagnoses"]:
+                diagnosis["next"] = filled_in(self.why, diagnosis["next"])
+        return {"headline": self.headline} | document
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The four steps from a number to its bytes: report, query, identity, evidence."""
+
+    trace: "TraceSteps"
+
+    @property
+    def ok(self) -> bool:
+        return self.trace.ok
+
+    @property
+    def steps(self) -> "list[Step]":
+        return self.trace.steps
+
+    def show(self, *, sql: bool = False) -> None:
+        """Print the steps; with `sql`, the text of the query too."""
+        from benchhouse.report.terminal.trace import show_trace
+
+        show_trace(self.trace, sql=sql)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.trace.as_dict()
+
+
+class QueryResult:
+    """Rows of one SELECT, and the pinned query that gives them again."""
+
+    def __init__(self, result: "Result") -> None:
+        self.columns: tuple[str, ...] = result.columns
+        self.types: tuple[str, ...] = result.types
+        self.rows: list[tuple[Any, ...]] = result.rows
+        self.spec: QuerySpec = result.spec
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def df(self, library: Literal["pandas", "polars"] = "pandas") -> Any:
+        """A data frame of pandas, or of polars."""
+        return frame(self.arrow(), library)
+
+    def arrow(self) -> "pa.Table":
+        """An Arrow table."""
+        import pyarrow as pa
+
+        columns = list(zip(*self.rows, strict=True)) if self.rows else [[] for _ in self.columns]
+        return pa.table(dict(zip(self.columns, map(list, columns), strict=True)))
+
+    def show(self) -> None:
+        from benchhouse.report.terminal import screen
+
+        screen.table(self.columns, self.rows)
+        screen.note(screen.count(len(self.rows), "row"))
+
+    def to_dict(self) -> dict[str, Any]:
+        rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+        return {"rows": rows, "query": self.spec.model_dump(), "query_spec_digest": self.spec.digest()}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A written report."""
+
+    html: Path
+    headline: str = ""
+
+    @property
+    def markdown(self) -> Path:
+        """The same as Markdown."""
+        return self.html.parent / "report.md" if self.html.name == "index.html" else self.html.with_suffix(".md")
+
+    @property
+    def json(self) -> Path:
+        """All that it says, as data."""
+        return self.html.parent / "report.json"
+
+    def open(self) -> None:
+        """Open the page in a browser."""
+        import webbrowser
+
+        webbrowser.open(self.html.absolute().as_uri())
+
+    def to_dict(self) -> dict[str, str]:
+        if self.html.name != "index.html":
+            return {"html": str(self.html), "markdown": str(self.markdown), "headline": self.headline}
+        return {"html": str(self.html), "markdown": str(self.markdown), "json": str(self.json)}

@@ -1,0 +1,196 @@
+"""The one path of a run: prepare, open, execute, collect, summarise. Whatever starts trials takes it."""
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.plan import Plan
+from benchhouse.runs import batch, cluster_jobs, execution, hot_metrics, records
+from benchhouse.runs.collection import Collected, collect
+from benchhouse.runs.execution import Listener, RunOptions, RunSummary
+from benchhouse.runs.keeping import Keep
+from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.scenario import Scenario
+
+Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario
+"""A scenario: the path of its file, its content as a dict, or `Scenario(...)`."""
+
+
+class RunListener(Listener, Protocol):
+    """Who is told how a run goes on, from its first line to its end."""
+
+    def begin(self, run_id: str, plan: Plan) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class Quiet(execution.Silent):
+    """Nobody listens."""
+
+    def begin(self, run_id: str, plan: Plan) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How a run is carried out; nothing here changes what is measured."""
+
+    parallel: int | None = None
+    rerun_failed: bool = False
+    textfile: Path | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended, and what of it could be collected."""
+
+    summary: RunSummary
+    collected: Collected
+
+
+def prepare_source(workspace: Workspace, source: Source, where: Where | None = None) -> tuple[Prepared, Path]:
+    """A scenario that was read and planned, and the file that it is said to stand in."""
+    if isinstance(source, str | os.PathLike):
+        return prepare(workspace, Path(source), where), Path(source)
+    return _prepare_content(workspace, source, where)
+
+
+def prepare_every(workspace: Workspace, source: Source, where: Where | None = None) -> list[tuple[Prepared, Path]]:
+    """The same for what may be a space of ado: one plan for each of its experiments."""
+    if isinstance(source, str | os.PathLike):
+        return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), where)]
+    return [_prepare_content(workspace, source, where)]
+
+
+def _prepare_content(
+    workspace: Workspace, source: Mapping[str, Any] | Scenario, where: Where | None
+) -> tuple[Prepared, Path]:
+    """A scenario made in Python: relative paths in it start from the workspace."""
+    content = source.model_dump(mode="json", exclude_unset=True) if isinstance(source, Scenario) else dict(source)
+    path = workspace.root / f"{content.get('scenario', 'scenario')}.yaml"
+    return prepare_text(workspace, dump_yaml(content), str(path), workspace.root, where or Where()), path
+
+
+def open_run(
+    workspace: Workspace,
+    prepared: Prepared,
+    path: Path,
+    listener: Listener,
+    *,
+    new: bool = False,
+    rerun_failed: bool = False,
+) -> Ledger:
+    """The unfinished run of the same plan, else a new one; with `new`, always a new one."""
+    return records.open_run(workspace, prepared, path, new, listener.note, finished_too=rerun_failed)
+
+
+def carry_out(
+    workspace: Workspace,
+    ledger: Ledger,
+    prepared: Prepared,
+    settings: RunSettings = RunSettings(),  # noqa: B008 - frozen
+    listener: RunListener = Quiet(),  # noqa: B008 - without state
+) -> Ended:
+    """Execute what is missing of a run, collect it, and check the alarms.
+
+    What is done is collected also when the run is interrupted or breaks off; the exception goes on to the caller.
+    """
+    for line in prepared.notes:
+        listener.note(f"note: {line}")
+    run_id = ledger.folder.run_id
+    export = hot_metrics.open_export(prepared, settings.textfile, run_id, settings.labels, listener.note)
+    options = RunOptions(settings.parallel, settings.rerun_failed, export, _keep)
+    listener.begin(run_id, prepared.plan)
+    try:
+        summary = execution.execute(workspace, prepared, ledger, options, listener)
+    except (KeyboardInterrupt, BenchError):
+        with contextlib.suppress(BenchError, OSError):  # what is done is kept, whatever broke the run off
+            _collect(workspace, run_id, listener)
+        raise
+    finally:
+        listener.end()
+    collected = collect_run(workspace, run_id, listener)
+    return Ended(replace(summary, complete=summary.complete and not collected.skipped), collected)
+
+
+def collect_run(workspace: Workspace, run_id: str, listener: Listener) -> Collected:
+    """Put the sealed trials of a run into the tables, then check the alarms."""
+    collected = _collect(workspace, run_id, listener)
+    if workspace.alarms.is_file():
+        from benchhouse.automation import alarms
+
+        alarms.after_run(workspace, listener.note)
+    return collected
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A run that goes on without us: as jobs of a batch system, as one job of a cluster, or as a process here."""
+
+    run_id: str
+    trials: int
+    under_way: int | None = None
+    """Trials that a batch system was given."""
+    job: str | None = None
+    """The cluster's job that carries the whole run."""
+    pid: int | None = None
+    """The process that carries it on this machine."""
+
+
+def submit(workspace: Workspace, prepared: Prepared, ledger: Ledger, listener: Listener) -> Submitted:
+    """Hand a run over to whatever carries it, and return."""
+    run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
+    outlives = batch.outlives(prepared)
+    if prepared.plan.scenario.until and outlives:
+        listener.note(f"a rule ends the repetitions: each  bench collect {run_id}  looks, and hands over the next ones")
+    for line in prepared.notes:
+        listener.note(f"note: {line}")
+    if outlives:
+        return Submitted(run_id, trials, under_way=execution.hand_over(workspace, prepared, ledger))
+    if carrier := cluster_jobs.carrier(prepared, ledger):
+        return Submitted(run_id, trials, job=cluster_jobs.carry(workspace, ledger, carrier))
+    return Submitted(run_id, trials, pid=execution.start_in_background(workspace, ledger))
+
+
+def _keep() -> Keep:
+    from benchhouse.worker.keeper import keep
+
+    return keep
+
+
+def _collect(workspace: Workspace, run_id: str, listener: Listener) -> Collected:
+    """Collect, and tell of every sealed trial that could not be."""
+    collected = collect(workspace, run_id)
+    if collected.unread_events:
+        listener.note(unread_note(run_id, collected.unread_events))
+    for line in collected.skipped:
+        listener.note(f"not collected: {line}")
+    return collected
+
+
+def unread_note(run_id: str, events: int) -> str:
+    """Of a run whose ledger a newer version wrote on: more may have happened than is shown."""
+    count = f"{events} event{'' if events == 1 else 's'}"
+    return f"{run_id}: {count} of a newer version not read, more may have happened; look with that version"
+
+
+def listener_of(progress: bool | RunListener) -> RunListener:
+    """True shows progress on the terminal or in the notebook; False nothing."""
+    if isinstance(progress, bool):
+        if not progress:
+            return Quiet()
+        from benchhouse.report.terminal.progress import RunProgress
+
+        return RunProgress()
+    return progress

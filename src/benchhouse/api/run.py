@@ -1,0 +1,129 @@
+"""One run: how it stands, its numbers, and every question that can be asked of it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.runs.execution import RunSummary
+from benchhouse.schema.errors import Exit
+
+if TYPE_CHECKING:
+    from benchhouse.api.answers import (
+        Comparison,
+        CurveComparison,
+        Diagnosis,
+        Points,
+        Report,
+        TargetComparison,
+    )
+    from benchhouse.api.execution import RunListener
+    from benchhouse.api.verification import Verification
+    from benchhouse.api.workspace import Workspace
+    from benchhouse.runs.collection import Collected
+    from benchhouse.runs.ledger import RunRecord
+    from benchhouse.runs.status import RunStatus, UnsuccessfulTrial, Warning
+    from benchhouse.runs.stop import Stopped
+
+
+class Run:
+    """A run of a workspace, under way or over: `ws.run("scenario.yaml")` makes one, `ws["@last"]` finds one."""
+
+    def __init__(self, workspace: "Workspace", run_id: str, summary: RunSummary | None = None) -> None:
+        self.workspace = workspace
+        self.id = run_id
+        self.summary = summary
+        """How it ended, where it was run by this object."""
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and (other.id, other.workspace) == (self.id, self.workspace)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def record(self) -> "RunRecord":
+        """What was submitted."""
+        from benchhouse.runs.ledger import Ledger
+
+        return Ledger(self.workspace.folder.run(self.id)).record
+
+    @property
+    def exit_code(self) -> Exit:
+        """0 where every trial succeeded and was collected, else 1."""
+        if self.summary:
+            return self.summary.exit_code
+        status = self.status()
+        good = status.state == "finished" and set(status.outcomes) <= {"succeeded"}
+        return Exit.GOOD if good else Exit.TRIAL_FAILED
+
+    def status(self) -> "RunStatus":
+        """How it stands, from its files; a batch system is asked once."""
+        from benchhouse.runs.status import status
+
+        return status(self.workspace.folder, self.id)
+
+    def wait(self, poll_s: float = 1.0) -> "Run":
+        """Until it is over, wherever it runs; then collect it."""
+        import time
+
+        while self.status().state in ("running", "waiting"):
+            time.sleep(poll_s)
+        self.collect()
+        return self
+
+    def stop(self) -> "Stopped":
+        """End it and everything it started; what is sealed stays."""
+        from benchhouse.runs.stop import stop
+
+        return stop(self.workspace.folder, self.id)
+
+    def collect(self, *, progress: "bool | RunListener" = False) -> "Collected":
+        """Put its sealed trials into the tables, and check the alarms; on a cluster, submit again what broke."""
+        from benchhouse.api.execution import collect_run, listener_of
+
+        return collect_run(self.workspace.folder, self.id, listener_of(progress))
+
+    def failures(self) -> "list[UnsuccessfulTrial]":
+        """Trials that failed, each with its message, its last output and the command that runs it again."""
+        from benchhouse.runs.status import failures
+
+        return failures(self.workspace.folder, self.id)
+
+    def invalid(self) -> "list[UnsuccessfulTrial]":
+        """Trials that ended well, but whose numbers are refused, with the reason."""
+        from benchhouse.runs.status import invalid
+
+        return invalid(self.workspace.folder, self.id)
+
+    def warnings(self) -> "list[Warning]":
+        """Named doubts about its numbers, the most frequent first."""
+        from benchhouse.runs.status import warnings
+
+        return warnings(self.workspace.folder, self.id)
+
+    def points(self) -> "Points":
+        """Its numbers: a typed row for each point, metric and statistic."""
+        return self.workspace.points(self.id)
+
+    def compare(self, base: str | None = None, **options: Any) -> "Comparison | CurveComparison | TargetComparison":
+        """This run against `base`; without one, its own targets side by side. Options as of `Workspace.compare`."""
+        return self.workspace.compare(*([base] if base else []), self.id, **options)
+
+    def why(self, vs: str | None = None) -> "Diagnosis":
+        """Why it got slower than `vs`, or than the newest earlier run of its plan."""
+        return self.workspace.why(self.id, vs)
+
+    def report(self) -> "Report":
+        """Write its page, and the same as Markdown and JSON."""
+        return self.workspace.report(self.id)
+
+    def verify(self) -> "Verification":
+        """Re-hash every file of its sealed trials."""
+        return self.workspace.verify(self.id)
+
+    @property
+    def folder(self) -> Path:
+        """Its ledger: what was submitted, and every event since."""
+        return self.workspace.folder.run(self.id).path

@@ -1,0 +1,74 @@
+"""Re-hash what is sealed: a run, a folder, or all that the tables and claims of a workspace stand on."""
+
+import contextlib
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchhouse.claims import shelf
+from benchhouse.evidence.folder import read_spec
+from benchhouse.evidence.verify import Damage, verify
+from benchhouse.runs.ledger import Ledger
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.warehouse.auditing import audit_evidence, audit_tables, outdated_runs
+
+
+@dataclass(frozen=True)
+class Verification:
+    """How many sealed folders were checked, and what is damaged."""
+
+    checked: int
+    damage: list[Damage]
+    outdated: list[str]
+    """Runs whose tables an older benchhouse made: no damage, but made again they hold more."""
+
+
+def verify_run(workspace: Workspace, run_id: str) -> Verification:
+    """Every sealed folder of a run, set-aside attempts too, and each manifest against the ledger."""
+    ledger = Ledger(workspace.run(run_id))
+    scenario = ledger.record.scenario
+    sealed: dict[tuple[str, int], str] = {}
+    for event in ledger.events():
+        if event.event == "ended" and event.trial_id and event.manifest:
+            sealed[event.trial_id, event.attempt or 1] = event.manifest
+    damage: list[Damage] = []
+    for (name, attempt), manifest in sealed.items():
+        aside = workspace.superseded(scenario, name, attempt)
+        damage += verify(aside if aside.path.exists() else workspace.trial(scenario, name), manifest)
+    strays = _unrecorded(workspace, scenario, run_id, {name for name, _ in sealed})
+    for folder in strays:
+        damage += verify(folder)
+    return Verification(len(sealed) + len(strays), damage, [])
+
+
+def _unrecorded(workspace: Workspace, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
+    """Sealed folders of a run that its ledger does not know: it was damaged, or killed at the last moment."""
+    folders = []
+    for path in sorted((workspace.results / scenario).glob("*/trial.json")):
+        folder = TrialFolder(path.parent)
+        if path.parent.name.partition(".")[0] not in recorded and folder.sealed:
+            with contextlib.suppress(OSError, ValueError):
+                if read_spec(folder).run_id == run_id:
+                    folders.append(folder)
+    return folders
+
+
+def verify_all(workspace: Workspace) -> Verification:
+    """Every trial of the tables, the tables, their catalog, and the claims."""
+    if not workspace.warehouse.exists() and not workspace.results.exists():
+        return Verification(0, [], [])  # nothing was ever run here
+    lines = audit_tables(workspace)
+    checked, damage = (0, list[Damage]()) if lines else audit_evidence(workspace)
+    damage += [Damage(trial="warehouse", file=".", kind="changed", detail=line) for line in lines]
+    for claim_id in shelf.list_ids(workspace):
+        try:
+            shelf.read(workspace, claim_id)
+        except BenchError as error:
+            damage.append(Damage(trial="claims", file=f"{claim_id}.json", kind="changed", detail=error.message))
+    return Verification(checked, damage, outdated_runs(workspace) if workspace.warehouse.exists() else [])
+
+
+def verify_folder(path: Path) -> Verification:
+    """One trial's folder, wherever it lies."""
+    return Verification(1, verify(TrialFolder(path)), [])

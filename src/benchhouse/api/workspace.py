@@ -1,0 +1,314 @@
+"""The front door: a workspace, and every verb as one of its methods. What a method needs is imported when it is called."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from benchhouse.api.run import Run
+from benchhouse.schema.errors import BenchError
+from benchhouse.sites import places
+
+if TYPE_CHECKING:
+    from benchhouse.api.answers import (
+        Comparison,
+        CurveComparison,
+        Diagnosis,
+        History,
+        Points,
+        QueryResult,
+        Report,
+        TargetComparison,
+        Trace,
+    )
+    from benchhouse.api.execution import RunListener, Source, Submitted
+    from benchhouse.api.validation import Validation
+    from benchhouse.api.verification import Verification
+    from benchhouse.runs.estimate import PlanSummary
+    from benchhouse.runs.preparation import Where
+
+
+def open_workspace(folder: str | os.PathLike[str] | None = None) -> "Workspace":
+    """The workspace in a folder: `folder`, else $BENCH_WORKSPACE, else the current folder."""
+    return Workspace(folder)
+
+
+class Workspace:
+    """A folder that holds scenarios, results, reports and the hidden `.bench` state.
+
+    Runs are named by their id or the beginning of it, by `@last` and `@last-1`, or by their scenario (its last run).
+    Points of a run are picked by `RUN:key=value,...`.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self.folder = places.workspace(folder)
+        if not self.folder.root.is_dir():
+            missing = "is not a folder" if self.folder.root.exists() else "does not exist"
+            raise BenchError(f"the folder of the workspace {missing}: {self.folder.root}", "give one that exists")
+
+    def __repr__(self) -> str:
+        return f"<Workspace {self.root}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Workspace) and other.root == self.root
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
+    @property
+    def root(self) -> Path:
+        """The folder itself."""
+        return self.folder.root
+
+    # Runs
+
+    def __getitem__(self, run: str) -> Run:
+        """A run that was made or pulled here: `ws["@last"]`."""
+        from benchhouse.runs.selection import find_run
+
+        return Run(self, find_run(self.folder, run))
+
+    def runs(self) -> list[Run]:
+        """All runs, oldest first."""
+        from benchhouse.runs.selection import known_runs
+
+        return [Run(self, run_id) for run_id in known_runs(self.folder)]
+
+    def run(
+        self,
+        scenario: "Source",
+        *,
+        progress: "bool | RunListener" = False,
+        new: bool = False,
+        **settings: Any,
+    ) -> Run:
+        """Plan, run and collect a scenario: a file, a dict or `bh.Scenario(...)`. Blocks until the run is over.
+
+        An unfinished run of the same plan is carried on, unless `new`. `progress=True` shows how far it is.
+        Settings: `parallel`, `rerun_failed`, `textfile`, `labels`; `executor`, `runtime` and `site` say where.
+        After Ctrl-C what is done is kept, and the same call, or `resume`, carries on.
+        """
+        runs = self.run_all(scenario, progress=progress, new=new, **settings)
+        if len(runs) > 1:
+            raise BenchError(f"{scenario} is a space of {len(runs)} experiments, a run each", "use run_all")
+        return runs[0]
+
+    def run_all(
+        self,
+        scenario: "Source",
+        *,
+        progress: "bool | RunListener" = False,
+        new: bool = False,
+        each: Callable[[Run], None] = lambda run: None,
+        **settings: Any,
+    ) -> list[Run]:
+        """The same for a file that may be a space of several experiments: one run for each of them.
+
+        `each` is called with every run when it is over.
+        """
+        from benchhouse.api import execution
+        from benchhouse.runs.hot_metrics import checked_labels
+
+        where, settings = _split(settings)
+        listener, chosen = execution.listener_of(progress), execution.RunSettings(**settings)
+        checked_labels(chosen.textfile, chosen.labels)
+        runs = []
+        for prepared, path in execution.prepare_every(self.folder, scenario, where):
+            ledger = execution.open_run(
+                self.folder, prepared, path, listener, new=new, rerun_failed=chosen.rerun_failed
+            )
+            ended = execution.carry_out(self.folder, ledger, prepared, chosen, listener)
+            runs.append(Run(self, ledger.folder.run_id, ended.summary))
+            each(runs[-1])
+        return runs
+
+    def submit(
+        self, scenario: "Source", *, progress: "bool | RunListener" = False, new: bool = False, **where: str | None
+    ) -> "Submitted":
+        """Start a scenario in the background and return at once; `ws[submitted.run_id].wait()` waits for its end."""
+        from benchhouse.api import execution
+
+        listener = execution.listener_of(progress)
+        prepared, path = execution.prepare_source(self.folder, scenario, _where(where))
+        ledger = execution.open_run(self.folder, prepared, path, listener, new=new)
+        return execution.submit(self.folder, prepared, ledger, listener)
+
+    def resume(self, run: str, *, progress: "bool | RunListener" = False, **settings: Any) -> Run:
+        """Carry on an interrupted run; `executor` and `site` may move what is missing elsewhere."""
+        from benchhouse.api import execution
+        from benchhouse.runs.records import resume_run
+
+        where, settings = _split(settings)
+        ledger, prepared = resume_run(self.folder, run, where)
+        ended = execution.carry_out(
+            self.folder, ledger, prepared, execution.RunSettings(**settings), execution.listener_of(progress)
+        )
+        return Run(self, ledger.folder.run_id, ended.summary)
+
+    def plan(self, scenario: "Source", *, points: int = 20, **where: str | None) -> "list[PlanSummary]":
+        """What a scenario would run: points, trials, time, cost, disk space, digest. One for each experiment of a space."""
+        from benchhouse.api import execution
+        from benchhouse.runs.estimate import summarise
+
+        prepared = execution.prepare_every(self.folder, scenario, _where(where))
+        return [summarise(self.folder, item, points) for item, _ in prepared]
+
+    def render(self, scenario: "Source", **where: str | None) -> str:
+        """The exact jobs of the first trials, as the executor would start them."""
+        from benchhouse.api import execution
+        from benchhouse.runs.execution import render
+
+        prepared = execution.prepare_every(self.folder, scenario, _where(where))
+        return "\n".join(render(self.folder, item) for item, _ in prepared)
+
+    # Results
+
+    def points(self, *runs: str) -> "Points":
+        """The numbers of runs, of the last one where none is named."""
+        from benchhouse.api.answers import Points
+        from benchhouse.results.run_points import points, tried_points
+
+        run_ids = self._collected(*(runs or ("@last",)))
+        return Points(points(self.folder, run_ids), tried_points(self.folder, run_ids))
+
+    def compare(
+        self,
+        *selectors: str,
+        at: str | None = None,
+        along: str = "",
+        of: str | None = None,
+        metrics: Sequence[str] = (),
+        confidence: float = 0.95,
+        **options: Any,
+    ) -> "Comparison | CurveComparison | TargetComparison":
+        """Two runs, or points of runs: the second against the first. One, or three and more: targets side by side.
+
+        `at="recall=0.95"` compares targets at equal quality, `along="concurrency"` their curves; `of` is the metric
+        that is then compared. Options for two: `every`, `outliers`, `paired`.
+        """
+        from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
+        from benchhouse.results import comparisons, selftest_record
+
+        chosen = self._selected(*(selectors or ("@last",)))
+        if at:
+            tradeoff, run_ids = comparisons.compare_at(self.folder, chosen, at, of, along, confidence)
+            return CurveComparison(tradeoff, run_ids)
+        if along:
+            scaling = comparisons.compare_along(self.folder, chosen, along, of, confidence)
+            return CurveComparison(scaling, [selector.partition(":")[0] for selector in chosen])
+        if len(chosen) == 2:
+            wanted = comparisons.CompareOptions(tuple(metrics), confidence, **options)
+            table = comparisons.compare(self.folder, *chosen, wanted)
+            scenario = comparisons.scenario_of(self.folder, chosen[1])
+            return Comparison(table, selftest_record.sentence(self.folder, scenario))
+        return TargetComparison(comparisons.compare_beside(self.folder, chosen, metrics, confidence))
+
+    def history(
+        self, metric: str | None = None, case: str | None = None, *, stat: str | None = None, floor: float = 0.01
+    ) -> "History":
+        """One metric over all runs: where its level changed, and whether new runs fit the accepted baseline.
+
+        `case` is a scenario (where it has one point), `scenario/point`, or the id of a case; by default the only one.
+        """
+        from benchhouse.api.answers import History
+        from benchhouse.results import history
+
+        return History(history.history(self.folder, case or self._only_case(), metric, stat, floor))
+
+    def why(self, run: str = "@last", vs: str | None = None) -> "Diagnosis":
+        """Why a run got slower than `vs`, or than the newest earlier run of its plan."""
+        from benchhouse.api.answers import Diagnosis
+        from benchhouse.api.why import why
+
+        (run_id,) = self._collected(run)
+        return Diagnosis(self, why(self.folder, run_id, self._collected(vs)[0] if vs else None))
+
+    def report(
+        self,
+        *runs: str,
+        audience: Literal["engineering", "product", "partner"] | None = None,
+        curves: "CurveComparison | None" = None,
+        progress: "bool | RunListener" = False,
+    ) -> "Report":
+        """Write a page of runs that opens offline, with the same as Markdown and JSON beside it.
+
+        `audience`: one page for one reader, of one run or of two, the base and the run. `curves`: the comparison at
+        equal quality to show; by default there is one where a search parameter was swept.
+        """
+        from benchhouse.api import pages
+        from benchhouse.api.execution import listener_of
+
+        return pages.write(self, runs or ("@last",), audience, curves, listener_of(progress))
+
+    def validate(self, path: str | os.PathLike[str]) -> "Validation":
+        """Check a scenario, a space of ado or a logical benchmark; every mistake is raised at once, with its place."""
+        from benchhouse.api.validation import validate
+
+        return validate(self.folder, Path(path))
+
+    def query(self, sql: str, *, engine: str | None = None) -> "QueryResult":
+        """The answer to one SELECT over the tables: of this workspace, or of a shared engine, in its dialect."""
+        from benchhouse.api.answers import QueryResult
+        from benchhouse.warehouse.query import Warehouse
+
+        if engine:
+            from benchhouse.api.sharing import query
+
+            return QueryResult(query(engine, sql))
+        with Warehouse.open(self.folder) as warehouse:
+            return QueryResult(warehouse.query(sql))
+
+    def trace(self, ref: str) -> "Trace":
+        """Walk a number back to its bytes: a reference of a report, a claim, a trial, or `RUN:metric[.stat]`."""
+        from benchhouse.api import trace
+        from benchhouse.api.answers import Trace
+        from benchhouse.runs.selection import find_selector
+
+        return Trace(trace.trace(self.folder, find_selector(self.folder, ref) if ":" in ref else ref))
+
+    def verify(self, run: str | os.PathLike[str] | None = None) -> "Verification":
+        """Re-hash the evidence: of a run, of one trial's folder, or of all that is here, tables and claims too."""
+        from benchhouse.api import verification
+
+        if run is None:
+            return verification.verify_all(self.folder)
+        if Path(run).is_dir():
+            return verification.verify_folder(Path(run))
+        return verification.verify_run(self.folder, self[str(run)].id)
+
+    def _collected(self, *runs: str) -> list[str]:
+        """The ids of runs, each collected as far as it is sealed."""
+        from benchhouse.runs.collection import collect
+
+        found = [self[run] for run in runs]
+        for run in found:
+            collect(self.folder, run.id)
+        return [run.id for run in found]
+
+    def _selected(self, *selectors: str) -> list[str]:
+        """Selectors with full run ids, the runs collected."""
+        heads = [selector.partition(":") for selector in selectors]
+        run_ids = self._collected(*(run for run, _, _ in heads))
+        return [f"{run_id}{colon}{rest}" for run_id, (_, colon, rest) in zip(run_ids, heads, strict=True)]
+
+    def _only_case(self) -> str:
+        from benchhouse.results import history
+
+        cases = history.cases(self.folder)
+        if len(cases) == 1:
+            return cases[0].case
+        names = ", ".join(item.case for item in cases[:5]) + (f" and {len(cases) - 5} more" if len(cases) > 5 else "")
+        raise BenchError("there are histories of several cases" if cases else "no run has been collected yet", names)
+
+
+def _split(settings: Mapping[str, Any]) -> "tuple[Where, dict[str, Any]]":
+    """Settings of a run, and where it goes."""
+    keys = ("executor", "runtime", "site")
+    rest = {key: value for key, value in settings.items() if key not in keys}
+    return _where({key: settings.get(key) for key in keys}), rest
+
+
+def _where(where: Mapping[str, str | None]) -> "Where":
+    from benchhouse.runs.preparation import Where
+
+    return Where(**where)

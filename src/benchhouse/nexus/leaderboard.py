@@ -1,0 +1,386 @@
+"""Leaderboards: every result in the warehouse that a binding maps onto a logical benchmark, ranked by target."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Literal
+
+from benchhouse.analysis.compare import CONFIDENCE, Comparison, p_value
+from benchhouse.analysis.leaderboard import FEW, Standing, rank_targets, sentence
+from benchhouse.catalog.domains import listed
+from benchhouse.catalog.logical import Answer, Logical, answer, by_experiment, fits_version, mapped_metric
+from benchhouse.catalog.logical_facts import split_stat
+from benchhouse.nexus import logical as logical_api
+from benchhouse.plan.logical import read_where
+from benchhouse.schema.digests import canonical_json
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.nexus import Binding
+from benchhouse.warehouse.query import Warehouse
+
+# One row a bound point: what it is, and how its trials ended. Values are asked for only of those that are mapped.
+INSTANCES = """
+SELECT experiment, experiment_version, instance_digest, any_value(target_name) AS target_name,
+       any_value(target) AS target, any_value(parameters) AS parameters,
+       count(*) FILTER (outcome = 'invalid') AS invalid,
+       count(*) FILTER (outcome NOT IN ('invalid', 'succeeded')) AS failed,
+       count(*) FILTER (outcome = 'succeeded') AS succeeded
+FROM trial_fact
+WHERE NOT warmup AND list_contains(CAST($experiments AS VARCHAR[]), experiment)
+GROUP BY experiment, experiment_version, instance_digest
+ORDER BY experiment, experiment_version, instance_digest
+""".strip()
+
+VALUES = """
+SELECT t.instance_digest, t.run_id, t.trial_id, m.metric, m.stat, m.value, m.unit, m.direction
+FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
+WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
+  AND list_contains(CAST($instances AS VARCHAR[]), t.instance_digest)
+  AND list_contains(CAST($metrics AS VARCHAR[]), m.metric)
+ORDER BY t.run_id, t.trial_id, m.metric, m.stat
+""".strip()
+
+
+_SURE = 0.01
+
+
+@dataclass
+class _Gathered:
+    """What one target has of one metric, at one combination of the properties."""
+
+    values: dict[str, float] = field(default_factory=dict)  # by trial
+    by_source: dict[str, list[float]] = field(default_factory=dict)  # by experiment, its name and version
+    runs: set[str] = field(default_factory=set)
+    instances: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a board."""
+
+    standing: Standing
+    experiments: list[str]
+    disagree: bool  # whether it is certain that they don't measure the same
+    runs: list[str]
+    trials: list[str]
+    points: int  # different instances that are pooled
+    invalid: int
+    failed: int
+
+    def as_dict(self) -> dict[str, Any]:
+        told, beside = self.standing.summary, self.standing.against_best
+        return {
+            "rank": self.standing.rank,
+            "target": self.standing.target,
+            "n": told.n,
+            "mean": told.mean,
+            "median": told.p50,
+            "stdev": told.stdev,
+            "min": told.min,
+            "max": told.max,
+            "change": beside.change if beside else None,
+            "change_interval": beside.change_interval if beside else None,
+            "difference": beside.difference if beside else None,
+            "difference_interval": beside.difference_interval if beside else None,
+            "verdict": self.standing.verdict,
+            "surely_better": list(self.standing.better),
+            "experiments": self.experiments,
+            "experiments_disagree": self.disagree,
+            "points": self.points,
+            "invalid": self.invalid,
+            "failed": self.failed,
+            "runs": self.runs,
+            "trials": self.trials,
+        }
+
+
+@dataclass(frozen=True)
+class Board:
+    """One metric at one combination of the properties: ranked, or refused and why."""
+
+    properties: dict[str, Any]
+    metric: str
+    unit: str
+    direction: str
+    rows: list[Row]
+    sentence: str
+    refused: str = ""
+
+    @property
+    def title(self) -> str:
+        """`time_ms at load=heavy`."""
+        said = " ".join(f"{name}={value}" for name, value in self.properties.items())
+        return f"{self.metric} at {said}" if said else self.metric
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "properties": self.properties,
+            "metric": self.metric,
+            "unit": self.unit,
+            "direction": self.direction,
+            "sentence": self.sentence,
+            "refused": self.refused,
+            "standings": [row.as_dict() for row in self.rows],
+        }
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """All boards of a logical benchmark, and what was left out of them."""
+
+    benchmark: str
+    target: str
+    boards: list[Board]
+    notes: list[str]
+    queries: list[str]  # query_spec_digest of each question that was asked
+    experiments: list[str]  # that answer it
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "benchmark": self.benchmark,
+            "target": self.target,
+            "boards": [board.as_dict() for board in self.boards],
+            "notes": self.notes,
+            "queries": self.queries,
+        }
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """A bound point of the warehouse that answers the benchmark."""
+
+    binding: Binding
+    answer: Answer
+    row: Mapping[str, Any]
+
+    @property
+    def case(self) -> str:
+        return canonical_json(list(self.answer.properties)).decode()
+
+    @property
+    def source(self) -> str:
+        return f"{self.row['experiment']} {self.row['experiment_version']}".strip()
+
+
+def leaderboard(
+    workspace: Workspace,
+    name: str,
+    where: Mapping[str, str],
+    nexus: str | None = None,
+    confidence: float = CONFIDENCE,
+    experiment: str | None = None,
+) -> Leaderboard:
+    """Rank the targets of a logical benchmark over all that was collected here, or all that `experiment` measured."""
+    found = logical_api.find(workspace, name, nexus)
+    wanted = read_where(found, where)
+    bindings = by_experiment(logical_api.bindings_to(found, experiment))
+    with Warehouse.open(workspace) as warehouse:
+        asked = warehouse.query(INSTANCES, {"experiments": sorted(bindings)}, name="leaderboard instances")
+        taken, nowhere = _take(found, bindings, asked.dicts(), wanted)
+        metrics = sorted({name for item in taken for name in _measured(found, item.binding)})
+        digests = sorted({item.row["instance_digest"] for item in taken})
+        parameters = {"instances": digests, "metrics": metrics}
+        answered = warehouse.query(VALUES, parameters, name="leaderboard values")
+    notes = [_nowhere(source, reason, count) for (source, reason), count in sorted(nowhere.items())]
+    boards = _boards(found, taken, answered.dicts(), confidence)
+    return Leaderboard(
+        benchmark=found.name,
+        target=found.file.logical_benchmark.target.identifier,
+        boards=boards,
+        notes=[*_doubts(boards), *_left_out(taken), *notes],
+        queries=[asked.spec.digest(), answered.spec.digest()],
+        experiments=sorted({one.experiment.experiment_identifier for one in found.file.bindings}),
+    )
+
+
+def _take(
+    logical: Logical, bindings: Mapping[str, list[Binding]], rows: Iterable[Mapping[str, Any]], where: Mapping[str, Any]
+) -> tuple[list[_Taken], Counter[tuple[str, str]]]:
+    """The points that answer the benchmark, and how many trials of others there are, by experiment and reason."""
+    taken: list[_Taken] = []
+    nowhere: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        target, parameters = json.loads(row["target"]), json.loads(row["parameters"])
+        reasons: list[str] = []
+        matched = False
+        for binding in bindings[row["experiment"]]:
+            if not fits_version(binding.experiment.experiment_version, row["experiment_version"]):
+                continue
+            found = answer(logical, binding, row["target_name"], target, parameters)
+            if isinstance(found, str):
+                reasons.append(found)
+            elif found is not None:
+                matched = True
+                said = dict(zip(logical.properties, found.properties, strict=True))
+                if all(said[name] == value for name, value in where.items()):
+                    taken.append(_Taken(binding, found, row))
+        if reasons and not matched:
+            nowhere[row["experiment"], reasons[0]] += row["succeeded"]
+    return taken, nowhere
+
+
+def _measured(logical: Logical, binding: Binding) -> Iterable[str]:
+    """Names that a metric may have in the warehouse: with the statistic as a part of it, or without."""
+    for name in logical.metrics:
+        mapped = mapped_metric(binding, name)
+        yield from {mapped, split_stat(mapped, ())[0]}
+
+
+def _boards(logical: Logical, taken: list[_Taken], values: list[dict[str, Any]], confidence: float) -> list[Board]:
+    by_instance: dict[str, list[dict[str, Any]]] = {}
+    for value in values:
+        by_instance.setdefault(value["instance_digest"], []).append(value)
+    boards = []
+    for case in dict.fromkeys(item.case for item in taken):
+        members = [item for item in taken if item.case == case]
+        properties = dict(zip(logical.properties, members[0].answer.properties, strict=True))
+        for metric in logical.metrics:
+            board = _board(logical, metric, properties, members, by_instance, confidence)
+            boards += [board] if board else []
+    return sorted(boards, key=lambda board: _place(logical, board))
+
+
+def _place(logical: Logical, board: Board) -> list[tuple[int, float, str]]:
+    """Boards in the order of the file; values that it does not list by size, then by alphabet."""
+    place = []
+    for item in logical.file.logical_benchmark.properties:
+        value, values = board.properties[item.identifier], listed(item.property_domain) or []
+        known = values.index(value) if value in values else len(values)
+        place.append((known, value if isinstance(value, int | float) else math.inf, str(value)))
+    return [*place, (logical.metrics.index(board.metric), 0.0, "")]
+
+
+def _board(
+    logical: Logical,
+    metric: str,
+    properties: dict[str, Any],
+    members: list[_Taken],
+    values: Mapping[str, list[dict[str, Any]]],
+    confidence: float,
+) -> Board | None:
+    found: dict[str, _Gathered] = {}
+    units: dict[str, set[str]] = {}
+    ways: dict[str, set[str]] = {}
+    for member in members:
+        for value in _headline(values.get(member.row["instance_digest"], []), mapped_metric(member.binding, metric)):
+            if not math.isfinite(value["value"]):
+                continue
+            units.setdefault(value["unit"], set()).add(member.source)
+            if value["direction"]:
+                ways.setdefault(value["direction"], set()).add(member.source)
+            gathered = found.setdefault(member.answer.target, _Gathered())
+            gathered.values[value["trial_id"]] = value["value"]
+            gathered.by_source.setdefault(member.source, []).append(value["value"])
+            gathered.runs.add(value["run_id"])
+            gathered.instances.add(value["instance_digest"])
+    if not found:
+        return None
+    direction = logical.directions.get(metric) or (next(iter(ways)) if len(ways) == 1 else "")
+    refused = _refusal(logical, metric, units, ways)
+    if refused or direction not in ("higher", "lower"):
+        unit = next(iter(units)) if len(units) == 1 else ""
+        return Board(properties, metric, unit, direction, [], "", refused)
+    way: Literal["higher", "lower"] = "higher" if direction == "higher" else "lower"
+    standings = rank_targets({name: list(item.values.values()) for name, item in found.items()}, way, confidence)
+    rows = [_row(standing, found[standing.target], members) for standing in standings]
+    return Board(properties, metric, next(iter(units)), direction, rows, sentence(standings))
+
+
+def _headline(values: Iterable[dict[str, Any]], wanted: str) -> list[dict[str, Any]]:
+    """The one number of each trial: of the statistic that was asked for, else the value, or the mean of many."""
+    values = list(values)
+    name, stat = split_stat(wanted, {item["metric"] for item in values})
+    stats = (stat,) if stat else ("value", "mean")
+    return [item for item in values if item["metric"] == name and item["stat"] in stats]
+
+
+def _refusal(logical: Logical, metric: str, units: Mapping[str, set[str]], ways: Mapping[str, set[str]]) -> str:
+    """Why the values can't stand on one board; they are never averaged over such a difference."""
+    if len(units) > 1:
+        return f"the unit differs: {_told(units)}"
+    said = logical.directions.get(metric)
+    if len(ways) > 1 or (said and set(ways) - {said}):
+        return f"which way is better differs: {_told(ways)}" + (f", {said} in {logical.name}.yaml" if said else "")
+    if not ways and not said:
+        return (
+            f"nobody says which way is better; say it in {logical.name}.yaml: "
+            f"metadata: {{directions: {{{metric}: lower}}}}"
+        )
+    return ""
+
+
+def _told(found: Mapping[str, set[str]]) -> str:
+    return "; ".join(f"{what} of {', '.join(sorted(whose))}" for what, whose in sorted(found.items()))
+
+
+def _row(standing: Standing, gathered: _Gathered, members: list[_Taken]) -> Row:
+    mine = {item.row["instance_digest"]: item.row for item in members if item.answer.target == standing.target}
+    return Row(
+        standing=standing,
+        experiments=sorted(gathered.by_source),
+        disagree=_disagree(gathered.by_source),
+        runs=sorted(gathered.runs),
+        trials=list(gathered.values),
+        points=len(gathered.instances),
+        invalid=sum(row["invalid"] for row in mine.values()),
+        failed=sum(row["failed"] for row in mine.values()),
+    )
+
+
+def _doubts(boards: Iterable[Board]) -> list[str]:
+    """What a reader must know before believing a board; each said once, whichever metrics it concerns."""
+    notes: dict[str, None] = {}
+    for board in boards:
+        for row in board.rows:
+            name, n = row.standing.target, row.standing.summary.n
+            if n < FEW:
+                notes[f"few repetitions: {name} has {n}; {FEW} or more give a sharper answer"] = None
+            if row.points > len(row.experiments):
+                notes[f"{name} pools {row.points} different points; filter or bind what they differ in"] = None
+            if row.disagree:
+                by = " and ".join(row.experiments)
+                notes[f"{by} disagree about {name} ({board.title}): its mean mixes them; see --experiment"] = None
+            elif len(row.experiments) > 1:
+                notes[f"{name} pools what was measured by {' and by '.join(row.experiments)}"] = None
+    return list(notes)
+
+
+def _disagree(by_source: Mapping[str, list[float]]) -> bool:
+    """Whether two experiments surely differ about one target: a chance of 1% is left, whatever their number."""
+    pairs = list(combinations(by_source.values(), 2))
+    found = [p for a, b in pairs if (p := p_value(a, b)) is not None]
+    return any(p * len(pairs) <= _SURE for p in found)
+
+
+def _left_out(taken: Iterable[_Taken]) -> list[str]:
+    """Trials that measured nothing that holds, also of targets that therefore stand on no board."""
+    invalid, failed = Counter[str](), Counter[str]()
+    for row, target in {item.row["instance_digest"]: (item.row, item.answer.target) for item in taken}.values():
+        invalid[target] += row["invalid"]
+        failed[target] += row["failed"]
+    told = [f"left out: {_trials(n)} of {target}, INVALID by their own check" for target, n in invalid.items() if n]
+    return told + [f"left out: {_trials(n)} of {target} that failed" for target, n in failed.items() if n]
+
+
+def _trials(count: int) -> str:
+    return f"{count} trial" if count == 1 else f"{count} trials"
+
+
+def _nowhere(source: str, reason: str, count: int) -> str:
+    return f"not of this benchmark: {_trials(count)} of {source}, {reason}"
+
+
+def against_text(compared: Comparison | None) -> str:
+    """How far from the best, with its interval: `+12.3% (+10.1% to +14.6%)`; in the metric's unit where no share is."""
+    if compared is None:
+        return ""
+    if compared.change is not None and (compared.change_interval or not compared.difference_interval):
+        ends = compared.change_interval
+        told, sides = f"{compared.change:+.1%}", [f"{end:+.1%}" for end in ends] if ends else []
+    else:
+        ends = compared.difference_interval
+        told, sides = f"{compared.difference:+.4g}", [f"{end:+.4g}" for end in ends] if ends else []
+    text = told + (f" ({' to '.join(sides)})" if sides and sides[0] != sides[1] else "")
+    return text.replace("-", "−")  # as `bench compare` writes it

@@ -1,0 +1,307 @@
+"""Proof that the packages of a nexus hold: files, experiments, parameters, and that all of it installs together.
+
+Nothing is taken for granted: what could not be looked at is `unchecked`, and only `static` lets that pass.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from benchhouse.catalog.benchmarks import Registered, list_benchmarks
+from benchhouse.catalog.listing import Listed, listed_once, resolve
+from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Reference, listed_name
+from benchhouse.catalog.nexus_requirements import Requirement, index_name, normal_name, requirements
+from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
+from benchhouse.nexus import logical
+from benchhouse.nexus.package_installs import look_inside
+from benchhouse.nexus.packages import pick
+from benchhouse.nexus.resolution import TIMEOUT_S, UnresolvedError, resolve_together
+from benchhouse.runs import preparation
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import Workspace
+from benchhouse.sites import places
+
+State = Literal["good", "broken", "unchecked"]
+MOST_POINTS = 100_000
+"""Of a larger space every value is checked, but not every combination."""
+_OURS = "benchhouse"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of one thing that was to be proven; `why` where it could not be."""
+
+    package: str
+    what: str  # the id of a benchmark, `nexus.yaml`, `model.yaml` or `install`
+    state: State
+    problems: tuple[Problem, ...] = ()
+    why: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        problems = [item.as_dict() for item in self.problems]
+        return {
+            "package": self.package, "what": self.what, "state": self.state, "problems": problems, "why": self.why,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Proof:
+    """All findings; `exit_code` is 0 only where everything asked for was proven."""
+
+    findings: tuple[Finding, ...]
+    packages: int
+    benchmarks: int
+    static: bool
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Each once: benchmarks that use a broken one, or each other in a circle, find the same."""
+        return list(dict.fromkeys(problem for item in self.findings for problem in item.problems))
+
+    def count(self, state: State) -> int:
+        return sum(item.state == state for item in self.findings)
+
+    @property
+    def exit_code(self) -> Exit:
+        if self.count("broken"):
+            return Exit.BAD_INPUT
+        return Exit.TRIAL_FAILED if self.count("unchecked") and not self.static else Exit.GOOD
+
+
+@dataclass
+class _Look:
+    """What is known of this machine while a nexus is looked through."""
+
+    workspace: Workspace
+    nexus: Nexus
+    listed: Sequence[Listed]
+    installed: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.installed = {item.name for item in self.listed}
+
+    def used(self, item: BenchmarkInstance) -> Registered | None:
+        """The benchmark that it uses, with all that that one uses."""
+        return preparation.shelf(self.workspace, Path(item.document.path).parent).find(item.uses) if item.uses else None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How far to look: `static` stays with the files and what is installed here; `install` looks at the rest apart."""
+
+    static: bool = False
+    install: bool = False
+    timeout_s: float = TIMEOUT_S
+
+
+def prove(
+    workspace: Workspace,
+    nexus: Nexus,
+    name: str | None = None,
+    asked: Asked | None = None,
+    say: Callable[[str], None] = lambda message: None,
+) -> Proof:
+    """Look through one package, or all."""
+    asked = asked or Asked()
+    chosen = [pick(nexus, name)] if name else list(nexus.packages)
+    broken = [item for item in nexus.broken if name in (None, item.origin)]
+    findings = [_broken(item.origin, item.place, item.error, item.place) for item in broken]
+    findings += [item for item in _same_names(nexus.packages) if name in (None, item.package)]
+    with listed_once(places.cache()) as listed:
+        look = _Look(workspace, nexus, listed)
+        findings += _top_level(look) if name is None else []
+        findings += [item for package in chosen for item in _look_through(look, package, asked, say)]
+    benchmarks = sum(1 for package in chosen for _ in package.all_instances())
+    return Proof(tuple(findings), len(chosen), benchmarks, asked.static)
+
+
+def _top_level(look: _Look) -> Iterator[Finding]:
+    """`benchmarks/` of the nexus: logical benchmarks, and benchmarks of ours."""
+    seen: set[str] = set()
+    for item in logical.validate(look.workspace, str(look.nexus.root)):
+        seen.add(Path(item.path).name)
+        good = Finding("", item.path, "good")
+        yield good if item.good else _broken("", item.path, item.failure, item.path)
+    for unread in list_benchmarks(look.nexus.root / "benchmarks")[1]:
+        if unread.origin == "workspace" and Path(unread.place).name not in seen:
+            yield _broken("", unread.place, unread.error, unread.place)
+
+
+def _look_through(look: _Look, package: Package, asked: Asked, say: Callable[[str], None]) -> list[Finding]:
+    needs, problems = requirements(package, look.nexus.root)
+    found = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
+    found += [_check(look, package, item) for item in package.all_instances()]
+    if asked.static or problems:
+        return found
+    needs += _needs_of_used(look, package, needs)
+    if not needs:
+        return found
+    say(f"{package.name}: resolving {len(needs)} requirement(s) together")
+    lock, resolved = _together(package, needs, asked.timeout_s)
+    found.append(resolved)
+    if asked.install and lock and any(item.state == "unchecked" for item in found):
+        say(f"{package.name}: installing {len(lock.splitlines())} distributions in an environment of its own")
+        found = _inside(package, look.nexus, lock, found)
+    return found
+
+
+def _needs_of_used(look: _Look, package: Package, own: Sequence[Requirement]) -> list[Requirement]:
+    """What the benchmarks of other packages need that this one uses: it is run in the same environment."""
+    found = {item.text: item for item in own}
+    for item in package.all_instances():
+        with suppress(BenchError):  # told where it is checked
+            used = look.used(item)
+            other = look.nexus.package(used.chain[0].origin) if used and used.chain[0].in_nexus else None
+            if used is None or other is None or other is package:
+                continue
+            for need in requirements(other, look.nexus.root)[0]:
+                if used.experiment in other.entry.benchmark_packages[need.number].experiments:
+                    found.setdefault(need.text, need)
+    return list(found.values())[len(own) :]
+
+
+def _finding(package: str, what: str, problems: Sequence[Problem]) -> Finding:
+    return Finding(package, what, "broken" if problems else "good", tuple(problems))
+
+
+def _broken(package: str, what: str, error: BenchError, place: str) -> Finding:
+    """`place` is told where the error does not say one."""
+    message = error.message.removeprefix(place).removeprefix(":").lstrip()
+    problems = getattr(error, "problems", None) or [Problem(message, place, None, None, "", error.hint)]
+    return Finding(package, what, "broken", tuple(problems))
+
+
+def _together(package: Package, asked: list[Requirement], timeout_s: float) -> tuple[str, Finding]:
+    """The lock of what it installs, and whether there is one."""
+    try:
+        return resolve_together(asked, timeout_s), Finding(package.name, "install", "good")
+    except UnresolvedError as error:
+        return "", _not_installable(package, error)
+
+
+def _not_installable(package: Package, error: BenchError) -> Finding:
+    if error.exit_code == Exit.TRIAL_FAILED:  # of this machine, not of the package
+        return Finding(package.name, "install", "unchecked", (), f"{error.message}: {error.hint}")
+    if isinstance(error, UnresolvedError) and error.of:
+        message = error.message.removeprefix(f"{error.of.place}: ")
+        problem = error.of.document.problem(error.of.loc, message, error.hint)
+    else:
+        problem = package.document.problem(("package", "benchmark_packages"), error.message, error.hint, key=True)
+    return Finding(package.name, "install", "broken", (problem,))
+
+
+def _inside(package: Package, nexus: Nexus, lock: str, own: list[Finding]) -> list[Finding]:
+    """What could not be checked here, as it is found where the package is installed."""
+    try:
+        inner = look_inside(package.name, nexus.root, lock)
+    except BenchError as error:
+        return [*own, _not_installable(package, error)]
+    known = {item["what"]: item for item in inner["findings"]}
+    return [
+        _seen(package, item, known[item.what]) if item.state == "unchecked" and item.what in known else item
+        for item in own
+    ]
+
+
+def _seen(package: Package, item: Finding, inner: dict[str, Any]) -> Finding:
+    """Where all is installed that the package asks for, what is still not there is nowhere."""
+    problems = tuple(Problem(**problem) for problem in inner["problems"])
+    if inner["state"] == "unchecked":
+        message = f"{item.what}: {inner['why']}, not even where all of the package's requirements are"
+        expected = "a requirement whose package has that experiment"
+        problems = (package.document.problem(("package", "benchmark_packages"), message, expected, key=True),)
+    return replace(item, state="broken" if problems else "good", problems=problems, why="")
+
+
+def _same_names(packages: Sequence[Package]) -> Iterator[Finding]:
+    """A bare name that two packages register would be anybody's guess."""
+    first: dict[str, BenchmarkInstance] = {}
+    for package in packages:
+        for item in package.instances:
+            if item.kind != "benchmark":
+                continue
+            earlier = first.setdefault(item.name, item)
+            if earlier is not item:
+                line, _ = earlier.document.position(("benchmark",))
+                place = f"{earlier.document.path}:{line}"
+                message = f"the benchmark '{item.name}' is registered by package '{earlier.package}' too: {place}"
+                problem = item.document.problem(("benchmark",), message, "a name of its own: rename one of the folders")
+                yield Finding(package.name, item.id, "broken", (problem,))
+
+
+def _registered(look: _Look, package: Package) -> Iterator[Finding]:
+    """Experiments of nexus.yaml that can't be used, or of which nothing is known here."""
+    for name, loc in package.registered():
+        found = [item for item in look.listed if item.name == name or item.name.endswith(f".{name}")]
+        requirement = package.entry.benchmark_packages[int(loc[2])].requirement_specifier
+        owners = [item for item in look.listed if normal_name(item.distribution) == index_name(requirement)]
+        if not found and owners:
+            offered = sorted({item.name for item in owners})
+            message = f"{owners[0].distribution} {owners[0].distribution_version} has no experiment '{name}'"
+            meant = did_you_mean(name, offered) or ""
+            problem = package.document.problem(loc, message, f"one of {', '.join(offered)}", meant)
+            yield Finding(package.name, f"experiment {name}", "broken", (problem,))
+        elif not found:
+            yield Finding(package.name, f"experiment {name}", "unchecked", (), "not installed")
+        elif all(item.broken for item in found):
+            message = f"experiment '{name}' can't be used: {found[0].broken}"
+            owner = f"{found[0].distribution} {found[0].distribution_version}"
+            problem = package.document.problem(loc, message, f"a package that can be imported; this is {owner}")
+            yield Finding(package.name, f"experiment {name}", "broken", (problem,))
+        else:
+            yield Finding(package.name, f"experiment {name}", "good")
+
+
+def _check(look: _Look, package: Package, item: BenchmarkInstance) -> Finding:
+    """One benchmark: its experiments are registered and there in the version asked for, and its parameters fit."""
+    problems = [problem for ref in item.experiments if (problem := _unregistered(look, package, item, ref))]
+    if problems:
+        return _finding(package.name, item.id, problems)
+    try:
+        used = look.used(item)
+        names = [used.experiment] if used else [listed_name(ref.actuator, ref.name) for ref in item.experiments]
+        if missing := [name for name in names if name not in look.installed]:
+            if item.kind != "benchmark":
+                preparation.check_file(Path(item.document.path))
+            why = f"experiment '{missing[0]}' is not installed"
+            return Finding(package.name, item.id, "unchecked", (), why)
+        if item.kind == "benchmark":
+            _plan_open(look, item)
+        else:
+            _plan(look, item)
+    except BenchError as error:
+        return _broken(package.name, item.id, error, item.document.path)
+    return Finding(package.name, item.id, "good")
+
+
+def _unregistered(look: _Look, package: Package, item: BenchmarkInstance, ref: Reference) -> Problem | None:
+    """A package names what it runs; what comes with Benchhouse itself need not be named."""
+    name = listed_name(ref.actuator, ref.name)
+    ours = any(listed.name == name and listed.distribution == _OURS for listed in look.listed)
+    if ours or package.registers(ref):
+        return None
+    known = [known for known, _ in package.registered()]
+    message = f"the package '{package.name}' does not register the experiment '{ref.name}'"
+    expected = f"one of benchmark_packages in {package.document.path} with experiments: [{ref.name}]"
+    return item.document.problem(ref.loc, message, expected, did_you_mean(ref.name, known) or "")
+
+
+def _plan(look: _Look, item: BenchmarkInstance) -> None:
+    for prepared in preparation.prepare_all(look.workspace, Path(item.document.path)):
+        plan = prepared.plan
+        if plan.space.raw_size <= MOST_POINTS:
+            _ = plan.points  # binds every point
+
+
+def _plan_open(look: _Look, item: BenchmarkInstance) -> None:
+    """A benchmark has no target, and may leave inputs open: what it fixes must fit all the same."""
+    home = Path(item.document.path).parent
+    registered: Registered = preparation.shelf(look.workspace, home).find(item.id)
+    try:
+        found = resolve(registered.experiment, registered.version, look.listed)
+    except BenchError as error:
+        loc = item.experiments[0].loc if item.experiments else ("uses",)
+        raise ProblemsError([item.document.problem(loc, error.message, error.hint)]) from error
+    preparation.check_open(registered, found)

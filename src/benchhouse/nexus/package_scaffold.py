@@ -1,0 +1,163 @@
+"""First files of a nexus: a package, a model in it, a benchmark of either. Nothing that exists is overwritten."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from benchhouse.api import catalogue
+from benchhouse.catalog.nexus import INSTANCES, NexusModel, Package
+from benchhouse.documents.problems import did_you_mean
+from benchhouse.nexus import packages
+from benchhouse.nexus.scaffold import to_fill_in, write_new
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.names import can_name_a_folder
+from benchhouse.sites import places
+
+_PACKAGE = """\
+# A package of the nexus. Check it:  bench packages validate {name}
+package:
+  name: {name}
+  # Python packages with experiments that benchmarks of this package run; all of them must install together. What comes
+  # with Benchhouse itself (bench list experiments) need not be named.
+  benchmark_packages: []
+  #  - requirement_specifier: ./packages/{name}/benchmark_packages/bench-mine    # from the nexus' root
+  #    experiments: [mine]
+  #  - requirement_specifier: git+https://example.org/lab/evals.git@v1.2
+  #    experiments: [seg-eval]
+"""
+
+_MODEL = """\
+# The target of every benchmark below this folder: it is not named again there.
+model:
+  id: {model}
+  owner: {owner}
+"""
+
+_BENCHMARK = """\
+# A benchmark leaves its target open. Run it for a model:  bench new benchmark NAME --package P --model M --uses {full}
+benchmark: {name}
+description: Say what this measures, and why.
+experiment: {experiment}
+version: {version}
+workload:
+{workload}
+limits: {{wall: 10m}}
+"""
+
+_USING = """\
+# Run it:   bench run {path}
+# The target is {model}, as ../../model.yaml says.
+scenario: {scenario}
+uses: {uses}
+{target}repetitions: 5
+seed: 1
+"""
+
+_OWN = """\
+# Run it:   bench run {path}
+# The target is {model}, as ../../model.yaml says.
+scenario: {scenario}
+description: Say what this measures, and why.
+experiment: {experiment}
+version: {version}
+{target}workload:
+{workload}
+repetitions: 5
+seed: 1
+limits: {{wall: 10m}}
+"""
+
+
+def package(workspace: Workspace, name: str, nexus: str | Path | None) -> Path:
+    """`packages/<name>` of the nexus; where there is none, the workspace becomes one."""
+    _refuse_odd(name, "package")
+    root = Path(nexus) if nexus else places.nexus(None, workspace.root) or places.near(workspace.root)
+    path = root / "packages" / name / "nexus.yaml"
+    write_new(path, _PACKAGE.format(name=name))
+    return path
+
+
+def model(workspace: Workspace, package_name: str, model_id: str, owner: str, nexus: str | Path | None) -> Path:
+    """`models/<model>` of a package; the folder is named after the last part of the id."""
+    found = packages.pick(packages.load(workspace, nexus), package_name)
+    folder = re.sub(r"[^A-Za-z0-9._-]+", "-", model_id.rpartition("/")[2]).lstrip("._-")[:100]
+    if not folder or not model_id.isprintable():
+        raise BenchError(f"{model_id!r} can't name a model", "an id such as org/name")
+    path = found.path / "models" / folder / "model.yaml"
+    write_new(path, _MODEL.format(model=json.dumps(model_id, ensure_ascii=False), owner=json.dumps(owner)))
+    return path
+
+
+def benchmark(
+    workspace: Workspace,
+    name: str,
+    package_name: str,
+    model_name: str | None,
+    chosen: str,
+    uses: str | None,
+    nexus: str | Path | None,
+) -> Path:
+    """Of a package: a definition that others may use. Of a model: a scenario that runs, of an experiment or `uses`."""
+    _refuse_odd(name, "benchmark")
+    found = packages.pick(packages.load(workspace, nexus), package_name)
+    if model_name is None:
+        if uses:
+            raise BenchError("--uses is for a model's benchmark", "name the model too: --model ID")
+        return _definition(workspace, found, name, chosen)
+    return _run(workspace, found, _pick_model(found, model_name), name, chosen, uses)
+
+
+def _definition(workspace: Workspace, package: Package, name: str, chosen: str) -> Path:
+    shown = catalogue.show(workspace, chosen, None)
+    workload = "  executions: 10" if chosen == "command" else to_fill_in(shown["workload"])
+    path = package.path / INSTANCES / name / "benchmark.yaml"
+    values = {"name": name, "full": f"{package.name}/{name}", "experiment": chosen, "workload": workload}
+    write_new(path, _BENCHMARK.format(**values, version=json.dumps(shown["version"])))
+    return path
+
+
+def _run(workspace: Workspace, package: Package, model: NexusModel, name: str, chosen: str, uses: str | None) -> Path:
+    shown = catalogue.show(workspace, uses or chosen, None)
+    path = package.path / "models" / model.name / INSTANCES / name / "scenario.yaml"
+    values: dict[str, Any] = {
+        "path": path,
+        "model": model.entry.id,
+        "scenario": f"{model.name}-{name}"[:100],
+        "target": _target(shown),
+    }
+    if uses:
+        write_new(path, _USING.format(**values, uses=uses))
+        return path
+    workload = "  executions: 10" if chosen == "command" else to_fill_in(shown["workload"])
+    version = json.dumps(shown["version"])
+    write_new(path, _OWN.format(**values, experiment=chosen, version=version, workload=workload))
+    return path
+
+
+def _target(shown: dict[str, Any]) -> str:
+    """Inputs of the target beside the model's own; the one that takes the model is left to the folder."""
+    if shown["name"] == "command":
+        return 'target: {argv: [sleep, "0.01"]}\n'
+    from benchhouse.plan.model_target import NAMES
+
+    others = [item for item in shown["target"] if item["name"] not in (*NAMES, "name") and item["required"]]
+    return f"target:\n{to_fill_in(others)}\n" if others else ""
+
+
+def _pick_model(package: Package, name: str) -> NexusModel:
+    """By its id or its folder."""
+    for model in package.models:
+        if name in (model.entry.id, model.name):
+            return model
+    guess = did_you_mean(name, [word for model in package.models for word in (model.entry.id, model.name)])
+    hint = f"did you mean '{guess}'?" if guess else f"add it: bench new model {package.name} {name}"
+    raise BenchError(f"the package '{package.name}' has no model '{name}'", hint)
+
+
+def _refuse_odd(name: str, what: str) -> None:
+    try:
+        can_name_a_folder(name)
+    except ValueError as error:
+        raise BenchError(f"{name!r} can't name a {what}", str(error)) from error

@@ -1,0 +1,131 @@
+"""How `bench compare` prints curves and services side by side."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from benchhouse.report.terminal import screen
+
+if TYPE_CHECKING:
+    from benchhouse.results.curves import Scaling, Tradeoff
+    from benchhouse.results.selected import SideBySide
+    from benchhouse.results.series import Member
+
+_ROOMY = 110
+_SHORT = {
+    "worse than the best": "worse",
+    "no evidence of a difference from the best": "no evidence",
+    "worse as a pair, not after correction": "worse as a pair",
+    "too few repetitions": "too few",
+}
+
+
+def _verdict(words: str) -> str:
+    return _SHORT.get(words, words) if screen.console().width < _ROOMY else words
+
+
+def show_curves(curves: "Tradeoff | Scaling") -> None:
+    """Targets at equal quality, or along an axis."""
+    from benchhouse.results.curves import Tradeoff
+
+    show_tradeoff(curves) if isinstance(curves, Tradeoff) else show_scaling(curves)
+
+
+def show_tradeoff(found: "Tradeoff") -> None:
+    from benchhouse.results.numbers import quantity, titled
+
+    click.echo(f"At {found.x.name} {quantity(found.level, found.x.unit)}")
+    value, interval = titled(found.y.name, found.y.unit), f"{found.confidence * 100:g}% interval"
+    against = "against best, interval"
+    rows = [
+        (f"{row.name} {row.mark}".strip(), row.value, row.interval, row.change, row.place, row.n, _verdict(row.verdict))
+        for row in found.rows()
+    ]
+    screen.table(
+        ("target", value, interval, against, "at", "n", "verdict"),
+        rows,
+        right=(value, "n"),
+        whole=(value, interval, "at", "n"),
+        spare=("n", "at"),
+    )
+    for line in found.sentences:
+        _say(line)
+    unbeaten = [curve.named(point) for curve in found.curves for point in curve.points if point.frontier]
+    screen.note(f"not beaten on both {found.x.name} and {found.y.name}: {', '.join(unbeaten)}")
+    screen.note(f"interpolated: {found.scales}")
+    for note in found.notes:
+        screen.note(note)
+
+
+def _say(sentence: str) -> None:
+    """A sentence, broken at spaces where the screen ends."""
+    click.echo(textwrap.fill(sentence, screen.console().width, subsequent_indent="  "))
+
+
+def show_scaling(found: "Scaling") -> None:
+    from benchhouse.report.curve_sections import stage_heads, stage_rows
+
+    for at, curve in enumerate(found.curves):
+        heads, rows = stage_heads(found, curve), stage_rows(found, curve)
+        click.echo(f"{'' if not at else chr(10)}{curve.name}")
+        # A narrow screen keeps the axis, the throughput and how it grew.
+        spare = [head for head in heads[2:] if head not in ("× first", "efficiency")]
+        screen.table(heads, rows, right=heads, whole=heads, spare=list(reversed(spare)))
+        if curve.sentence:
+            _say(curve.sentence)
+    for note in found.notes:
+        screen.note(note)
+
+
+def show_beside(found: "SideBySide") -> None:
+    from statistics import fmean, stdev
+
+    from benchhouse.results.numbers import number, spread_text, titled
+
+    by_place = {member.at: member for member in found.members}
+    for case in found.cases:
+        if case.case:
+            click.echo(f"{case.case}\n")
+        for ranking in case.rankings:
+            rows = []
+            shown = [by_place[standing.point] for standing in ranking.standings]
+            names, where = _names(shown), len({member.executor for member in shown}) > 1
+            for standing in ranking.standings:
+                member = by_place[standing.point]
+                values = member.samples[ranking.metric, ranking.stat].values
+                mean, spread = fmean(values), stdev(values) if len(values) > 1 else None
+                told = number(mean, spread) + (f" ± {spread_text(mean, spread)}" if spread else "")
+                change, interval = standing.told(ranking.unit)
+                against = change + (f" ({interval})" if interval else "")
+                name = f"{names[standing.point]} {standing.mark or ''}".strip()
+                first = (standing.place, name, member.executor) if where else (standing.place, name)
+                rows.append((*first, told, against, len(values), _verdict(standing.verdict)))
+            value = titled(ranking.name, ranking.unit)
+            screen.table(
+                ("place", "target", *(["executor"] if where else []), value, "against best, interval", "n", "verdict"),
+                rows,
+                right=("place", value, "n"),
+                whole=("place", "executor", value, "n", "verdict"),
+                spare=("n", "place"),
+            )
+            click.echo()
+    if found.alone:
+        screen.note(f"{screen.count(found.alone, 'point')} without another target put to the same test")
+    for note in found.notes:
+        screen.note(note)
+
+
+def _names(members: "Sequence[Member]") -> dict[int, str]:
+    """The targets' names, or as much more as tells the points apart: their axes, their runs, both."""
+    short = {member.at: member.target_name for member in members}
+    whole = {member.at: _whole_name(member) for member in members}
+    runs = {member.at: f" ({member.run_id})" for member in members}
+    ways = [short, whole, *({at: name + runs[at] for at, name in way.items()} for way in (short, whole))]
+    return next((way for way in ways if len(set(way.values())) == len(way)), ways[-1])
+
+
+def _whole_name(member: "Member") -> str:
+    named = member.label == member.target_name or member.label.startswith(f"{member.target_name} ")
+    return member.label if named else f"{member.target_name} {member.label}"

@@ -1,0 +1,71 @@
+"""What failed and what is invalid, for people: one block a kind, however many trials it hit."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchhouse.report.terminal import screen
+from benchhouse.schema.trial import outcome_words
+
+if TYPE_CHECKING:
+    from benchhouse.runs.status import UnsuccessfulTrial
+
+_MOST_GROUPS = 5
+_MOST_LINES = 8
+_KEPT = "the numbers are kept as evidence; no summary or comparison takes them"
+
+
+def failure_blocks(failures: "Sequence[UnsuccessfulTrial]") -> None:
+    groups: dict[tuple[str, ...], list[UnsuccessfulTrial]] = {}
+    for failure in failures:
+        words = failure.message or failure.reason
+        # Without words of its own, all that is known of a failure is where it happened.
+        where = "" if failure.code else failure.point
+        key = (where, failure.outcome, failure.code, words)
+        groups.setdefault(key, []).append(failure)
+    _blocks(list(groups.values()), "failure")
+
+
+def invalid_blocks(invalid: "Sequence[UnsuccessfulTrial]") -> None:
+    """The reasons hold figures that differ from trial to trial: one code at one point is one kind."""
+    groups: dict[tuple[str, ...], list[UnsuccessfulTrial]] = {}
+    for trial in invalid:
+        groups.setdefault((trial.point, trial.code), []).append(trial)
+    _blocks(list(groups.values()), "invalid trial")
+
+
+def _blocks(groups: "Sequence[list[UnsuccessfulTrial]]", noun: str) -> None:
+    for group in groups[:_MOST_GROUPS]:
+        _block(group)
+    if len(groups) > _MOST_GROUPS:
+        screen.note(
+            f"... and {screen.count(len(groups) - _MOST_GROUPS, 'other kind')} of {noun}: bench report, or --json"
+        )
+
+
+def _block(group: "list[UnsuccessfulTrial]") -> None:
+    """Where and why it failed, its last words, its folder, and the line that runs it again.
+
+    An invalid trial ran to its end: what it has to say is its reason, not its last words.
+    """
+    from rich.text import Text
+
+    failure, console = group[0], screen.console(stderr=True)
+    invalid = failure.outcome == "invalid"
+    words = (_points(group), outcome_words(failure.outcome), failure.code)
+    reason = ": ".join([*filter(None, words), failure.message or failure.reason])
+    often = f" ({len(group)} trials)" if len(group) > 1 else ""
+    first, _, said = reason.partition("\n")  # of a server: what is wrong, then its last words
+    told = screen.on_stderr(re.sub(" +", " ", f"✗ {first}{often}"))
+    console.print(Text(told, style="red"), soft_wrap=True)
+    tail = _KEPT if invalid else failure.traceback or said or failure.log_tail or ""
+    for line in tail.strip().splitlines()[-_MOST_LINES:]:
+        console.print(Text(f"    {line}", style="dim"), soft_wrap=True)
+    console.print(Text(f"    folder  {failure.folder}"), soft_wrap=True)
+    console.print(Text(f"    again   {failure.rerun}"), soft_wrap=True)
+
+
+def _points(group: "list[UnsuccessfulTrial]") -> str:
+    """The first of the points, and how many others there are."""
+    points = list(dict.fromkeys(str(failure.point) for failure in group))
+    return points[0] + (f" and {screen.count(len(points) - 1, 'other point')}" if len(points) > 1 else "")

@@ -1,0 +1,64 @@
+"""The table of points that several verbs print."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from benchhouse.report.terminal import screen
+from benchhouse.results.numbers import number, spread_text, titled
+
+if TYPE_CHECKING:
+    from benchhouse.results.run_points import PointValue, TriedPoint
+
+Column = tuple[str, str, str]
+Key = tuple[str, str]
+SHAKY = "~ a percentile from too few samples within a trial to be trusted"
+
+
+def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
+    """One row a point, one column a metric (mean over trials ± spread), the experiment's own order of metrics.
+
+    As many metrics as the screen has room for. `tried` names points without a number too, and how many trials failed.
+    """
+    columns: dict[Column, str] = {}
+    cells: dict[Key, dict[Column, PointValue]] = {_key(point): {} for point in tried or points}
+    for point in points:
+        column = point.metric, point.stat, point.unit
+        cells.setdefault(_key(point), {})[column] = point
+        if point.headline:
+            columns.setdefault(column, titled(_name(point), point.unit))
+    if not cells:
+        return
+    labels = {_key(point): point.label for point in [*points, *tried]}
+    counts = _counts(cells, tried)
+    rows = [(labels[key], counts[key], *(_cell(row.get(column)) for column in columns)) for key, row in cells.items()]
+    n = "ok/all" if any("/" in count for count in counts.values()) else "n"
+    names = list(columns.values())
+    dropped = screen.table(["point", n, *names], rows, right=[n, *names], whole=[n, *names], spare=names[1:])
+    shown = [column for column, name in columns.items() if name not in dropped]
+    if any(row[column].shaky for row in cells.values() for column in shown if column in row):
+        screen.note(SHAKY)
+    if dropped:
+        screen.note(f"{screen.count(len(dropped), 'more metric')}: bench report, or --json")
+
+
+def _key(point: "PointValue | TriedPoint") -> Key:
+    """Labels may be the same; an instance of a run is itself."""
+    return point.run_id, point.instance_digest
+
+
+def _counts(cells: "dict[Key, dict[Column, PointValue]]", tried: "Sequence[TriedPoint]") -> dict[Key, str]:
+    """Trials behind each row; `2/3` everywhere as soon as one failed somewhere."""
+    if any(point.succeeded < point.trials for point in tried):
+        return {_key(point): f"{point.succeeded}/{point.trials}" for point in tried}
+    return {key: str(max((point.n for point in row.values()), default=0)) for key, row in cells.items()}
+
+
+def _cell(point: "PointValue | None") -> str:
+    if point is None:
+        return ""
+    spread = spread_text(point.mean, point.stdev)
+    return ("~" if point.shaky else "") + number(point.mean, point.stdev) + (f" ± {spread}" if spread else "")
+
+
+def _name(point: "PointValue") -> str:
+    return point.metric if point.stat == "value" else f"{point.metric} {point.stat}"

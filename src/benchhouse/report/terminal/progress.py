@@ -1,0 +1,78 @@
+"""A progress bar with live figures on a terminal or in a notebook; a plain line now and then where there is neither."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.report.terminal import screen
+
+if TYPE_CHECKING:
+    from benchhouse.plan import Plan
+    from benchhouse.runs.orchestrate import Progress
+
+_NEWS_S, _STILL_S = 10.0, 60.0
+
+
+class RunProgress:
+    """Shows how far a run is; the listener of a run that a person waits for."""
+
+    def __init__(self) -> None:
+        self.started = self.logged = time.monotonic()
+        self.shown = ""
+        self.first: int | None = None
+        self.bar: Any = None
+        self.task: Any = None
+
+    def begin(self, run_id: str, plan: "Plan") -> None:
+        self.started = self.logged = time.monotonic()
+        self.first = None
+        total, experiment = plan.trial_count, f"{plan.experiment.name} {plan.experiment.version}"
+        most = "up to " if plan.scenario.until else ""
+        amount = f"{screen.count(plan.points, 'point')}, {most}{screen.count(total, 'trial')}"
+        screen.note(f"run {run_id}: {amount} of {experiment} on {plan.scenario.executor}")
+        console = screen.console(stderr=True)
+        if console.is_terminal or console.is_jupyter:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+                TextColumn("{task.fields[figures]}"), console=console, transient=True,
+            )  # fmt: skip
+            self.bar.start()
+            self.task = self.bar.add_task(plan.scenario.scenario, total=total, figures="")
+
+    def end(self) -> None:
+        if self.bar:
+            self.bar.stop()
+            self.bar = None
+
+    def note(self, text: str) -> None:
+        """A line above the bar; printed past it, it would be left in the middle of a line."""
+        if self.bar:
+            self.bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            screen.note(text)
+
+    def update(self, progress: "Progress") -> None:
+        if self.first is None:
+            self.first = progress.done
+        elapsed, fresh = time.monotonic() - self.started, progress.done - self.first
+        left = ""
+        if fresh and progress.done < progress.total:
+            from benchhouse.schema.quantities import show_seconds
+
+            left = f"about {show_seconds(elapsed / fresh * (progress.total - progress.done))} left"
+        invalid = progress.outcomes.get("invalid", 0)
+        failed = sum(count for name, count in progress.outcomes.items() if name != "succeeded") - invalid
+        trouble = (f"{failed} failed" if failed else "", f"{invalid} INVALID" if invalid else "")
+        figures = ", ".join(item for item in (*trouble, left, progress.last) if item)
+        if self.bar:
+            self.bar.update(self.task, completed=progress.done, figures=figures)
+        else:
+            self._log(f"{progress.done}/{progress.total} trials", figures)
+
+    def _log(self, done: str, figures: str) -> None:
+        """What is new every ten seconds, the same once a minute: that it still goes on."""
+        quiet_s = _NEWS_S if done != self.shown else _STILL_S
+        if time.monotonic() - self.logged > quiet_s:
+            self.logged, self.shown = time.monotonic(), done
+            screen.note(f"{done}, {figures}" if figures else done)

@@ -1,0 +1,188 @@
+"""Printing: tables and figures for people, JSON for programs; data on stdout, everything else on stderr."""
+
+import json
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_WRAPPED = 14
+"""The least width of a column that wraps beside others that don't."""
+_WORD = 32
+"""The longest word that is kept in one piece there."""
+_GAP = 3
+_NO_END = 10_000
+_UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
+_THIN, _HELD = "\u2009", "\ue000"
+"""Between the thousands of a number, where a cell must not be broken; rich would."""
+_QUOTED = re.compile(r" *\d* \| ")
+
+
+def console(stderr: bool = False) -> "Console":
+    """A rich console: colours only on a terminal and without NO_COLOR; as wide as need be when not on a terminal."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _columns() or _NO_END
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def _columns() -> int:
+    """$COLUMNS, or 0 where that says nothing."""
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isdecimal() else 0
+
+
+def note(message: str) -> None:
+    click.echo(on_stderr(message), err=True)
+
+
+def on_stderr(text: str) -> str:
+    """Text broken at spaces where a terminal would break it within a word; untouched where there is no terminal."""
+    return _fitted(text, sys.stderr)
+
+
+def on_stdout(text: str) -> str:
+    return _fitted(text, sys.stdout)
+
+
+def _fitted(text: str, stream: TextIO) -> str:
+    if not stream.isatty():
+        return text
+    width = _columns() or os.get_terminal_size(stream.fileno()).columns
+    return "\n".join(_broken(line, width) for line in text.split("\n"))
+
+
+def _broken(line: str, width: int) -> str:
+    """A command, behind two spaces, stays whole to be copied; so does a quoted line of a file, behind `|`."""
+    body = line.lstrip(" ")
+    if len(line) <= width or width < _WRAPPED or _QUOTED.match(line):
+        return line
+    prose, gap, command = body.partition("  ")
+    indent = " " * (len(line) - len(body))
+    broken = textwrap.fill(
+        prose + gap + command.replace(" ", "\0"),
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        **_UNBROKEN,
+    )
+    return broken.replace("\0", " ")
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> None:
+    """One a line, `name  value`; a long value goes on below itself."""
+    pairs = list(pairs)
+    widest = max(len(name) for name, _ in pairs)
+    width = _columns() or (os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else _NO_END)
+    for name, value in pairs:
+        lines = textwrap.wrap(value, max(width - widest - 2, _WRAPPED), **_UNBROKEN) or [""]
+        click.echo(f"\n{'':<{widest}}  ".join([f"{name:<{widest}}  {lines[0]}", *lines[1:]]))
+
+
+def as_json(value: Any) -> None:
+    click.echo(json.dumps(value, indent=2, default=str, ensure_ascii=False))
+
+
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    right: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    spare: Sequence[str] = (),
+) -> list[str]:
+    """A plain table. What is far too wide for the screen, or can't be wrapped to fit it, becomes a list of records.
+
+    `right` names the columns that hold numbers and `whole` those that are never wrapped. Where there is no room, those
+    in `spare` are left out, the last of them first; returns the columns that were.
+    """
+    texts = [["" if item is None else str(item) for item in row] for row in rows]
+    screen = console()
+    room = screen.options.update(max_width=100_000)
+    dropped: list[str] = []
+    while True:
+        kept = [at for at, column in enumerate(columns) if column not in dropped]
+        cells = [[row[at] for at in kept] for row in texts]
+        drawn = _drawn([columns[at] for at in kept], cells, right, whole, spare)
+        needs = screen.measure(drawn, options=room)
+        least = _least(drawn) if whole else needs.minimum
+        if least <= screen.width or len(dropped) == len(spare):
+            break
+        dropped.append(spare[-1 - len(dropped)])
+    if least <= screen.width if whole else needs.maximum < 2 * screen.width:
+        with screen.capture() as printed:
+            screen.print(drawn)
+        click.echo(printed.get().replace(_HELD, _THIN), nl=False)
+        return dropped
+    for row in texts:
+        facts(zip(columns, row, strict=True))
+        click.echo()
+    return []
+
+
+def _least(drawn: "Table") -> int:
+    """How narrow it can be, with words broken that are too long for their column."""
+    return sum((column.min_width or 0) + _GAP for column in drawn.columns) - _GAP
+
+
+def _drawn(
+    columns: Sequence[str], rows: list[list[str]], right: Sequence[str], whole: Sequence[str], spare: Sequence[str]
+) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for at, column in enumerate(columns):
+        # rich would cut even what it may not wrap, rather than be wider than the screen; least widths prevent that.
+        widest = max(cell_len(text) for text in [column, *(row[at] for row in rows)])
+        words = [word for row in rows for word in row[at].split()]
+        drawn.add_column(
+            column,
+            justify="right" if column in right else "left",
+            overflow="fold",
+            no_wrap=column in whole,
+            min_width=widest if column in whole else min(widest, _narrowest(words if spare else ())) if whole else None,
+        )
+    for row in rows:
+        drawn.add_row(*(Text(item.replace(_THIN, _HELD)) for item in row))
+    return drawn
+
+
+def _narrowest(words: Iterable[str]) -> int:
+    """Of a column that wraps where others can go: its longest word, as `n=4000000` in two pieces is another number."""
+    return max(_WRAPPED, min(max(map(len, words), default=0), _WORD))
+
+
+def count(number: int, noun: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def number(value: float | None, spread: float | None = None) -> str:
+    """A number as reports write it: 0.0123, 12.35, 1 234 567."""
+    from benchhouse.results import numbers
+
+    return numbers.number(value, spread)
+
+
+def outcomes(counts: dict[str, int]) -> str:
+    from benchhouse.schema.trial import outcome_words
+
+    return ", ".join(f"{count} {outcome_words(name)}" for name, count in sorted(counts.items())) or "none"
+
+
+def unread_events(told: dict[str, Any]) -> None:
+    """Of a run whose ledger a newer version wrote on: that more may have happened than is told."""
+    if told["unread_events"]:
+        events = count(told["unread_events"], "event")
+        note(f"{told['run_id']}: {events} of a newer version not read, more may have happened; look with that version")

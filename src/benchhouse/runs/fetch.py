@@ -1,0 +1,176 @@
+"""What a run needs from outside, brought before it starts: declared data, packages of its environment, images."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchhouse.catalog.entries import plug
+from benchhouse.documents.problems import did_you_mean
+from benchhouse.runs.preparation import Prepared
+from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.quantities import show_bytes
+from benchhouse.schema.record import record
+from benchhouse.sites import places
+
+
+@record
+class Fetchable:
+    """One declared file; `path` is where it lies, or will lie, in the cache."""
+
+    name: str
+    experiment: str
+    source: str
+    sha256: str
+    licence: str
+    path: Path
+    used_with: tuple[str, ...] = ()
+    brought: bool = False  # by this call; else it was here before
+
+    @property
+    def here(self) -> bool:
+        return self.path.is_file()
+
+    @property
+    def size(self) -> int | None:
+        """Bytes; known once it is here."""
+        return self.path.stat().st_size if self.here else None
+
+    def words(self) -> str:
+        """What came, how much of it, under which licence: for whoever must answer for it."""
+        licence = self.licence or "licence not said"
+        state = f"brought from {self.source}" if self.brought else "was here"
+        return f"{self.name}: {show_bytes(self.size or 0)}, {licence}, sha256 {self.sha256[:12]}, {state}"
+
+
+def fetchable() -> list[Fetchable]:
+    """All declared data, by name and experiment."""
+    from benchhouse.api import catalogue
+
+    found = [
+        Fetchable(
+            item["name"],
+            listed.name,
+            item["source"],
+            item["sha256"],
+            item.get("licence", ""),
+            places.cache() / "data" / item["sha256"],
+            tuple(item.get("used_with", ())),
+        )
+        for listed in catalogue.experiments()
+        for item in listed.data
+    ]
+    return sorted(found, key=lambda item: (item.name, item.experiment))
+
+
+def fetch(name: str) -> list[Fetchable]:
+    """Bring the data of that name, of every experiment that has some; what is here already is only checked."""
+    known = fetchable()
+    chosen = [item for item in known if item.name == name]
+    if not chosen:
+        names = sorted({item.name for item in known})
+        meant = did_you_mean(name, names)
+        if name.endswith((".yaml", ".yml")):
+            raise BenchError(f"'{name}' is no name of data", f"all that a scenario needs: bench fetch -c {name}")
+        raise BenchError(
+            f"no installed experiment declares data '{name}'",
+            f"did you mean '{meant}'?" if meant else f"there is: {', '.join(names) or 'none'}",
+        )
+    return [_bring(item) for item in chosen]
+
+
+def _bring(item: Fetchable) -> Fetchable:
+    """Checked by digest, be it new or not."""
+    from benchhouse.evidence.data_cache import DataCache
+    from benchhouse.schema.experiment import Data
+
+    data = Data(name=item.name, source=item.source, sha256=item.sha256, licence=item.licence)
+    before = item.here
+    path = DataCache(places.cache(), item.experiment, [data]).fetch(item.name)
+    assert path == item.path
+    return replace(item, brought=not before)
+
+
+def needed_data(prepared: Prepared) -> list[Fetchable]:
+    """What the scenario's experiment declares, less what none of its values calls for."""
+    plan = prepared.plan
+    first = next(plan.instances())
+    words = set(_words([first.target, first.parameters, [block.rows for block in plan.space.blocks]]))
+    own = [item for item in fetchable() if item.experiment == plan.experiment.name]
+    return [item for item in own if not item.used_with or words.intersection(item.used_with)]
+
+
+def _words(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _words(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _words(item)
+
+
+def fetch_for(workspace: Workspace, prepared: Prepared, say: Callable[[str], None]) -> list[Path]:
+    """Bring what the scenario needs and can be brought; raises BenchError with the list of what else is missing."""
+    brought = []
+    for item in needed_data(prepared):
+        say(f"data {_bring(item).words()}")
+        brought.append(item.path)
+    spec, place = prepared.plan.scenario.runtime, prepared.place(workspace)
+    runtime = plug("runtimes", spec.kind)()
+    say(f"runtime {spec.kind}: {runtime.packages(spec, place)}")
+    if not list(_images(workspace, prepared)):  # without its image a container's can't be made
+        runtime.prepare(spec, place)
+        brought.append(Path(runtime.python(spec, place)[0]))
+    if lacking := missing(workspace, prepared):
+        raise BenchError(_listed("what could be brought is here; still missing:", lacking), "", Exit.TRIAL_FAILED)
+    return brought
+
+
+def missing(workspace: Workspace, prepared: Prepared) -> list[str]:
+    """What a job on another node would look for and not find, each with what to do; empty: it can start.
+
+    Data and packages count only where compute nodes can't bring them themselves.
+    """
+    lacking = [*_images(workspace, prepared), *_files(prepared)]
+    if prepared.site.network.egress:
+        return lacking
+    fetch = "bench fetch -c SCENARIO, where there is a network"
+    lacking += [f"data {item.name} ({item.source}): {fetch}" for item in needed_data(prepared) if not item.here]
+    spec, place = prepared.plan.scenario.runtime, prepared.place(workspace)
+    if not lacking:
+        python = Path(plug("runtimes", spec.kind)().python(spec, place)[0])
+        lacking += [] if python.exists() else [f"the environment of runtime '{spec.kind}': {fetch}"]
+    return lacking
+
+
+def _images(workspace: Workspace, prepared: Prepared) -> Iterator[str]:
+    spec, place = prepared.plan.scenario.runtime, prepared.place(workspace)
+    try:
+        plug("runtimes", spec.kind)().container(spec, place)
+    except BenchError as error:
+        yield f"{error.message}: {error.hint or 'bench images pull'}"
+
+
+def _files(prepared: Prepared) -> Iterator[str]:
+    """Files and folders that the scenario names by their absolute paths."""
+    scenario = prepared.plan.scenario
+    named = [(f"artifacts.{key}", text) for key, text in scenario.artifacts.items() if key != "container"]
+    named += [("a bind", bind.partition(":")[0]) for bind in scenario.binds]
+    for what, text in named:
+        if text.startswith("/") and not Path(text).exists():
+            yield f"{what}: {text} is not there"
+
+
+def require(workspace: Workspace, prepared: Prepared) -> None:
+    """Raises BenchError with the whole list where jobs elsewhere would miss something."""
+    if lacking := missing(workspace, prepared):
+        site = f"site '{prepared.site.site}'"
+        egress = "" if prepared.site.network.egress else f"; compute nodes of {site} do not reach the internet"
+        raise BenchError(_listed(f"jobs would not find what they need{egress}:", lacking))
+
+
+def _listed(head: str, items: list[str]) -> str:
+    return "\n".join([head, *(f"  - {item}" for item in items)])

@@ -1,0 +1,93 @@
+"""Hot metrics of a run: every sealed trial goes into the run's Prometheus text file. It never ends a run."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from benchhouse.evidence.folder import read_meta, read_metrics, read_spec
+from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.telemetry import Monitors
+
+if TYPE_CHECKING:
+    from benchhouse.evidence.textfile import RunFile
+    from benchhouse.runs.orchestrate import Progress
+    from benchhouse.runs.preparation import Prepared
+
+Say = Callable[[str], None]
+
+
+class Export:
+    """The text file of one run, kept up to date while the run goes on."""
+
+    def __init__(self, file: "RunFile", monitors: Monitors | Literal[False], say: Say) -> None:
+        self._file, self._say = file, say
+        told = {"textfile": str(file.folder), "labels": dict(file.given)}
+        self.monitors = monitors and monitors.model_copy(update=told)  # the workers write beside it, while they run
+        self._told: set[str] = set()
+        self._counted: dict[str, int] = {}
+
+    def sealed(self, folder: TrialFolder) -> None:
+        """A trial was sealed. What it measured is written with the next step of the run."""
+        self._file.take(read_spec(folder), read_meta(folder), read_metrics(folder).benchhouse.measurements)
+
+    def following(self, show: "Callable[[Progress], None]") -> "Callable[[Progress], None]":
+        """What follows the run's steps, and writes when a trial has ended."""
+
+        def step(progress: "Progress") -> None:
+            show(progress)
+            if progress.outcomes != self._counted:
+                self._counted = dict(progress.outcomes)
+                self._file.count(progress.outcomes, progress.total)
+                self._write()
+
+        return step
+
+    def _write(self) -> None:
+        try:
+            self._file.write()
+        except OSError as error:
+            self._tell("unwritable", f"the text file is not kept up to date: {self._file.path}: {error.strerror}")
+            return
+        if self._file.dropped:
+            self._tell("dropped", f"hot metrics: {self._file.dropped} series over the budget are only in the evidence")
+        if self._file.removed:
+            self._tell("removed", f"hot metrics: text files of older runs made room: {', '.join(self._file.removed)}")
+
+    def _tell(self, what: str, words: str) -> None:
+        """Each kind of news once: a sweep of a thousand trials says it once."""
+        if what not in self._told:
+            self._told.add(what)
+            self._say(f"note: {words}")
+
+
+def checked_labels(folder: Path | None, labels: Mapping[str, str]) -> dict[str, str]:
+    """Labels of the text file, checked before anything is planned or run."""
+    if labels and folder is None:
+        raise BenchError("--label is of the text file", "say where that goes: --textfile DIR")
+    if not labels:
+        return {}
+    from benchhouse.schema.hot_metrics import given_labels
+
+    return given_labels(dict(labels))
+
+
+def open_export(
+    prepared: "Prepared", folder: Path | None, run_id: str, labels: Mapping[str, str], say: Say
+) -> Export | None:
+    """What `--textfile` or the scenario asks for. A folder that can't be written is told before anything runs."""
+    monitors = prepared.plan.scenario.monitors
+    if monitors and monitors.textfile:
+        folder = folder or prepared.home / monitors.textfile
+        labels = {str(name): value for name, value in monitors.labels.items()} | dict(labels)
+    if folder is None:
+        return None
+    from benchhouse.evidence.textfile import RunFile
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = RunFile(folder.absolute(), run_id, labels)
+        file.write()
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    return Export(file, monitors, say)

@@ -1,0 +1,358 @@
+"""From a scenario file to a reviewed plan: validate, plan, estimate."""
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchhouse.catalog.benchmarks import Registered
+from benchhouse.catalog.entries import find_plug, plug
+from benchhouse.catalog.listing import Listed, list_experiments, resolve, serving
+from benchhouse.catalog.loading import code_digest
+from benchhouse.catalog.nexus_root import find_nexus, holds_models_benchmark
+from benchhouse.documents.problems import Problem, ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.plan import (
+    FaultyScenarioError,
+    Plan,
+    ScenarioFile,
+    benchmark_of_space,
+    bind_model,
+    bind_services,
+    expand_benchmark,
+    make_plan,
+    parse_scenario,
+    read_scenario,
+    site_problems,
+    with_own_server,
+)
+from benchhouse.plan.axes import fields_of
+from benchhouse.plan.spaces import is_space, read_space, scenarios
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.experiment import Experiment
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.protocols import Container, Place, Runtime
+from benchhouse.schema.record import record
+from benchhouse.schema.scenario import Scenario
+from benchhouse.schema.secrets import mentioned
+from benchhouse.schema.site import Site
+from benchhouse.schema.trial import ExperimentRef
+from benchhouse.sites import places
+
+if TYPE_CHECKING:
+    from benchhouse.catalog.uses import Shelf
+
+_BARE = ("process", "venv")  # runtimes that enter no container
+
+
+@record
+class Prepared:
+    """A scenario that was read, resolved and planned."""
+
+    file: ScenarioFile
+    plan: Plan
+    registered: Registered | None
+    notes: list[str]
+    home: Path  # the folder of the scenario file
+    site: Site = field(default_factory=Site)
+    site_name: str | None = None  # as it was asked for
+
+    def place(self, workspace: Workspace) -> Place:
+        """What a runtime is told of its surroundings."""
+        scenario = self.plan.scenario
+        return Place(
+            cache=places.cache(),
+            site=self.site,
+            image=scenario.runtime.image or scenario.artifacts.get("container", ""),
+            folders=(workspace.root, places.cache()),
+            binds=tuple(scenario.binds),
+            gpus=self.plan.resources.gpus,
+            variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
+        )
+
+    def container(self, workspace: Workspace) -> Container | None:
+        """What a trial runs in. Raises where the image is not there or not pinned."""
+        return _runtime(self).container(self.plan.scenario.runtime, self.place(workspace))
+
+    @cached_property
+    def code_digest(self) -> str:
+        """Of the experiment's package: every file of it is read, once."""
+        return code_digest(self.plan.experiment)
+
+    def image_digest(self) -> str | None:
+        """sha256 of the image; None where there is none."""
+        found = _runtime(self).container(self.plan.scenario.runtime, self.place(Workspace(Path("/"))))
+        return found.digest if found else None
+
+
+def _runtime(prepared: Prepared) -> Runtime:
+    found: Runtime = plug("runtimes", prepared.plan.scenario.runtime.kind)()
+    return found
+
+
+@record
+class Where:
+    """What the command line says of where a scenario runs; it goes before what the scenario and the site say."""
+
+    executor: str | None = None
+    runtime: str | None = None
+    site: str | None = None
+
+
+def prepare(workspace: Workspace, path: Path, where: Where | None = None) -> Prepared:
+    """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
+    found = prepare_all(workspace, path, where)
+    if len(found) > 1:
+        names = ", ".join(item.plan.experiment.name for item in found)
+        raise BenchError(f"{path} is a space of {len(found)} experiments ({names}): one run each", f"bench run {path}")
+    return found[0]
+
+
+def prepare_all(workspace: Workspace, path: Path, where: Where | None = None) -> list[Prepared]:
+    """The same for a file that may be a space of ado: a plan for each experiment in it."""
+    document = load_yaml(path)
+    if not is_space(document.data):
+        return [_prepare(workspace, lambda: read_scenario(document, os.environ), path.parent, where or Where())]
+    prepared, problems = list[Prepared](), list[Problem]()
+    for file in scenarios(read_space(document), os.environ, _inputs_of):
+        try:
+            prepared.append(_prepare(workspace, lambda file=file: file, path.parent, where or Where()))  # type: ignore[misc]
+        except ProblemsError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise ProblemsError(problems)
+    return prepared
+
+
+def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
+    """Of an experiment, by the names that a space gives them; None where it is not installed, which is told later."""
+    try:
+        code = _load(resolve(name, version, list_experiments(places.cache())))
+    except BenchError:
+        return None
+    return {*fields_of(code.workload_model), *(f"target.{key}" for key in fields_of(code.target_model))}
+
+
+def prepare_text(workspace: Workspace, text: str, path: str, home: Path, where: Where) -> Prepared:
+    """The same for a text that was read before; `home` is the folder that its file stood in."""
+    return _prepare(workspace, lambda: parse_scenario(text, path, os.environ), home, where)
+
+
+def _prepare(workspace: Workspace, read: Callable[[], ScenarioFile], home: Path, where: Where) -> Prepared:
+    site = places.site(workspace, where.site)
+    try:
+        file = read()
+    except FaultyScenarioError as error:
+        raise error.joined_by(_further_problems(workspace, error.rest, home, site)) from error
+    for option, group, name in (("--executor", "executors", where.executor), ("--runtime", "runtimes", where.runtime)):
+        if name:  # asked for on the command line: no line of the file is to blame
+            _find_asked(option, group, name)
+    prepared = _resolve_and_plan(workspace, _placed(file, where, site), home, site)
+    return replace(prepared, site_name=where.site)
+
+
+def _find_asked(option: str, group: str, name: str) -> None:
+    try:
+        find_plug(group, name)
+    except BenchError as error:
+        raise BenchError(f"{option} {name}: {error.message}", error.hint) from error
+
+
+def _placed(file: ScenarioFile, where: Where, site: Site) -> ScenarioFile:
+    """The scenario with its executor and runtime as the command line, else the file, else the site says."""
+    scenario = file.scenario
+    said = scenario.model_fields_set
+    executor = where.executor or (scenario.executor if "executor" in said else site.executor or scenario.executor)
+    runtime = scenario.runtime
+    said_kind = "runtime" in said and "kind" in runtime.model_fields_set
+    if kind := where.runtime or (None if said_kind else site.runtime):
+        runtime = runtime.model_copy(update={"kind": kind})
+    return replace(file, scenario=scenario.model_copy(update={"executor": executor, "runtime": runtime}))
+
+
+def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Path, site: Site) -> Sequence[Problem]:
+    """What is wrong with the part of a faulty scenario that could be read, so that all is told at once."""
+    if rest is None:
+        return []
+    try:
+        _resolve_and_plan(workspace, rest, home, site)
+    except ProblemsError as error:
+        return error.problems
+    except BenchError:  # not about the file
+        return []
+    return []
+
+
+def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
+    notes: list[str] = []
+    recipes = (workspace.recipes, home / workspace.recipes.name, home)
+    services, problems = bind_services(file, *recipes)
+    problems += _missing_plugs(file)
+    try:
+        registered, found, code = _what_to_run(workspace, file, home, notes)
+        file = _bound_to_model(file, home, code, problems)
+        if served := with_own_server(file, code, *recipes):
+            file = served
+            services, misfits = bind_services(file, *recipes)
+            problems += misfits
+            notes.append(f"no target.url: each trial starts the recipe {', '.join(services)} as its server")
+        plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services)
+    except ProblemsError as error:
+        raise ProblemsError([*problems, *error.problems]) from error
+    problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
+    if problems:
+        raise ProblemsError(problems)
+    notes += [*_without_effect(file), *(found.notes if found else [])]
+    if found and found.deprecated:
+        instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
+        notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
+    return Prepared(file, plan, registered, notes, home, site)
+
+
+def _without_effect(file: ScenarioFile) -> list[str]:
+    scenario = file.scenario
+    named = ("partition", "account", "qos", *(("artifacts", "binds") if scenario.runtime.kind in _BARE else ()))
+    keys = [key for key in named if getattr(scenario, key)]
+    return [f"no effect on this machine: {', '.join(keys)}"] if keys and scenario.executor == "local" else []
+
+
+def _missing_plugs(file: ScenarioFile) -> list[Problem]:
+    scenario, problems = file.scenario, list[Problem]()
+    for group, name, loc in (
+        ("executors", scenario.executor, ("executor",)),
+        ("runtimes", scenario.runtime.kind, ("runtime", "kind")),
+    ):
+        try:
+            find_plug(group, name)
+        except BenchError as error:
+            problems.append(file.document.problem(loc, error.message, error.hint))
+    return problems
+
+
+def _what_to_run(
+    workspace: Workspace, file: ScenarioFile, home: Path, notes: list[str]
+) -> tuple[Registered | None, Listed | None, Experiment | None]:
+    """The benchmark, if the scenario uses one, and the experiment; None where it can only be planned."""
+    scenario, document = file.scenario, file.document
+    listed = list_experiments(places.cache())
+    where = "uses" if scenario.uses else "experiment" if scenario.experiment else "workload"
+    registered: Registered | None = None
+    try:
+        if scenario.uses:
+            registered = _expanded(shelf(workspace, home).find(scenario.uses))
+            found = resolve(registered.experiment, _version(file, registered), listed)
+        elif scenario.experiment:
+            found = resolve(scenario.experiment, scenario.version, listed)
+        else:
+            served = _by_service(file, listed, notes)
+            if served is None:
+                return None, None, None
+            found = served
+        return registered, found, _load(found)
+    except ProblemsError:
+        raise
+    except BenchError as error:
+        hint = error.hint
+        if scenario.runtime.kind != "process":
+            hint = f"{hint}; it is planned in this environment: install its package here too, not only in the runtime"
+        raise ProblemsError([document.problem((where,), error.message, expected=hint)]) from error
+
+
+def check_open(registered: Registered, found: Listed) -> None:
+    """Check what a benchmark fixes against its experiment's inputs; what it leaves open is nobody's fault."""
+    registered = _expanded(registered)
+    scenario = Scenario(scenario=registered.benchmark.benchmark, uses=registered.benchmark.benchmark)
+    open_keys = frozenset({"target", "targets", "workload", "axes"})
+    make_plan(ScenarioFile(scenario, registered.document, open_keys), _load(found), found.ref(), registered)
+
+
+def _expanded(registered: Registered) -> Registered:
+    """With its variables expanded, and those of all that it uses."""
+    base = _expanded(registered.base) if registered.base else None
+    return replace(registered, benchmark=expand_benchmark(registered.document, os.environ), base=base)
+
+
+def shelf(workspace: Workspace, home: Path) -> "Shelf":
+    """Where `uses:` of a file in the folder `home` looks."""
+    from benchhouse.catalog.uses import Shelf
+
+    folders = (workspace.benchmarks, home / workspace.benchmarks.name)
+    nexus = find_nexus(None, {}, home) or places.nexus(None, workspace.root)  # its own before all others
+    return Shelf(
+        folders,
+        places.near(nexus) if nexus else None,
+        lambda document, name: benchmark_of_space(document, name, os.environ),
+    )
+
+
+def _bound_to_model(file: ScenarioFile, home: Path, code: Experiment | None, problems: list[Problem]) -> ScenarioFile:
+    """In a model's folder of a nexus the model is the target; what contradicts that is added to `problems`."""
+    if not holds_models_benchmark(home):
+        return file
+    from benchhouse.catalog.nexus import model_of, target_inputs
+
+    found = model_of(home)
+    assert found is not None
+    entry, document = found
+    name = code.name if code else file.scenario.experiment or ""
+    try:
+        return bind_model(file, entry.id, document, code, target_inputs(home.absolute().parents[5]).get(name, ""))
+    except ProblemsError as error:
+        problems += error.problems
+        return file
+
+
+def check_file(path: Path) -> None:
+    """What can be said of a scenario or space without its experiment: its form, and that it names no other model."""
+    document = load_yaml(path)
+    spaces, problems = is_space(document.data), list[Problem]()
+    for file in scenarios(read_space(document), os.environ) if spaces else [read_scenario(document, os.environ)]:
+        _bound_to_model(file, path.parent, None, problems)
+    if problems:
+        raise ProblemsError(problems)
+
+
+def _version(file: ScenarioFile, registered: Registered) -> str | None:
+    """The benchmark's version of the experiment; a scenario may choose where the benchmark leaves it open."""
+    fixed, asked = registered.version, file.scenario.version
+    if fixed and asked and fixed != asked:
+        message = f"the benchmark '{registered.benchmark.benchmark}' is frozen to version '{fixed}'"
+        raise ProblemsError([file.document.problem(("version",), message, "leave `version` out")])
+    return fixed or asked
+
+
+def _by_service(file: ScenarioFile, listed: Sequence[Listed], notes: list[str]) -> Listed | None:
+    """The experiment for `workload: {component, service}`; a note when none that drives it is installed."""
+    workload, document = file.scenario.workload, file.document
+    component, service = workload.get("component"), workload.get("service")
+    if not isinstance(component, str) or not isinstance(service, str):
+        message = "this scenario does not say what to run"
+        expected = "experiment: NAME, or uses: BENCHMARK, or workload: {component: ..., service: ...}"
+        raise ProblemsError([document.problem((), message, expected=expected)])
+    names = serving(component, service, listed)
+    if len(names) > 1:
+        raise BenchError(
+            f"several experiments drive {component}/{service}: {', '.join(names)}", "name one: experiment: ..."
+        )
+    if names:
+        return resolve(names[0], file.scenario.version, listed)
+    notes.append(f"no installed experiment drives {component}/{service}: this scenario can be planned, not run")
+    return None
+
+
+def _unknown(file: ScenarioFile) -> ExperimentRef:
+    workload = file.scenario.workload
+    name = f"{workload['component']}/{workload['service']}"
+    return ExperimentRef(name=name, version="", object="", distribution="", distribution_version="")
+
+
+def _load(found: Listed) -> Experiment:
+    """It could be imported when it was described; that it now can't is worth a plain word all the same."""
+    try:
+        return found.code()
+    except BenchError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise BenchError(f"experiment '{found.name}' can't be imported: {type(error).__name__}: {error}") from error

@@ -1,0 +1,155 @@
+"""The ledger entry of a run: a new one, the unfinished one of the same plan, or an earlier one to carry on."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchhouse.catalog.entries import plug
+from benchhouse.evidence.writing import now, write_text
+from benchhouse.runs import readiness
+from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
+from benchhouse.runs.preparation import Prepared, Where, prepare_text
+from benchhouse.runs.selection import find_run
+from benchhouse.schema.digests import digest
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import RunFolder, Workspace
+from benchhouse.schema.protocols import Assignment, Executor
+
+Say = Callable[[str], None]
+
+
+def open_run(
+    workspace: Workspace, prepared: Prepared, path: Path, fresh: bool, say: Say, *, finished_too: bool = False
+) -> Ledger:
+    """The unfinished run of the same plan and conditions, if there is one and `fresh` is not asked; else a new run.
+
+    With `finished_too` (to run failed trials again) code that was mended meanwhile is no hindrance, but is told.
+    """
+    if prepared.plan.code is None:
+        raise BenchError(prepared.notes[0], "install a package that offers it; see: bench list experiments")
+    open_executor(prepared, workspace.run("RUN"), say=say).close()
+    unfinished = None if fresh else _last_of_plan(workspace, prepared, finished_too)
+    if warning := readiness.check(workspace, prepared, unfinished):
+        say(f"warning: {warning}")
+    if unfinished:
+        if (owner := unfinished.owner()) is not None:
+            raise unfinished.busy(owner)
+        changed = changed_conditions(unfinished, prepared)
+        if changed and not finished_too:
+            say(f"a new run: since {unfinished.folder.run_id} there is another {' and '.join(changed)}")
+            return create_run(workspace, prepared, path)
+        say(f"resuming run {unfinished.folder.run_id} (bench run --new starts afresh)")
+        # What the plan does not cover, such as the budget, may have been edited.
+        write_text(unfinished.folder.scenario, prepared.file.text)
+        return unfinished
+    return create_run(workspace, prepared, path)
+
+
+def conditions(prepared: Prepared) -> dict[str, str]:
+    """What a measurement depends on besides the plan: trials made under different ones don't belong into one mean."""
+    scenario = prepared.plan.scenario
+    image = prepared.image_digest()
+    return {
+        "experiment code": prepared.code_digest,
+        "environment": digest(dict(scenario.environment)),
+        "runtime": digest(scenario.runtime.model_dump(exclude=None if scenario.runtime.shared else {"shared"})),
+        "resources": digest(prepared.plan.resources.model_dump()),
+    } | ({"image": image} if image else {})
+
+
+def changed_conditions(ledger: Ledger, prepared: Prepared) -> list[str]:
+    before = ledger.record.conditions
+    return [name for name, value in conditions(prepared).items() if before.get(name, value) != value]
+
+
+def open_executor(
+    prepared: Prepared, run: RunFolder, parallel: int | None = None, *, check: bool = True, say: Say = lambda text: None
+) -> Executor:
+    """The scenario's executor; raises at once when it can't give what a trial asks for."""
+    scenario = prepared.plan.scenario
+    assignment = Assignment(parallel or scenario.parallel, scenario, prepared.site, run, say)
+    executor: Executor = plug("executors", scenario.executor)(assignment)
+    if not check:
+        return executor
+    try:
+        executor.check(prepared.plan.resources)
+    except BenchError:
+        executor.close()
+        raise
+    return executor
+
+
+def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
+    """A new run. A scenario that was made in Python has no file: the run's own copy stands for it."""
+    plan, run_id = prepared.plan, new_run_id()
+    scenario_file = path.absolute() if path.is_file() else workspace.run(run_id).scenario
+    record = RunRecord(
+        run_id=run_id,
+        scenario=plan.scenario.scenario,
+        scenario_file=str(scenario_file),
+        home=str(prepared.home.absolute()),
+        created=now(),
+        plan_digest=plan.digest,
+        points=plan.points,
+        trials=plan.trial_count,
+        experiment=plan.experiment,
+        executor=plan.scenario.executor,
+        runtime=plan.scenario.runtime.kind,
+        site=prepared.site_name,
+        host=os.uname().nodename,
+        command=sys.argv,
+        conditions=conditions(prepared),
+    )
+    benchmark_text = prepared.registered.document.text if prepared.registered else None
+    return Ledger.create(workspace, record, prepared.file.text, benchmark_text)
+
+
+def resume_run(workspace: Workspace, token: str, elsewhere: Where | None = None) -> tuple[Ledger, Prepared]:
+    """An earlier run and its plan, read from the ledger alone; what is missing may run `elsewhere`.
+
+    The plan does not cover where it runs, so its digest stays; each trial's evidence says which executor ran it.
+    """
+    ledger = Ledger(workspace.run(find_run(workspace, token)))
+    text = ledger.folder.scenario.read_text(encoding="utf-8")
+    home = ledger.record.folder
+    record = ledger.record
+    asked = elsewhere or Where()
+    if asked.executor not in (None, record.executor) and ledger.goes_on():
+        raise BenchError(
+            f"jobs of run {ledger.folder.run_id} may still be under way on {record.executor}",
+            f"end them first: bench stop {ledger.folder.run_id}",
+        )
+    where = Where(asked.executor or record.executor, record.runtime, asked.site or record.site)
+    prepared = prepare_text(workspace, text, str(ledger.folder.scenario), home, where)
+    if prepared.plan.digest != ledger.record.plan_digest:
+        raise BenchError(
+            f"run {ledger.folder.run_id} was planned as {ledger.record.plan_digest[:12]}, "
+            f"its scenario now plans as {prepared.plan.digest[:12]}",
+            "the experiment's package or the environment has changed; start afresh: bench run --new",
+        )
+    if where.executor != record.executor:
+        prepared.notes.append(f"this run began on {record.executor}; what is missing runs on {where.executor}")
+    for name in changed_conditions(ledger, prepared):
+        prepared.notes.append(
+            f"another {name} than when this run began: its numbers mix the two (bench run --new keeps them apart)"
+        )
+    return ledger, prepared
+
+
+def _last_of_plan(workspace: Workspace, prepared: Prepared, finished_too: bool) -> Ledger | None:
+    for run_id in reversed(list_runs(workspace)):
+        ledger = Ledger(workspace.run(run_id))
+        record = ledger.record
+        if record.scenario != prepared.plan.scenario.scenario or record.plan_digest != prepared.plan.digest:
+            continue
+        finished = any(event.event == "finished" for event in ledger.events())
+        here = prepared.plan.scenario.executor
+        if record.executor == here:
+            return None if finished and not finished_too else ledger
+        if not finished:
+            prepared.notes.append(
+                f"run {run_id} of this plan is unfinished on {record.executor}; "
+                f"to finish it here:  bench run --resume {run_id} --executor {here}"
+            )
+    return None

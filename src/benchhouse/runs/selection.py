@@ -1,0 +1,65 @@
+"""Which run a user means: the one place that resolves `@last`, prefixes and scenario names, for every verb."""
+
+import re
+
+from benchhouse.documents.problems import did_you_mean
+from benchhouse.runs.ledger import Ledger, list_runs
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.layout import Workspace
+from benchhouse.warehouse.catalog import FILE_NAME
+from benchhouse.warehouse.query import Warehouse
+
+_LAST = re.compile(r"@last(?:[-~](\d+))?")
+_SHOWN = 5
+
+
+def known_runs(workspace: Workspace) -> list[str]:
+    """All runs of a workspace, oldest first: those that were made here, and those that were pulled into its tables."""
+    return sorted({*list_runs(workspace), *_collected(workspace)})
+
+
+def find_run(workspace: Workspace, token: str) -> str:
+    """A run id from `@last`, `@last-N` or `@last~N`, a unique prefix, or a scenario's name (its last run)."""
+    runs = known_runs(workspace)
+    if not runs:
+        raise BenchError("there is no run in this workspace yet", "start one: bench run SCENARIO.yaml")
+    if match := _LAST.fullmatch(token):
+        back = int(match[1] or 0)
+        if back >= len(runs):
+            raise BenchError(f"there is no run {token}: this workspace has {len(runs)}", "see: bench status")
+        return runs[-1 - back]
+    matches = [run for run in runs if run.startswith(token)] if token else []
+    if token in matches or len(matches) == 1:
+        return token if token in matches else matches[0]
+    if matches:
+        more = f" and {len(matches) - _SHOWN} more" if len(matches) > _SHOWN else ""
+        raise BenchError(f"'{token}' could be {', '.join(matches[:_SHOWN])}{more}", "give more of the id")
+    scenarios = _scenarios(workspace)
+    if token in scenarios:
+        return scenarios[token]
+    guess = did_you_mean(token, [*scenarios, *runs, "@last"])
+    raise BenchError(
+        f"no run '{token}'", f"did you mean '{guess}'? see: bench status" if guess else "see: bench status"
+    )
+
+
+def find_selector(workspace: Workspace, selector: str) -> str:
+    """`RUN`, `RUN:key=value,...` or `RUN:...:METRIC` with the run's full id in place of what stands for it."""
+    run, colon, rest = selector.partition(":")
+    return f"{find_run(workspace, run)}{colon}{rest}"
+
+
+def _scenarios(workspace: Workspace) -> dict[str, str]:
+    """The newest run of each scenario. Ledgers are read only of runs that are not in the tables."""
+    collected = _collected(workspace)
+    others = [run for run in list_runs(workspace) if run not in collected]
+    made = {run: Ledger(workspace.run(run)).record.scenario for run in others}
+    return {scenario: run for run, scenario in sorted((collected | made).items())}
+
+
+def _collected(workspace: Workspace) -> dict[str, str]:
+    """The scenario of each run that is in the tables."""
+    if not (workspace.warehouse / FILE_NAME).exists():
+        return {}
+    with Warehouse.open(workspace) as warehouse:
+        return {run.run_id: run.scenario for run in warehouse.runs()}

@@ -1,0 +1,200 @@
+"""Images of containers: brought or built on a login node, pinned in a record beside them, checked again."""
+
+import fcntl
+import getpass
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchhouse.evidence.writing import now, write_model
+from benchhouse.schema.digests import file_digest
+from benchhouse.schema.errors import BenchError, Exit, unwritable
+from benchhouse.schema.image import RECORD, Image, Images, read_images
+from benchhouse.schema.site import Site
+from benchhouse.sites import places, registry
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_LICENCES = ("org.opencontainers.image.licenses", "org.label-schema.license", "license", "licence")
+
+
+@dataclass(frozen=True)
+class Found:
+    """One image of a folder; `state` is `unchanged`, `changed`, `gone`, or `recorded` where nobody looked."""
+
+    path: Path
+    image: Image
+    state: str = "recorded"
+
+    def row(self) -> dict[str, object]:
+        return {"path": str(self.path), "state": self.state, **self.image.model_dump()}
+
+
+def pull(site: Site, source: str, name: str = "", licence: str = "", say: Callable[[str], None] = print) -> Found:
+    """Bring an image from a registry, by digest; a tag is first asked what it stands for now."""
+    _refuse_in_job("pulled")
+    if not source.startswith("docker://"):
+        if "://" in source:
+            raise BenchError(f"{source!r} is not docker://NAME", "other sources: bench images add FILE.sif")
+        source = f"docker://{source}"
+    exact, digest = registry.pin(source)
+    if exact != source:
+        say(f"{source} is {digest}")
+    name = name or f"{exact.partition('@')[0].rpartition('/')[2]}-{digest.removeprefix('sha256:')[:12]}.sif"
+    plain = ["--no-https"] if registry.is_plain(source) else []
+    return _make(places.images(site), name, exact, digest, licence, ["pull", *plain], exact)
+
+
+def build(site: Site, definition: Path, name: str = "", licence: str = "") -> Found:
+    """Build an image from a definition file."""
+    _refuse_in_job("built")
+    if not definition.is_file():
+        raise BenchError(f"there is no definition file {definition}", "see: https://apptainer.org/docs/user/main/")
+    source = definition.absolute()
+    digest = f"sha256:{file_digest(source)}"
+    return _make(
+        places.images(site), name or f"{source.stem}.sif", str(source), digest, licence, ["build"], str(source)
+    )
+
+
+def add(path: Path, licence: str = "") -> Found:
+    """Pin a .sif file that is there, where it is, as it is now."""
+    path = path.absolute()
+    if path.suffix != ".sif" or not path.is_file():
+        raise BenchError(f"{path} is not a .sif file that is there")
+    with path.open("rb") as file:
+        if b"SIF_MAGIC" not in file.read(64):
+            raise BenchError(f"{path} is no image of Apptainer, whatever its name says")
+    _checked_name(path.name)
+    program = shutil.which("apptainer") or shutil.which("singularity")
+    with _record(path.parent) as record:
+        before = record.get(path.name)
+        image = _described(path, str(path), "", licence, program)
+        if before and before.sha256 == image.sha256:  # where it came from is still true
+            image = image.model_copy(
+                update={
+                    "source": before.source,
+                    "source_digest": before.source_digest,
+                    "licence": image.licence or before.licence,
+                }
+            )
+        record[path.name] = image
+    return Found(path, image)
+
+
+def images(site: Site) -> list[Found]:
+    folder = places.images(site)
+    found = [Found(folder / name, image) for name, image in sorted(read_images(folder).images.items())]
+    return [item if item.path.is_file() else Found(item.path, item.image, "gone") for item in found]
+
+
+def verify(site: Site) -> list[Found]:
+    """Read every byte of every image again."""
+    return [
+        item
+        if item.state == "gone"
+        else Found(item.path, item.image, "unchanged" if file_digest(item.path) == item.image.sha256 else "changed")
+        for item in images(site)
+    ]
+
+
+def _refuse_in_job(what: str) -> None:
+    if job := os.environ.get("SLURM_JOB_ID"):
+        raise BenchError(
+            f"this is Slurm job {job}: images are {what} on login nodes only",
+            "compute nodes may have no network, and a job that changes an image changes what other jobs measure; "
+            "run this on a login node",
+        )
+
+
+def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb: list[str], what: str) -> Found:
+    """Let Apptainer write the file under a temporary name; it gets its own when it is whole, and then its record."""
+    name = _checked_name(name if name.endswith(".sif") else f"{name}.sif")
+    program = shutil.which("apptainer") or shutil.which("singularity")
+    if program is None:
+        raise BenchError(
+            "there is no apptainer on PATH", "on a cluster: module load Apptainer; for tests: scripts/get-apptainer.sh"
+        )
+    path = folder / name
+    made = folder / f".{name}.{os.getpid()}.new"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        command, *options = verb
+        done = subprocess.run(
+            [program, command, "--force", *options, str(made), what], check=False, stdin=subprocess.DEVNULL, stdout=2
+        )
+        if done.returncode or not made.is_file():
+            raise BenchError(
+                f"apptainer {command} of {what} ended with {done.returncode}",
+                "what it said stands above",
+                Exit.TRIAL_FAILED,
+            )
+        with _record(folder) as record:
+            image = _described(made, source, digest, licence, program)
+            made.replace(path)
+            record[name] = image
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    finally:
+        made.unlink(missing_ok=True)
+    return Found(path, image)
+
+
+def _described(path: Path, source: str, digest: str, licence: str, program: str | None) -> Image:
+    there = path.stat()
+    return Image(
+        source=source,
+        source_digest=digest,
+        sha256=file_digest(path),
+        size=there.st_size,
+        mtime=int(there.st_mtime),
+        licence=licence or _licence(path, program),
+        apptainer=_version(program),
+        machine=platform.machine(),
+        created=now(),
+        by=f"{getpass.getuser()}@{os.uname().nodename}",
+    )
+
+
+def _licence(path: Path, program: str | None) -> str:
+    """As the image's own labels say."""
+    if program is None:
+        return ""
+    said = subprocess.run([program, "inspect", "--json", "--labels", str(path)], capture_output=True, check=False)
+    try:
+        labels = json.loads(said.stdout)["data"]["attributes"]["labels"] or {}
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return next((str(labels[key]) for key in _LICENCES if labels.get(key)), "")
+
+
+def _version(program: str | None) -> str:
+    if program is None:
+        return ""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    return said.strip().rpartition(" ")[2]
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise BenchError(f"{name!r} is no name of an image", "letters, digits and . _ + -, and .sif at its end")
+    return name
+
+
+@contextmanager
+def _record(folder: Path) -> Iterator[dict[str, Image]]:
+    """The record of a folder, to be changed; one process at a time, and written whole or not at all."""
+    try:
+        with (folder / f".{RECORD}.lock").open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            record = dict(read_images(folder).images)
+            yield record
+            write_model(folder / RECORD, Images(images=record))
+    except OSError as error:
+        raise unwritable(folder / RECORD, error) from error
