@@ -262,8 +262,7 @@ class QueryResult:
         """An Arrow table."""
         import pyarrow as pa
 
-        columns = list(zip(*self.rows, strict=True)) if self.rows else [[] for _ in self.columns]
-        return pa.table(dict(zip(self.columns, map(list, columns), strict=True)))
+        return pa.table({name: [row[at] for row in self.rows] for at, name in enumerate(self.columns)})
 
     def show(self) -> None:
         from benchhouse.report.terminal import screen

@@ -76,11 +76,12 @@ def validate(path: Path) -> tuple[BenchmarkRun, Settled]:
 
 def render(workspace: Workspace, what: str) -> tuple[BenchmarkRun, list[str]]:
     """The contract that a scenario file or a run amounts to, and what is to be confirmed: nothing is invented."""
-    from benchhouse.runs import preparation, status
+    from benchhouse.runs import preparation
+    from benchhouse.runs.selection import find_run
 
     if Path(what).suffix in (".yaml", ".yml") or Path(what).is_file():
         return _of_plan(preparation.prepare(workspace, Path(what)), {})
-    run_id = status.find_run(workspace, what)
+    run_id = find_run(workspace, what)
     run = workspace.run(run_id)
     from benchhouse.runs.ledger import Ledger
 

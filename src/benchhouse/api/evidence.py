@@ -109,7 +109,7 @@ def _wanted(shelf: Shelf, runs: Sequence[str]) -> list[Pointer]:
 
 def _sealed(workspace: Workspace, runs: Sequence[str]) -> list[TrialFolder]:
     """Sealed folders, attempts that were set aside too; by the run that their manifest names."""
-    from benchhouse.runs import status
+    from benchhouse.runs.selection import find_run
 
     found: list[tuple[str | None, TrialFolder]] = []
     for path in sorted(workspace.results.glob("*/*/manifest.json")):
@@ -121,7 +121,7 @@ def _sealed(workspace: Workspace, runs: Sequence[str]) -> list[TrialFolder]:
             run_id = None  # what is wrong with it is told when it is checked
         found.append((run_id, TrialFolder(path.parent)))
     here = {run_id for run_id, _ in found}
-    wanted = {run if run in here else status.find_run(workspace, run) for run in runs}
+    wanted = {run if run in here else find_run(workspace, run) for run in runs}
     return [folder for run_id, folder in found if not wanted or run_id in wanted]
 
 

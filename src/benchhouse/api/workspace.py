@@ -198,7 +198,7 @@ class Workspace:
             return CurveComparison(scaling, [selector.partition(":")[0] for selector in chosen])
         if len(chosen) == 2:
             wanted = comparisons.CompareOptions(tuple(metrics), confidence, **options)
-            table = comparisons.compare(self.folder, *chosen, wanted)
+            table = comparisons.compare(self.folder, chosen[0], chosen[1], wanted)
             scenario = comparisons.scenario_of(self.folder, chosen[1])
             return Comparison(table, selftest_record.sentence(self.folder, scenario))
         return TargetComparison(comparisons.compare_beside(self.folder, chosen, metrics, confidence))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchhouse.catalog.benchmarks import Registered, list_benchmarks
 from benchhouse.catalog.listing import list_experiments
@@ -12,6 +12,9 @@ from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.sites import places
+
+if TYPE_CHECKING:
+    from benchhouse.results.run_points import PointValue
 
 _RUNS = """
 SELECT scenario, target_name, run_id, max(ended) AS ended, count(*) AS trials,
@@ -152,16 +155,17 @@ def _last(workspace: Workspace, wanted: list[set[tuple[str, str]]]) -> list[dict
     """The newest run of each set of (scenario, target): when, how many trials succeeded, and a first number of it."""
     if not any(wanted) or not (workspace.warehouse / "catalog.sqlite").exists():
         return [None] * len(wanted)
-    from benchhouse.api import looking
-    from benchhouse.api.querying import query
+    from benchhouse.results.run_points import points as points_of
+    from benchhouse.warehouse.query import Warehouse
 
-    runs = query(workspace, _RUNS).dicts()
+    with Warehouse.open(workspace) as warehouse:
+        runs = warehouse.query(_RUNS).dicts()
     newest = [_newest(runs, pairs) for pairs in wanted]
-    points = looking.points(workspace, sorted({row["run_id"] for row in newest if row}))
+    points = points_of(workspace, sorted({row["run_id"] for row in newest if row}))
     order = {(item.name, metric["name"]): at for item in list_experiments(places.cache())
              for at, metric in enumerate(item.metrics)}  # fmt: skip
-    points = [row for row in points if row["headline"]]
-    points.sort(key=lambda row: (order.get((row["experiment"], row["metric"]), len(order)), row["metric"]))
+    points = [point for point in points if point.headline]
+    points.sort(key=lambda point: (order.get((point.experiment, point.metric), len(order)), point.metric))
     return [row and row | {"result": _first_number(points, row)} for row in newest]
 
 
@@ -173,10 +177,10 @@ def _newest(runs: Iterable[dict[str, Any]], pairs: set[tuple[str, str]]) -> dict
     return None
 
 
-def _first_number(points: list[dict[str, Any]], last: dict[str, Any]) -> dict[str, Any] | None:
+def _first_number(points: "list[PointValue]", last: dict[str, Any]) -> dict[str, Any] | None:
     """The experiment's first metric at the first of its points; None where no trial succeeded."""
-    own = [row for row in points if (row["run_id"], row["target_name"]) == (last["run_id"], last["target_name"])]
+    own = [point for point in points if (point.run_id, point.target_name) == (last["run_id"], last["target_name"])]
     if not own:
         return None
     keys = ("metric", "stat", "unit", "mean", "stdev", "n", "point")
-    return {key: own[0][key] for key in keys} | {"points": len({row["instance_digest"] for row in own})}
+    return {key: getattr(own[0], key) for key in keys} | {"points": len({point.instance_digest for point in own})}

@@ -7,7 +7,7 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.schema.site import Site
 
 
-def workspace(folder: str | Path | None = None) -> Workspace:
+def workspace(folder: str | os.PathLike[str] | None = None) -> Workspace:
     """`folder`, else $BENCH_WORKSPACE, else the current folder."""
     return Workspace(Path(folder or os.environ.get("BENCH_WORKSPACE") or ".").absolute())
 

@@ -28,7 +28,7 @@ def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" =
             columns.setdefault(column, titled(_name(point), point.unit))
     if not cells:
         return
-    labels = {_key(point): point.label for point in [*points, *tried]}
+    labels = {_key(point): point.label for point in points} | {_key(point): point.label for point in tried}
     counts = _counts(cells, tried)
     rows = [(labels[key], counts[key], *(_cell(row.get(column)) for column in columns)) for key, row in cells.items()]
     n = "ok/all" if any("/" in count for count in counts.values()) else "n"
