@@ -10,7 +10,7 @@ from services.seaweedfs import seaweedfs  # noqa: F401 - a fixture
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from trial_maker import flip_byte, make_trial
 
-from benchhouse.api import evidence
+from benchhouse.runs import evidence_transfer
 from benchhouse.evidence.store import DiskShelf, object_key, pointers
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
@@ -35,7 +35,7 @@ def place(request, tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     bucket = server.bucket("evidence")
     prefix = f"team/{tmp_path.name.replace('[', '-').replace(']', '')}"
-    return f"s3://evidence/{prefix}", evidence.S3Shelf(bucket, "", prefix)
+    return f"s3://evidence/{prefix}", evidence_transfer.S3Shelf(bucket, "", prefix)
 
 
 def damage_object(shelf, sha256: str) -> None:
@@ -56,15 +56,15 @@ def files_of(workspace: Workspace) -> dict[str, bytes]:
 
 def test_what_is_pushed_comes_back_byte_by_byte_and_is_collected(workspace, place, tmp_path):
     address, _ = place
-    pushed = evidence.push(workspace, address, [])
+    pushed = evidence_transfer.push(workspace, address, [])
     assert [one.what for one in pushed] == ["new"] * 3
-    assert evidence.verify(address, [])[::2] == (3, [])
-    assert {one.what for one in evidence.push(workspace, address, [])} == {"same"}
+    assert evidence_transfer.verify(address, [])[::2] == (3, [])
+    assert {one.what for one in evidence_transfer.push(workspace, address, [])} == {"same"}
 
     home = Workspace(tmp_path / "home")
     home.root.mkdir()
-    assert [one.what for one in evidence.pull(home, address, ["run-a"])] == ["new", "new"]
-    assert [one.what for one in evidence.pull(home, address, [])].count("same") == 2
+    assert [one.what for one in evidence_transfer.pull(home, address, ["run-a"])] == ["new", "new"]
+    assert [one.what for one in evidence_transfer.pull(home, address, [])].count("same") == 2
     assert files_of(home) == files_of(workspace)
     from benchhouse.api.querying import query
 
@@ -76,22 +76,22 @@ def test_what_is_pushed_comes_back_byte_by_byte_and_is_collected(workspace, plac
 
 def test_one_flipped_byte_in_the_store_is_found_and_never_pulled(workspace, place, tmp_path):
     address, shelf = place
-    evidence.push(workspace, address, [])
+    evidence_transfer.push(workspace, address, [])
     victim = pointers(shelf, ["run-a"])[0]
     manifest = json.loads((workspace.results / victim.path / "manifest.json").read_text())
     damage_object(shelf, manifest["files"]["samples.csv"]["sha256"])
 
-    _, _, damage = evidence.verify(address, [])
+    _, _, damage = evidence_transfer.verify(address, [])
     assert [(one.trial, one.file, one.kind) for one in damage] == [(victim.path, "samples.csv", "changed")]
     home = Workspace(tmp_path / "home")
     home.root.mkdir()
-    pulled = evidence.pull(home, address, [])
+    pulled = evidence_transfer.pull(home, address, [])
     assert sorted(one.what for one in pulled) == ["new", "new", "refused"]
     assert not (home.results / victim.path).exists()
     assert not list(home.results.glob("*/.pull-*"))
 
     damage_object(shelf, victim.manifest)
-    assert [one.file for one in evidence.verify(address, ["run-a"])[2]] == ["manifest.json"]
+    assert [one.file for one in evidence_transfer.verify(address, ["run-a"])[2]] == ["manifest.json"]
 
 
 def test_an_interrupted_push_is_taken_up_where_it_stopped(workspace, place, monkeypatch):
@@ -108,26 +108,26 @@ def test_an_interrupted_push_is_taken_up_where_it_stopped(workspace, place, monk
     with monkeypatch.context() as patch:
         patch.setattr(kind, "put", breaks)
         with pytest.raises(KeyboardInterrupt):
-            evidence.push(workspace, address, [])
+            evidence_transfer.push(workspace, address, [])
     assert pointers(shelf) == []
     assert len(list(shelf.keys("objects/"))) == 3
     with pytest.raises(BenchError, match="there is no evidence"):
-        evidence.verify(address, [])
+        evidence_transfer.verify(address, [])
 
     again = []
     monkeypatch.setattr(kind, "put", lambda self, key, *rest: (again.append(key), real(self, key, *rest)))
-    evidence.push(workspace, address, [])
+    evidence_transfer.push(workspace, address, [])
     assert not set(again) & set(keys[:3])
-    assert evidence.verify(address, [])[::2] == (3, [])
+    assert evidence_transfer.verify(address, [])[::2] == (3, [])
 
 
 def test_a_damaged_folder_is_not_pushed_and_a_dry_run_writes_nothing(workspace, place):
     address, shelf = place
     folder = next(workspace.results.glob("*/*/samples.csv"))
     flip_byte(folder, 40)
-    planned = evidence.push(workspace, address, [], dry_run=True)
+    planned = evidence_transfer.push(workspace, address, [], dry_run=True)
     assert list(shelf.keys("")) == []
-    pushed = evidence.push(workspace, address, [])
+    pushed = evidence_transfer.push(workspace, address, [])
     assert pushed == planned
     assert sorted(one.what for one in pushed) == ["new", "new", "refused"]
     assert any("samples.csv: changed" in one.reason for one in pushed)
@@ -140,15 +140,15 @@ def test_others_in_the_bucket_are_left_alone(workspace, seaweedfs, monkeypatch):
     theirs = {"trials/not/ours", "objects/zz/theirs", "ours/trials/x/y", "readme.txt"}
     for key in theirs:
         bucket.put(key, b"theirs", "0682c5f2076f099c34cfdd15a9e063849ed437a49677e6fcc5b4198c76575be5")
-    evidence.push(workspace, "s3://shared/ours", ["run-a"], endpoint=seaweedfs.url)
-    assert evidence.verify("s3://shared/ours", [], endpoint=seaweedfs.url)[0] == 2
+    evidence_transfer.push(workspace, "s3://shared/ours", ["run-a"], endpoint=seaweedfs.url)
+    assert evidence_transfer.verify("s3://shared/ours", [], endpoint=seaweedfs.url)[0] == 2
     assert theirs <= set(bucket.keys(""))
     assert all(b"".join(bucket.read(key)) == b"theirs" for key in theirs)
 
 
 def test_a_store_can_not_write_outside_of_results(workspace, tmp_path):
     store = tmp_path / "store"
-    evidence.push(workspace, str(store), ["run-b"])
+    evidence_transfer.push(workspace, str(store), ["run-b"])
     (pointer,) = pointers(DiskShelf(store))
     manifest = json.loads((workspace.results / pointer.path / "manifest.json").read_text())
     manifest["files"]["../../../escaped"] = next(iter(manifest["files"].values()))
@@ -162,7 +162,7 @@ def test_a_store_can_not_write_outside_of_results(workspace, tmp_path):
     evil.put(f"trials/run-b/.hidden/t1/{sha256}", b"x", "")
     home = Workspace(tmp_path / "home")
     home.root.mkdir()
-    (refused,) = evidence.pull(home, evil.name, [])
+    (refused,) = evidence_transfer.pull(home, evil.name, [])
     assert "names a file outside of its folder" in refused.reason
     assert list(home.root.iterdir()) == []
 
@@ -182,7 +182,7 @@ def test_a_store_that_can_not_be_is_told(workspace, address, endpoint, said, mon
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-word")
     with pytest.raises(BenchError) as told:
-        evidence.push(workspace, address, [], endpoint=endpoint)
+        evidence_transfer.push(workspace, address, [], endpoint=endpoint)
     assert said in str(told.value)
     assert "hidden-word" not in str(told.value)
 

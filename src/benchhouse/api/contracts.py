@@ -1,231 +1,112 @@
-"""BenchmarkRun contracts as functions: those to begin with, one made from a scenario or run, a file checked."""
+"""BenchmarkRun contracts: promised before a run, rendered from a scenario or a run, checked from a file."""
 
+import builtins
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+from benchhouse.claims import contracts
+from benchhouse.claims.contract_rules import UNKNOWN, Settled
+from benchhouse.claims.contracts import RunEvidence
+from benchhouse.evidence.folder import read_meta
+from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.preparation import Where, prepare, prepare_text
+from benchhouse.schema.contract import BenchmarkRun
+from benchhouse.schema.layout import TrialFolder
 
-from benchhouse.claims.contract_rules import UNKNOWN, Settled, check_rules, settle
-from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import ProblemsError, did_you_mean
-from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.schema.contract import (
-    COST_METRICS,
-    INFERENCE_METRICS,
-    PLAYBOOKS,
-    TRAINING_METRICS,
-    BenchmarkClass,
-    BenchmarkRun,
-    WorkloadType,
-)
-from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
-
-_SERVING = ("serving",)
-_TRAINING = ("training",)
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
 
 
-def templates() -> dict[str, BenchmarkRun]:
-    """A contract a class and kind of workload; the names of them are `publication-inference` and the like."""
-    return {
-        f"{grade.partition('_')[0]}-{kind}": BenchmarkRun.model_validate(_document(grade, kind))
-        for grade in get_args(BenchmarkClass)
-        for kind in get_args(WorkloadType)
-    }
+@dataclass(frozen=True)
+class ContractTemplate:
+    """A contract to begin with."""
+
+    contract: str
+    benchmark_class: str
+    workload: str
+    metrics: list[str]
+    min_replicates: int
 
 
-def listed() -> list[dict[str, Any]]:
-    rows = []
-    for name, contract in templates().items():
-        metrics = [*contract.metrics.training, *contract.metrics.inference]
-        intent, replicates = contract.intent, contract.trials.min_replicates
-        rows.append({"contract": name, "class": intent.benchmark_class, "workload": intent.workload_type,
-                     "metrics": metrics, "min_replicates": replicates})  # fmt: skip
-    return rows
+@dataclass(frozen=True)
+class RenderedContract:
+    """The contract that a scenario or a run amounts to, and what whoever publishes has to confirm."""
+
+    contract: BenchmarkRun
+    to_confirm: list[str]
 
 
-def show(name: str) -> BenchmarkRun:
-    known = templates()
-    if name not in known:
-        guess = did_you_mean(name, known)
-        hint = f"did you mean '{guess}'? " if guess else ""
-        raise BenchError(f"there is no contract '{name}'", f"{hint}there is: {', '.join(known)}")
-    return known[name]
+@dataclass(frozen=True)
+class CheckedContract:
+    """A contract without mistakes, and what it is worth: accepted, downgraded or rejected."""
+
+    contract: BenchmarkRun
+    settled: Settled
 
 
-def text(contract: BenchmarkRun) -> str:
-    return dump_yaml(contract.model_dump(mode="json", by_alias=True, exclude_none=True))
+class Contracts:
+    """BenchmarkRun contracts of a workspace."""
 
+    def __init__(self, workspace: "Workspace") -> None:
+        self._workspace = workspace
 
-def json_schema() -> dict[str, Any]:
-    return BenchmarkRun.model_json_schema(by_alias=True)
+    def list(self) -> builtins.list[ContractTemplate]:
+        """Contracts to begin with, by class and kind of workload."""
+        return [
+            ContractTemplate(
+                name,
+                contract.intent.benchmark_class,
+                contract.intent.workload_type,
+                [*contract.metrics.training, *contract.metrics.inference],
+                contract.trials.min_replicates,
+            )
+            for name, contract in contracts.templates().items()
+        ]
 
+    def show(self, name: str) -> BenchmarkRun:
+        """One of these contracts."""
+        return contracts.template(name)
 
-def validate(path: Path) -> tuple[BenchmarkRun, Settled]:
-    """Read a contract; every mistake is raised with its place. What it is worth comes with it."""
-    document = load_yaml(path)
-    try:
-        contract = BenchmarkRun.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, BenchmarkRun)) from error
-    if problems := check_rules(contract, document):
-        raise ProblemsError(problems)
-    return contract, settle(contract)
+    def text(self, contract: BenchmarkRun) -> str:
+        """A contract as YAML."""
+        return contracts.as_yaml(contract)
 
+    def json_schema(self) -> dict[str, Any]:
+        """The JSON Schema of all contracts."""
+        return BenchmarkRun.model_json_schema(by_alias=True)
 
-def render(workspace: Workspace, what: str) -> tuple[BenchmarkRun, list[str]]:
-    """The contract that a scenario file or a run amounts to, and what is to be confirmed: nothing is invented."""
-    from benchhouse.runs import preparation
-    from benchhouse.runs.selection import find_run
+    def validate(self, path: Path) -> CheckedContract:
+        """Check a contract file; every mistake is raised with its place."""
+        return CheckedContract(*contracts.validate(path))
 
-    if Path(what).suffix in (".yaml", ".yml") or Path(what).is_file():
-        return _of_plan(preparation.prepare(workspace, Path(what)), {})
-    run_id = find_run(workspace, what)
-    run = workspace.run(run_id)
-    from benchhouse.runs.ledger import Ledger
+    def render(self, what: str) -> RenderedContract:
+        """The contract that a scenario file or a run amounts to."""
+        folder = self._workspace.folder
+        if Path(what).suffix in (".yaml", ".yml") or Path(what).is_file():
+            return RenderedContract(*contracts.contract_of_plan(prepare(folder, Path(what)).plan, RunEvidence()))
+        run = folder.run(self._workspace[what].id)
+        record = Ledger(run).record
+        text = run.scenario.read_text(encoding="utf-8")
+        prepared = prepare_text(folder, text, str(run.scenario), record.folder, Where())
+        evidence = self._evidence(run.run_id, record.scenario)
+        return RenderedContract(*contracts.contract_of_plan(prepared.plan, evidence))
 
-    prepared = preparation.prepare_text(
-        workspace, run.scenario.read_text(encoding="utf-8"), str(run.scenario), run.path, preparation.Where()
-    )
-    return _of_plan(prepared, _evidence(workspace, run_id, Ledger(run).record.scenario))
-
-
-def _evidence(workspace: Workspace, run_id: str, scenario: str) -> dict[str, Any]:
-    """What the sealed trials of a run say of themselves."""
-    from benchhouse.evidence.folder import read_meta
-    from benchhouse.schema.layout import TrialFolder
-
-    found: dict[str, Any] = {"hosts": set(), "images": set()}
-    for path in sorted((workspace.results / scenario).glob("*/manifest.json")):
-        try:
-            meta = read_meta(TrialFolder(path.parent))
-        except (OSError, ValueError):
-            continue
-        if meta.run_id == run_id:
-            found["commit"] = (meta.git_commit or UNKNOWN) + (" (dirty)" if meta.git_dirty else "")
-            found["lock"] = meta.package_lock_digest
-            found["hosts"].add(meta.host)
-            found["images"] |= {meta.container_digest} - {None}
-    return found
-
-
-def _of_plan(prepared: Any, evidence: dict[str, Any]) -> tuple[BenchmarkRun, list[str]]:
-    plan = prepared.plan
-    scenario = plan.scenario
-    first = next(iter(plan.instances()))
-    kind = "training" if plan.experiment.name.startswith(_TRAINING) else "inference"
-    document = _document("realism_grade", kind)
-    document["name"] = scenario.scenario
-    document["intent"] |= {"schedulerPath": scenario.executor, "cadence": "once"}
-    served = plan.experiment.name.startswith(_SERVING)
-    layer = "end_to_end" if served or kind == "training" else "component"
-    for name, one in document["layers"].items():
-        one |= {"enabled": name == layer, "suites": [plan.experiment.name] if name == layer else []}
-    values = {**first.parameters, **first.target}
-    document["workload"] |= {
-        "model": str(values.get("model") or values.get("name") or values.get("index") or UNKNOWN),
-        "precision": str(values.get("dtype") or values.get("precision") or UNKNOWN),
-        "batchingPolicy": str(values.get("batching") or UNKNOWN),
-        "concurrencyModel": "open_loop" if "rate" in values else "closed_loop" if "concurrency" in values else UNKNOWN,
-        "datasetRef": f"workload sha256:{first.workload_digest()}",
-    }
-    targets = list(dict.fromkeys(instance.digest() for _, instance in zip(range(2), plan.instances(), strict=False)))
-    refs = [f"instance sha256:{digest}" for digest in targets]
-    document["comparison"] |= {
-        "baseline": {"artifactRef": refs[0]},
-        "candidate": {"artifactRef": refs[1] if len(refs) > 1 else UNKNOWN},
-    }
-    document["trials"]["minReplicates"] = max(3, scenario.repetitions)
-    document["provenance"] = {
-        "gitCommit": evidence.get("commit", UNKNOWN),
-        "imageDigests": [f"sha256:{one}" for one in sorted(evidence.get("images", ()))],
-        "packageLockDigest": evidence.get("lock", UNKNOWN),
-    }
-    document["executionPolicy"] |= {
-        "fixedTopology": len(evidence.get("hosts", ())) == 1,
-        "clusterContextCaptured": scenario.monitors is not False,
-    }
-    document["sinks"]["rawArtifacts"] = {"uri": f"results/{scenario.scenario}"}
-    contract = BenchmarkRun.model_validate(document)
-    return contract, _to_confirm(contract, scenario.repetitions, served=served)
-
-
-def _to_confirm(contract: BenchmarkRun, repetitions: int, *, served: bool) -> list[str]:
-    """What a scenario does not say; whoever publishes says it, or the contract stays as low as it is."""
-    plain = contract.model_dump(by_alias=True)
-    notes = [
-        f"{part}.{key}: not known from the scenario"
-        for part in ("workload", "provenance")
-        for key, value in plain[part].items()
-        if value == UNKNOWN
-    ]
-    if contract.comparison.candidate.artifact_ref == UNKNOWN:
-        notes.append("comparison.candidate: the scenario has one point")
-    if repetitions < 3:
-        notes.append(f"trials.minReplicates: the scenario has repetitions: {repetitions}, a contract 3 or more")
-    notes.append("comparison.variableUnderTest: hardware_generation is only where to begin")
-    notes.append("executionPolicy.multiTenant: true, as nothing says that nobody else is there")
-    notes.append("intent.benchmarkClass: realism_grade, as no scenario can promise dedicated, quiet machines")
-    if not served:
-        notes.append("workload.sequenceLengthMix and metrics: as of a language model; this experiment has its own")
-    return notes
-
-
-def _document(grade: str, kind: str) -> dict[str, Any]:
-    """A whole contract with the values to begin with."""
-    best = grade == "publication_grade"
-    serves, trains = kind in ("inference", "mixed"), kind in ("training", "mixed")
-    document: dict[str, Any] = {
-        "kind": "BenchmarkRun",
-        "schemaVersion": 1,
-        "name": f"{grade.partition('_')[0]}-{kind}",
-        "intent": {"benchmarkClass": grade, "workloadType": kind, "schedulerPath": "slurm", "cadence": "nightly"},
-        "layers": {
-            "micro": {"enabled": False, "suites": []},
-            "component": {"enabled": False, "suites": []},
-            "end_to_end": {"enabled": True, "suites": ["training.run" if kind == "training" else "serving.load"]},
-        },
-        "workload": {
-            "model": "NAME@sha256:...", "precision": "bf16", "batchingPolicy": "continuous",
-            "concurrencyModel": "open_loop", "datasetRef": "NAME@sha256:...", "fixedAcrossTrials": True,
-        },
-        "comparison": {
-            "variableUnderTest": "hardware_generation", "baseline": {"artifactRef": "BASELINE@sha256:..."},
-            "candidate": {"artifactRef": "CANDIDATE@sha256:..."}, "compareOneVariableAtATime": True,
-        },
-        "metrics": {
-            "training": list(TRAINING_METRICS) if trains else [],
-            "inference": [*INFERENCE_METRICS, COST_METRICS[1]] if serves else [],
-        },
-        "trials": {
-            "minReplicates": 5 if best else 3, "confidenceLevel": 0.95,
-            "outlierPolicy": {"method": "none", "action": "report"},
-            "reportDistributions": True, "reportConfidenceIntervals": True,
-        },
-        "bottleneckAnalysis": {
-            "compute": {"probe": "gpu_utilization"}, "comm": {"probe": "collective_bandwidth"},
-            "input": {"probe": "loader_wait"}, "control_plane": {"probe": "queue_wait"},
-        },
-        "observability": {
-            "joinKeys": [*(["request_id", "trace_id"] if serves else []), *(["rank_id"] if trains else [])],
-            "lineage": {"rawArtifacts": True, "querySpecs": True, "manifestDigests": True},
-            "playbooks": list(PLAYBOOKS),
-        },
-        "provenance": {
-            "gitCommit": "COMMIT", "imageDigests": ["NAME@sha256:..."], "packageLockDigest": "SHA256",
-            "signing": {"enabled": best, "method": "dsse-ed25519"},
-        },
-        "executionPolicy": {
-            "dedicatedNodes": best, "stableBackgroundLoad": best, "fixedTopology": best, "exclusiveScheduling": best,
-            "multiTenant": not best, "clusterContextCaptured": True, "onMissingGuarantee": "downgrade",
-        },
-        "sinks": {
-            "rawArtifacts": {"uri": "results/"},
-            "hotMetrics": {"seriesBudget": 10_000, "droppedLabels": ["request_id", "trace_id"]},
-            "curatedWarehouse": {"hotDays": 30, "warmDays": 180, "coldDays": 1095},
-        },
-    }  # fmt: skip
-    if serves:
-        document["workload"]["sequenceLengthMix"] = [{"inputTokens": 512, "outputTokens": 128, "weight": 1.0}]
-    return document
+    def _evidence(self, run_id: str, scenario: str) -> RunEvidence:
+        metas = []
+        for path in sorted((self._workspace.folder.results / scenario).glob("*/manifest.json")):
+            try:
+                meta = read_meta(TrialFolder(path.parent))
+            except (OSError, ValueError):
+                continue
+            if meta.run_id == run_id:
+                metas.append(meta)
+        if not metas:
+            return RunEvidence()
+        last = metas[-1]
+        return RunEvidence(
+            (last.git_commit or UNKNOWN) + (" (dirty)" if last.git_dirty else ""),
+            last.package_lock_digest,
+            frozenset(meta.host for meta in metas),
+            frozenset(meta.container_digest for meta in metas if meta.container_digest),
+        )

@@ -10,6 +10,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
+    from benchhouse.api.alarms import Alarms, Baselines
     from benchhouse.api.answers import (
         Comparison,
         CurveComparison,
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
         TargetComparison,
         Trace,
     )
+    from benchhouse.api.claims import Claim, Claims
+    from benchhouse.api.contracts import Contracts
     from benchhouse.api.execution import RunListener, Source, Submitted
+    from benchhouse.api.stores import EvidenceStore, Tables
     from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
     from benchhouse.runs.estimate import PlanSummary
@@ -252,7 +256,7 @@ class Workspace:
         from benchhouse.warehouse.query import Warehouse
 
         if engine:
-            from benchhouse.api.sharing import query
+            from benchhouse.warehouse.sharing import query
 
             return QueryResult(query(engine, sql))
         with Warehouse.open(self.folder) as warehouse:
@@ -260,11 +264,16 @@ class Workspace:
 
     def trace(self, ref: str) -> "Trace":
         """Walk a number back to its bytes: a reference of a report, a claim, a trial, or `RUN:metric[.stat]`."""
-        from benchhouse.api import trace
         from benchhouse.api.answers import Trace
+        from benchhouse.claims import shelf
+        from benchhouse.claims.verification import trace_claim
+        from benchhouse.results.lineage import trace
         from benchhouse.runs.selection import find_selector
 
-        return Trace(trace.trace(self.folder, find_selector(self.folder, ref) if ":" in ref else ref))
+        if ":" in ref:
+            return Trace(trace(self.folder, find_selector(self.folder, ref)))
+        claim_id = shelf.find(self.folder, ref)
+        return Trace(trace_claim(self.folder, claim_id, ref) if claim_id else trace(self.folder, ref))
 
     def verify(self, run: str | os.PathLike[str] | None = None) -> "Verification":
         """Re-hash the evidence: of a run, of one trial's folder, or of all that is here, tables and claims too."""
@@ -275,6 +284,54 @@ class Workspace:
         if Path(run).is_dir():
             return verification.verify_folder(Path(run))
         return verification.verify_run(self.folder, self[str(run)].id)
+
+    # Groups of verbs
+
+    @property
+    def alarms(self) -> "Alarms":
+        """The rules of alarms.yaml: `ws.alarms.check()`."""
+        from benchhouse.api.alarms import Alarms
+
+        return Alarms(self)
+
+    @property
+    def baselines(self) -> "Baselines":
+        """Accepted levels that new runs are held to: `ws.baselines.accept("first/name=short")`."""
+        from benchhouse.api.alarms import Baselines
+
+        return Baselines(self)
+
+    @property
+    def claims(self) -> "Claims":
+        """Numbers that may be published: `ws.claims.make("@last:name=flat:qps")`."""
+        from benchhouse.api.claims import Claims
+
+        return Claims(self)
+
+    def claim(self, number: str, against: str | None = None, *, realism: bool = False) -> "Claim":
+        """Claim a number for publication; the same as `ws.claims.make`."""
+        return self.claims.make(number, against, realism=realism)
+
+    @property
+    def contracts(self) -> "Contracts":
+        """BenchmarkRun contracts, promised before a run: `ws.contracts.render("scenario.yaml")`."""
+        from benchhouse.api.contracts import Contracts
+
+        return Contracts(self)
+
+    @property
+    def evidence(self) -> "EvidenceStore":
+        """Sealed trials in a store, on S3 or in a folder: `ws.evidence.push("s3://team/evidence")`."""
+        from benchhouse.api.stores import EvidenceStore
+
+        return EvidenceStore(self)
+
+    @property
+    def warehouse(self) -> "Tables":
+        """The curated tables: `ws.warehouse.schema()`, `rebuild()`, `push(...)`."""
+        from benchhouse.api.stores import Tables
+
+        return Tables(self)
 
     def _collected(self, *runs: str) -> list[str]:
         """The ids of runs, each collected as far as it is sealed."""

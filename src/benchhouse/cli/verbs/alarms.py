@@ -1,18 +1,18 @@
-"""Be told when a number goes beyond a limit: who is told of what stands in alarms.yaml."""
+"""Notify a channel when a number crosses a limit, as alarms.yaml says."""
 
 import click
 
 from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.cli.examples import examples
-from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.errors import Exit
 
 
 @click.group(
     help=f"{__doc__}\n\nWhere there is such a file, every `bench run` and `bench collect` checks it at its end."
     + examples(
-        "bench alarms list   how each stands; nobody is told",
-        "bench alarms check   tell what is new; exit code 3 while one fires",
+        "bench alarms list   the state of each; nobody is notified",
+        "bench alarms check   notify of what is new; exit code 3 while one fires",
         "bench alarms try serving   does the channel work?",
         "bench alarms log",
     )
@@ -21,34 +21,27 @@ def command() -> None:
     pass
 
 
-@command.command(name="list", help="How each alarm stands now; nobody is told." + examples("bench alarms list"))
+@command.command(name="list", help="The state of each alarm; nobody is notified." + examples("bench alarms list"))
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from benchhouse.automation import alarms
-
-    found = alarms.standings(options.workspace(ctx).folder)
+    alarms = options.workspace(ctx).alarms.list()
     if as_json:
-        screen.as_json([asdict(standing) for standing in found])
+        screen.as_json(screen.plain(alarms))
         return
-    screen.table(
-        ("alarm", "state", "why"), [(item.alarm, item.state, item.sentence) for item in found], whole=("state",)
-    )
-    screen.note("tell what is new:  bench alarms check")
+    rows = [(alarm.alarm, alarm.state, alarm.sentence) for alarm in alarms]
+    screen.table(("alarm", "state", "why"), rows, whole=("state",))
+    screen.note("notify of what is new:  bench alarms check")
 
 
 @command.command(
-    help="Look at each alarm, record what changed, tell who is to be told. Exit code 3 while one fires."
+    help="Check each alarm, record what changed, and notify the channels. Exit code 3 while one fires."
     + examples("bench alarms check   as every bench run does at its end")
 )
 @options.json_option
 @click.pass_context
 def check(ctx: click.Context, as_json: bool) -> int:
-    from benchhouse.automation import alarms
-
-    checked = alarms.check(options.workspace(ctx).folder)
+    checked = options.workspace(ctx).alarms.check()
     code = Exit.REGRESSION if checked.firing else Exit.GOOD
     if as_json:
         screen.as_json(checked.as_dict() | {"exit_code": int(code)})
@@ -57,10 +50,10 @@ def check(ctx: click.Context, as_json: bool) -> int:
     screen.table(("alarm", "state", "why"), rows, whole=("state",))
     for line in checked.lines:
         if line.action == "told":
-            told = f"could not be told: {line.error}" if line.error else "was told"
-            screen.note(f"{line.alarm}: {line.channel} {told}")
+            result = f"could not be notified: {line.error}" if line.error else "was notified"
+            screen.note(f"{line.alarm}: {line.channel} {result}")
     if any(line.error for line in checked.lines):
-        screen.note("who could not be told is told at the next check; try it:  bench alarms try CHANNEL")
+        screen.note("a channel that failed is tried again at the next check; test it:  bench alarms try CHANNEL")
     for standing in checked.firing[:1]:
         screen.note(f"look closer:  bench report {standing.run_id}")
     return code
@@ -68,30 +61,23 @@ def check(ctx: click.Context, as_json: bool) -> int:
 
 @command.command(
     name="try",
-    help="Send a message to CHANNEL that says it is a trial."
-    + examples("bench alarms try serving   a channel of alarms.yaml"),
+    help="Send a test message to CHANNEL." + examples("bench alarms try serving   a channel of alarms.yaml"),
 )
 @click.argument("channel")
 @click.pass_context
 def try_(ctx: click.Context, channel: str) -> None:
-    from benchhouse.automation import alarms
-
-    error = alarms.try_channel(options.workspace(ctx).folder, channel)
-    if error:
-        raise BenchError(f"{channel} could not be told: {error}", "Mend it in alarms.yaml, or set the variable.")
-    click.echo(f"{channel} was told")
+    options.workspace(ctx).alarms.try_channel(channel)
+    click.echo(f"{channel} was notified")
 
 
 @command.command(
-    help="What fired, what was over, and who was told, oldest first."
+    help="What fired, what was resolved, and who was notified, oldest first."
     + examples("bench alarms log", "bench alarms log --json")
 )
 @options.json_option
 @click.pass_context
 def log(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.automation import alarms
-
-    lines = alarms.recorded(options.workspace(ctx).folder)
+    lines = options.workspace(ctx).alarms.log()
     if as_json:
         screen.as_json([line.model_dump(mode="json") for line in lines])
         return

@@ -49,15 +49,12 @@ def accept(
     unless_worse: float | None,
     as_json: bool,
 ) -> None:
-    from benchhouse.api.screen import quantity
-    from benchhouse.results import history
-
-    record = history.accept(options.workspace(ctx).folder, case, metric, stat, why, unless_worse)
+    record = options.workspace(ctx).baselines.accept(case, metric, stat=stat, why=why, unless_worse=unless_worse)
     if as_json:
         screen.as_json(record.model_dump(mode="json"))
         return
     click.echo(
-        f"accepted {record.metric} {record.stat} = {quantity(record.level, record.unit)} "
+        f"accepted {record.metric} {record.stat} = {screen.quantity(record.level, record.unit)} "
         f"({screen.count(record.n, 'run')}, up to {record.run_id})"
     )
     screen.note(f"later runs are held to it:  bench history {options.asked_for(case, record.metric, record.stat)}")
@@ -76,10 +73,7 @@ def accept(
 @options.json_option
 @click.pass_context
 def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, as_json: bool) -> None:
-    from benchhouse.api.screen import quantity
-    from benchhouse.results import history
-
-    watched = history.history(options.workspace(ctx).folder, case, metric, stat)
+    watched = options.workspace(ctx).history(metric, case, stat=stat).watched
     if as_json:
         screen.as_json(watched.baseline.model_dump(mode="json") if watched.baseline else None)
         return
@@ -91,7 +85,7 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
         return
     said = record.why or record.rule
     rows = [
-        ("level", quantity(record.level, record.unit)),
+        ("level", screen.quantity(record.level, record.unit)),
         ("runs", f"{record.n}, up to {record.run_id}"),
         ("accepted", f"{record.time} by a {record.by}" + (f": {said}" if said else "")),
         ("later runs", str(len(watched.later))),
@@ -106,16 +100,13 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api.screen import quantity
-    from benchhouse.results import history
-
-    records = history.baselines(options.workspace(ctx).folder)
+    records = options.workspace(ctx).baselines.list()
     if as_json:
         screen.as_json([record.model_dump(mode="json") for record in records])
         return
     rows = [
         (record.benchmark_case_id[:8], record.target_name, f"{record.metric} {record.stat}",
-         quantity(record.level, record.unit), record.n, record.run_id, record.by, record.why or record.rule)
+         screen.quantity(record.level, record.unit), record.n, record.run_id, record.by, record.why or record.rule)
         for record in records
     ]  # fmt: skip
     if rows:
@@ -135,8 +126,6 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 @click.option("--why", default="", help="For people who read it later.")
 @click.pass_context
 def clear(ctx: click.Context, case: str, metric: str | None, stat: str | None, why: str) -> None:
-    from benchhouse.results import history
-
-    record = history.clear(options.workspace(ctx).folder, case, metric, stat, why)
+    record = options.workspace(ctx).baselines.clear(case, metric, stat=stat, why=why)
     click.echo(f"cleared the baseline of {record.metric} {record.stat}")
     screen.note(f"accept another:  bench baseline accept {shlex.quote(case)}")

@@ -11,7 +11,8 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.results.lineage import Step
+    from benchhouse.api.answers import Step
+    from benchhouse.api.claims import SignedClaim
 
 _EXAMPLES = """\b
 Examples:
@@ -45,14 +46,12 @@ def command() -> None:
 def make(
     ctx: click.Context, number: str, against: str | None, realism: bool, signed: bool, key: Path | None, as_json: bool
 ) -> None:
-    from benchhouse.api import claims
-
-    workspace = options.workspace(ctx).folder
-    made = claims.make(workspace, number, against, realism=realism)
+    claims = options.workspace(ctx).claims
+    made = claims.make(number, against, realism=realism)
     if signed or key:
-        claims.sign(workspace, made.id, key)
+        claims.sign(made.id, key)
     if as_json:
-        screen.as_json(claims.show(workspace, made.id))
+        screen.as_json(_document(claims.show(made.id)))
         return
     click.echo(made.id)
     screen.note(f"{made.label}: {made.statement}")
@@ -65,18 +64,16 @@ def make(
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api import claims
-
-    rows = claims.listed(options.workspace(ctx).folder)
+    entries = options.workspace(ctx).claims.list()
     if as_json:
-        screen.as_json(rows)
+        screen.as_json(screen.plain(entries))
         return
-    if not rows:
+    if not entries:
         screen.note("no claims yet; make one:  bench claim make @last:METRIC")
         return
     screen.table(
         ("claim", "label", "signature", "statement"),
-        [(row["id"], row["label"], row["signature"], row["statement"]) for row in rows],
+        [(entry.id, entry.label, entry.signature, entry.statement) for entry in entries],
         whole=("claim", "label", "signature"),
     )
     screen.note("next:  bench claim verify CLAIM")
@@ -89,26 +86,29 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def show_(ctx: click.Context, claim: str, as_json: bool) -> None:
-    from benchhouse.api import claims
-
-    found = claims.show(options.workspace(ctx).folder, claim)
+    shown = options.workspace(ctx).claims.show(claim)
     if as_json:
-        screen.as_json(found)
+        screen.as_json(_document(shown))
         return
-    told = found["claim"]
-    click.echo(f"{found['id']}  {told['label']}  {found['signature']['says']}")
-    click.echo(told["statement"])
+    whole = shown.claim
+    click.echo(f"{shown.id}  {whole.label}  {shown.signature.says}")
+    click.echo(whole.statement)
     rows = [
-        ("value", f"{told['value']!r} {'' if told['unit'] == '1' else told['unit']}".strip()),
-        ("interval", f"{told['interval']} at {told['policy']['confidence']}, {told['method']}"),
-        ("n", told["n"]),
-        *((f"lacks {one['code']}", one["message"]) for one in told["reasons"]),
-        *((f"changed: {one['dimension']}", f"{one['a']} → {one['b']}") for one in told["changed"]),
-        *(("query", f"{name} ({spec['engine']} {spec['engine_version']})") for name, spec in told["queries"].items()),
-        *(("trial", f"{one['trial_id']} {one['value']!r} {one['folder']}") for one in told["trials"]),
+        ("value", f"{whole.value!r} {'' if whole.unit == '1' else whole.unit}".strip()),
+        ("interval", f"{whole.interval} at {whole.policy.confidence}, {whole.method}"),
+        ("n", whole.n),
+        *((f"lacks {reason.code}", reason.message) for reason in whole.reasons),
+        *((f"changed: {change.dimension}", f"{change.a} → {change.b}") for change in whole.changed),
+        *(("query", f"{name} ({spec.engine} {spec.engine_version})") for name, spec in whole.queries.items()),
+        *(("trial", f"{trial.trial_id} {trial.value!r} {trial.folder}") for trial in whole.trials),
     ]
     screen.table(("what", "is"), rows, whole=("what",))
-    screen.note(f"walk it back:  bench trace {found['id']}")
+    screen.note(f"walk it back:  bench trace {shown.id}")
+
+
+def _document(shown: "SignedClaim") -> dict[str, Any]:
+    claim, signature = shown.claim.model_dump(mode="json"), shown.signature.model_dump()
+    return {"id": shown.id, "signature": signature, "claim": claim}
 
 
 @command.command(
@@ -119,9 +119,7 @@ def show_(ctx: click.Context, claim: str, as_json: bool) -> None:
 @click.option("--key", type=click.Path(path_type=Path), help="Private key; default: claim.key of your keys.")
 @click.pass_context
 def sign(ctx: click.Context, claim: str, key: Path | None) -> None:
-    from benchhouse.api import claims
-
-    path = claims.sign(options.workspace(ctx).folder, claim, key)
+    path = options.workspace(ctx).claims.sign(claim, key)
     click.echo(str(path))
     screen.note(f"check it:  bench claim verify {path.stem}")
 
@@ -140,9 +138,7 @@ def sign(ctx: click.Context, claim: str, key: Path | None) -> None:
 @options.json_option
 @click.pass_context
 def verify(ctx: click.Context, what: str, trust: tuple[Path, ...], as_json: bool) -> int:
-    from benchhouse.api import claims
-
-    checked = claims.verify(options.workspace(ctx).folder, what, trust)
+    checked = options.workspace(ctx).claims.verify(what, trust)
     if as_json:
         screen.as_json(checked.model_dump(mode="json"))
         return Exit.GOOD if checked.ok else Exit.CLAIM_NOT_SAFE
@@ -177,9 +173,7 @@ def print_steps(steps: "list[Step]") -> None:
 @options.json_option
 @click.pass_context
 def export(ctx: click.Context, claim: str, output: Path | None, with_raw: bool, as_json: bool) -> None:
-    from benchhouse.api import claims
-
-    path, packet = claims.export(options.workspace(ctx).folder, claim, output, with_raw=with_raw)
+    path, packet = options.workspace(ctx).claims.export(claim, output, with_raw=with_raw)
     if as_json:
         screen.as_json({"packet": str(path)} | packet.model_dump(mode="json"))
         return
@@ -198,9 +192,7 @@ def export(ctx: click.Context, claim: str, output: Path | None, with_raw: bool, 
 @options.json_option
 @click.pass_context
 def lint(ctx: click.Context, files: tuple[Path, ...], strict: bool, untraced: bool, as_json: bool) -> int:
-    from benchhouse.api import claims
-
-    found = claims.lint(options.workspace(ctx).folder, files, strict=strict, traced=not untraced)
+    found = options.workspace(ctx).claims.lint(files, strict=strict, traced=not untraced)
     problems = [problem for one in found for problem in one.problems]
     if as_json:
         screen.as_json([_linted(one) for one in found])
@@ -235,13 +227,12 @@ def key() -> None:
 )
 @click.option("--name", default="claim", show_default=True, help="Name of its files.")
 @options.json_option
-def make_key(name: str, as_json: bool) -> None:
-    from benchhouse.api import claims
-
-    private, public, keyid = claims.make_key(name)
+@click.pass_context
+def make_key(ctx: click.Context, name: str, as_json: bool) -> None:
+    keys = options.workspace(ctx).claims.make_key(name)
     if as_json:
-        screen.as_json({"private": str(private), "public": str(public), "keyid": keyid})
+        screen.as_json(screen.plain(keys))
         return
-    click.echo(str(public))
-    screen.note(f"key {keyid[:12]}; the private one, {private}, is for you alone; give the public one away")
+    click.echo(str(keys.public))
+    screen.note(f"key {keys.keyid[:12]}; the private one, {keys.private}, is for you alone; give the public one away")
     screen.note("sign:  bench claim sign CLAIM")

@@ -1,7 +1,7 @@
 """BenchmarkRun contracts, promised before a run: list, show, render, validate."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,6 +9,9 @@ from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
+
+if TYPE_CHECKING:
+    from benchhouse.api.contracts import BenchmarkRun, Contracts, ContractTemplate
 
 _EXAMPLES = """\b
 Examples:
@@ -27,30 +30,29 @@ def command() -> None:
     "list", help="Contracts to begin with, by class and kind of workload." + examples("bench contracts list")
 )
 @options.json_option
-def list_(as_json: bool) -> None:
-    from benchhouse.api import contracts
-
-    rows = contracts.listed()
+@click.pass_context
+def list_(ctx: click.Context, as_json: bool) -> None:
+    templates = options.workspace(ctx).contracts.list()
     if as_json:
-        screen.as_json(rows)
+        screen.as_json([{"class": row.pop("benchmark_class")} | row for row in screen.plain(templates)])
         return
     screen.table(
         ("contract", "class", "replicates", "metrics of"),
-        [(row["contract"], row["class"], row["min_replicates"], row["workload"]) for row in rows],
+        [(item.contract, item.benchmark_class, item.min_replicates, item.workload) for item in templates],
         right=("replicates",),
     )
     click.echo()
-    screen.facts((workload, ", ".join(metrics)) for workload, metrics in _by_workload(rows).items())
+    screen.facts((workload, ", ".join(metrics)) for workload, metrics in _by_workload(templates).items())
     screen.note("next:  bench contracts show CONTRACT > contract.yaml")
 
 
-def _by_workload(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+def _by_workload(templates: "list[ContractTemplate]") -> dict[str, list[str]]:
     """What each kind of workload is held to; a mixed one to all of it."""
-    found = {row["workload"]: row["metrics"] for row in rows}
-    parts = {metric for workload, metrics in found.items() if workload != "mixed" for metric in metrics}
-    if set(found.get("mixed", ())) == parts:
-        found["mixed"] = ["all of these"]
-    return found
+    metrics_of = {item.workload: item.metrics for item in templates}
+    parts = {metric for workload, metrics in metrics_of.items() if workload != "mixed" for metric in metrics}
+    if set(metrics_of.get("mixed", ())) == parts:
+        metrics_of["mixed"] = ["all of these"]
+    return metrics_of
 
 
 @command.command(
@@ -64,21 +66,19 @@ def _by_workload(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 @click.argument("contract", required=False)
 @click.option("--schema", is_flag=True, help="Print the JSON Schema.")
 @options.json_option
-def show_(contract: str | None, schema: bool, as_json: bool) -> None:
-    from benchhouse.api import contracts
-
+@click.pass_context
+def show_(ctx: click.Context, contract: str | None, schema: bool, as_json: bool) -> None:
+    contracts = options.workspace(ctx).contracts
     if schema:
         screen.as_json(contracts.json_schema())
         return
     if contract is None:
         raise BenchError("name a contract, or ask for --schema", "see: bench contracts list")
-    _print(contracts.show(contract), as_json)
+    _print(contracts, contracts.show(contract), as_json)
     screen.note("next:  bench contracts validate FILE")
 
 
-def _print(contract: Any, as_json: bool) -> None:
-    from benchhouse.api import contracts
-
+def _print(contracts: "Contracts", contract: "BenchmarkRun", as_json: bool) -> None:
     if as_json:
         screen.as_json(contract.model_dump(mode="json", by_alias=True, exclude_none=True))
     else:
@@ -93,11 +93,10 @@ def _print(contract: Any, as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def render(ctx: click.Context, what: str, as_json: bool) -> None:
-    from benchhouse.api import contracts
-
-    contract, open_points = contracts.render(options.workspace(ctx).folder, what)
-    _print(contract, as_json)
-    for line in open_points:
+    contracts = options.workspace(ctx).contracts
+    rendered = contracts.render(what)
+    _print(contracts, rendered.contract, as_json)
+    for line in rendered.to_confirm:
         screen.note(f"to confirm: {line}")
     screen.note("next:  bench contracts validate FILE")
 
@@ -108,15 +107,17 @@ def render(ctx: click.Context, what: str, as_json: bool) -> None:
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.json_option
-def validate(files: tuple[Path, ...], as_json: bool) -> int:
+@click.pass_context
+def validate(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> int:
     from benchhouse.api import contracts
     from benchhouse.cli import show_error
 
+    contracts = options.workspace(ctx).contracts
     results: list[dict[str, Any]] = []
     codes = [Exit.GOOD]
     for path in files:
         try:
-            contract, settled = contracts.validate(path)
+            checked = contracts.validate(path)
         except BenchError as error:
             codes.append(Exit.BAD_INPUT)
             problems = [problem.as_dict() for problem in getattr(error, "problems", [])]
@@ -124,11 +125,13 @@ def validate(files: tuple[Path, ...], as_json: bool) -> int:
             if not as_json:
                 show_error(error)
             continue
-        if settled.verdict == "rejected":
+        if checked.settled.verdict == "rejected":
             codes.append(Exit.CLAIM_NOT_SAFE)
-        results.append({"file": str(path), "valid": True, "name": contract.name, **settled.model_dump()})
+        results.append(
+            {"file": str(path), "valid": True, "name": checked.contract.name, **checked.settled.model_dump()}
+        )
         if not as_json:
-            click.echo(f"{path}: {settled.sentence()}")
+            click.echo(f"{path}: {checked.settled.sentence()}")
     if as_json:
         screen.as_json(results)
     return Exit.BAD_INPUT if Exit.BAD_INPUT in codes else max(codes)

@@ -11,7 +11,7 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.evidence.store import Carried
+    from benchhouse.api.stores import Carried
 
 _STORE = """STORE is s3://bucket/prefix or a folder. Who asks is said by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
 
@@ -56,9 +56,7 @@ def _store_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @click.pass_context
 def push(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool, **how: Any) -> int:
-    from benchhouse.api import evidence
-
-    carried = evidence.push(options.workspace(ctx).folder, store, runs, say=None if as_json else _say, **how)
+    carried = options.workspace(ctx).evidence.push(store, runs, each=None if as_json else _say, **how)
     return _tell(carried, as_json, how["dry_run"], f"bench evidence verify {store}")
 
 
@@ -78,9 +76,7 @@ def push(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool
 @click.option("--dry-run", is_flag=True, help="Only say what would come.")
 @click.pass_context
 def pull(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool, **how: Any) -> int:
-    from benchhouse.api import evidence
-
-    carried = evidence.pull(options.workspace(ctx).folder, store, runs, say=None if as_json else _say, **how)
+    carried = options.workspace(ctx).evidence.pull(store, runs, each=None if as_json else _say, **how)
     return _tell(carried, as_json, how["dry_run"], "bench report RUN")
 
 
@@ -96,19 +92,20 @@ def pull(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool
     """
 )
 @_store_options
-def verify(store: str, runs: tuple[str, ...], as_json: bool, endpoint: str) -> int:
-    from benchhouse.api import evidence
+@click.pass_context
+def verify(ctx: click.Context, /, store: str, runs: tuple[str, ...], as_json: bool, endpoint: str) -> int:
     from benchhouse.schema.quantities import show_bytes
 
-    trials, size, damage = evidence.verify(store, runs, endpoint=endpoint)
+    check = options.workspace(ctx).evidence.verify(store, runs, endpoint=endpoint)
     if as_json:
-        screen.as_json({"checked": trials, "bytes": size, "damage": [item.model_dump() for item in damage]})
+        damage = [item.model_dump() for item in check.damage]
+        screen.as_json({"checked": check.checked, "bytes": check.bytes, "damage": damage})
     else:
-        for item in damage:
+        for item in check.damage:
             click.echo(f"{item.trial}/{item.file}: {item.kind} ({item.detail})")
-        verdict = screen.count(len(damage), "fault") if damage else "all as sealed"
-        click.echo(f"{screen.count(trials, 'trial')}, {show_bytes(size)} checked: {verdict}")
-    return Exit.TRIAL_FAILED if damage else Exit.GOOD
+        verdict = screen.count(len(check.damage), "fault") if check.damage else "all as sealed"
+        click.echo(f"{screen.count(check.checked, 'trial')}, {show_bytes(check.bytes)} checked: {verdict}")
+    return Exit.TRIAL_FAILED if check.damage else Exit.GOOD
 
 
 def _say(carried: "Carried") -> None:

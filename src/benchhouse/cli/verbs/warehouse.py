@@ -13,7 +13,7 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.warehouse.transfer import Moved
+    from benchhouse.api.stores import Moved
 
 _SHOWN = 20
 
@@ -34,11 +34,8 @@ def command() -> None:
 @options.json_option
 @click.pass_context
 def rebuild(ctx: click.Context, as_json: bool) -> int:
-    from benchhouse.api import looking
-
-    rebuilt = looking.rebuild(
-        options.workspace(ctx).folder, lambda done, total, run: screen.note(f"{done}/{total} {run}")
-    )
+    tables = options.workspace(ctx).warehouse
+    rebuilt = tables.rebuild(lambda done, total, run_id: screen.note(f"{done}/{total} {run_id}"))
     code = Exit.TRIAL_FAILED if rebuilt.unread else Exit.GOOD
     if as_json:
         screen.as_json(asdict(rebuilt))
@@ -87,18 +84,17 @@ def _folder(line: str) -> str:
 )
 @click.argument("table", required=False)
 @options.json_option
-def schema(table: str | None, as_json: bool) -> None:
-    from benchhouse.api import tables
-
-    found = tables.describe_tables(table)
+@click.pass_context
+def schema(ctx: click.Context, table: str | None, as_json: bool) -> None:
+    tables = options.workspace(ctx).warehouse.schema(table)
     if as_json:
-        screen.as_json(found)
+        documents = screen.plain(tables)
+        screen.as_json({document.pop("name"): document for document in documents})
         return
-    for name, one in found.items():
-        click.echo(f"{name}: {one['description']}")
-        screen.table(
-            ("column", "type", "meaning"), [(item["name"], item["type"], item["meaning"]) for item in one["columns"]]
-        )
+    for info in tables:
+        click.echo(f"{info.name}: {info.description}")
+        rows = [(column.name, column.type, column.meaning) for column in info.columns]
+        screen.table(("column", "type", "meaning"), rows)
     screen.note(f'ask: bench query "FROM {table or "benchmark_run_fact"}"')
 
 
@@ -117,11 +113,10 @@ def schema(table: str | None, as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def prune(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
-    from benchhouse.api import tables
     from benchhouse.schema.quantities import show_bytes
 
-    workspace = options.workspace(ctx).folder
-    done = tables.prune(workspace, dry_run=dry_run)
+    workspace = options.workspace(ctx)
+    done = workspace.warehouse.prune(dry_run=dry_run)
     if as_json:
         screen.as_json(done.model_dump())
         return
@@ -169,10 +164,8 @@ def _moving(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("to")
 @_moving
 def push(ctx: click.Context, to: str, runs: tuple[str, ...], as_json: bool, **how: Any) -> int:
-    from benchhouse.api import sharing
-
     say = None if as_json else _say_moved
-    moved = sharing.push(options.workspace(ctx).folder, to, runs, say=say, **how)
+    moved = options.workspace(ctx).warehouse.push(to, runs, say=say, **how)
     return _tell(moved, as_json, how["dry_run"], f"bench query --engine {_quoted(to)} SQL")
 
 
@@ -191,10 +184,8 @@ def push(ctx: click.Context, to: str, runs: tuple[str, ...], as_json: bool, **ho
 @click.argument("origin", metavar="FROM")
 @_moving
 def pull(ctx: click.Context, origin: str, runs: tuple[str, ...], as_json: bool, **how: Any) -> int:
-    from benchhouse.api import sharing
-
     say = None if as_json else _say_moved
-    moved = sharing.pull(options.workspace(ctx).folder, origin, runs, say=say, **how)
+    moved = options.workspace(ctx).warehouse.pull(origin, runs, say=say, **how)
     return _tell(moved, as_json, how["dry_run"], "bench status")
 
 
@@ -206,8 +197,6 @@ def _say_moved(moved: "Moved") -> None:
 
 
 def _tell(moved: "list[Moved]", as_json: bool, dry_run: bool, then: str) -> int:
-    from benchhouse.schema.errors import Exit
-
     refused = sum(one.what == "refused" for one in moved)
     if as_json:
         screen.as_json({"dry_run": dry_run, "runs": [one.model_dump() for one in moved]})

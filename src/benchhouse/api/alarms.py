@@ -1,0 +1,70 @@
+"""Numbers that are watched: accepted baselines, alarm rules and the channels that are notified."""
+
+import builtins
+from typing import TYPE_CHECKING
+
+from benchhouse.automation import alarms
+from benchhouse.automation.alarms import Checked, Standing
+from benchhouse.results import history
+from benchhouse.schema.alarms import Notice
+from benchhouse.schema.errors import BenchError
+from benchhouse.schema.quality import BaselineRecord
+
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
+
+
+class Alarms:
+    """The rules of alarms.yaml."""
+
+    def __init__(self, workspace: "Workspace") -> None:
+        self._folder = workspace.folder
+
+    def list(self) -> "builtins.list[Standing]":
+        """How each alarm stands now; nobody is notified."""
+        return alarms.standings(self._folder)
+
+    def check(self) -> Checked:
+        """Look at each alarm, record what changed, and notify the channels of what is new."""
+        return alarms.check(self._folder)
+
+    def try_channel(self, name: str) -> None:
+        """Send a test message to a channel; raises where it does not arrive."""
+        if error := alarms.try_channel(self._folder, name):
+            raise BenchError(
+                f"channel {name} could not be reached: {error}", "correct alarms.yaml, or set the variable"
+            )
+
+    def log(self) -> "builtins.list[Notice]":
+        """What fired, what was over, and who was notified, oldest first."""
+        return alarms.recorded(self._folder)
+
+
+class Baselines:
+    """Levels that were accepted, and that new runs are held to."""
+
+    def __init__(self, workspace: "Workspace") -> None:
+        self._folder = workspace.folder
+
+    def list(self) -> "builtins.list[BaselineRecord]":
+        """All baselines that count now."""
+        return history.baselines(self._folder)
+
+    def accept(
+        self,
+        case: str,
+        metric: str | None = None,
+        *,
+        stat: str | None = None,
+        why: str = "",
+        unless_worse: float | None = None,
+    ) -> BaselineRecord:
+        """Accept the level that the history of a case has now: its runs since the last change.
+
+        `unless_worse`: refuse if worse by more than this share than what a person accepted last.
+        """
+        return history.accept(self._folder, case, metric, stat, why, unless_worse)
+
+    def clear(self, case: str, metric: str | None = None, *, stat: str | None = None, why: str = "") -> BaselineRecord:
+        """No baseline counts for a case any more; what was accepted stays on record."""
+        return history.clear(self._folder, case, metric, stat, why)

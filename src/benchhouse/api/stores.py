@@ -1,0 +1,163 @@
+"""What outlives a workspace: evidence in a store, tables in a shared engine; and the care of the tables here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.evidence.store import Carried
+from benchhouse.evidence.verify import Damage
+from benchhouse.runs import evidence_transfer
+from benchhouse.runs.selection import find_run
+from benchhouse.schema.errors import BenchError, unwritable
+from benchhouse.schema.retention import Pruning, Retention
+
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
+    from benchhouse.warehouse.ingest import Rebuilt
+    from benchhouse.warehouse.transfer import Moved
+
+
+@dataclass(frozen=True)
+class StoreCheck:
+    """A store whose objects were hashed."""
+
+    checked: int
+    bytes: int
+    damage: list[Damage]
+
+
+class EvidenceStore:
+    """Sealed trials in a store: `s3://bucket/prefix` or a folder. Content-addressed; nothing is ever removed."""
+
+    def __init__(self, workspace: "Workspace") -> None:
+        self._folder = workspace.folder
+
+    def push(
+        self,
+        store: str,
+        runs: Sequence[str] = (),
+        *,
+        endpoint: str = "",
+        create: bool = False,
+        dry_run: bool = False,
+        each: Callable[[Carried], None] | None = None,
+    ) -> list[Carried]:
+        """Put the sealed trials of these runs (all, if none are named) into a store; safe to repeat."""
+        return evidence_transfer.push(
+            self._folder, store, runs, endpoint=endpoint, create=create, dry_run=dry_run, say=each
+        )
+
+    def pull(
+        self,
+        store: str,
+        runs: Sequence[str] = (),
+        *,
+        endpoint: str = "",
+        dry_run: bool = False,
+        each: Callable[[Carried], None] | None = None,
+    ) -> list[Carried]:
+        """Bring trials of a store here, every file checked by its digest, and collect them."""
+        return evidence_transfer.pull(self._folder, store, runs, endpoint=endpoint, dry_run=dry_run, say=each)
+
+    def verify(self, store: str, runs: Sequence[str] = (), *, endpoint: str = "") -> StoreCheck:
+        """Hash every object of a store, or of these runs."""
+        return StoreCheck(*evidence_transfer.verify(store, runs, endpoint=endpoint))
+
+
+@dataclass(frozen=True)
+class ColumnInfo:
+    """One column of a curated table."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """One curated table: what a row is, and its columns."""
+
+    name: str
+    description: str
+    grain: str
+    source: str | None
+    columns: list[ColumnInfo]
+
+
+class Tables:
+    """The curated tables of a workspace; they can be made again from the evidence at any time."""
+
+    def __init__(self, workspace: "Workspace") -> None:
+        self._folder = workspace.folder
+
+    def schema(self, table: str | None = None) -> list[TableInfo]:
+        """The tables, or one of them, column by column."""
+        from benchhouse.warehouse.tables import TABLES
+
+        if table is not None and table not in TABLES:
+            close = get_close_matches(table, TABLES, n=1)
+            hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(TABLES)}"
+            raise BenchError(f"no table '{table}'", hint)
+        return [
+            TableInfo(
+                item.name,
+                item.description,
+                item.grain,
+                item.source or None,
+                [ColumnInfo(column.name, column.kind, column.description) for column in item.columns],
+            )
+            for item in TABLES.values()
+            if table in (None, item.name)
+        ]
+
+    def rebuild(self, progress: Callable[[int, int, str], None] = lambda done, total, run_id: None) -> "Rebuilt":
+        """Make all tables anew from the evidence; the bytes come out equal."""
+        from benchhouse.warehouse.ingest import rebuild
+
+        try:
+            return rebuild(self._folder, progress)
+        except OSError as error:
+            raise unwritable(self._folder.warehouse, error, "bench warehouse rebuild") from error
+
+    def prune(self, *, dry_run: bool) -> Pruning:
+        """Remove what retention.yaml says is too old. Without such a file it is only shown, by the usual ages."""
+        from benchhouse.warehouse.retention import prune
+
+        path = self._folder.root / "retention.yaml"
+        if not path.is_file() and not dry_run:
+            raise BenchError(
+                "there is no retention.yaml, and evidence is not deleted by a default",
+                "Write one, such as `{hot: 30d, warm: 180d, cold: 730d}`; what would go: bench warehouse prune --dry-run",
+            )
+        return prune(self._folder, _policy(path), datetime.now(UTC), dry_run=dry_run)
+
+    def push(self, to: str, runs: Sequence[str] = (), **options: Any) -> "list[Moved]":
+        """Bring runs (all, if none are named) to the engine at `to`. Options: `dry_run`, `replace`, `say`."""
+        from benchhouse.warehouse.sharing import push
+
+        return push(self._folder, to, [find_run(self._folder, run) for run in runs], **options)
+
+    def pull(self, origin: str, runs: Sequence[str] = (), **options: Any) -> "list[Moved]":
+        """Bring runs of the engine at `origin` into these tables; their evidence stays where it is."""
+        from benchhouse.warehouse.sharing import pull
+
+        return pull(self._folder, origin, runs, **options)
+
+
+def _policy(path: Path) -> Retention:
+    """The policy of a file; the usual one where there is none. Every mistake is raised with its place."""
+    if not path.is_file():
+        return Retention()
+    document = load_yaml(path)
+    try:
+        return Retention.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, Retention)) from error

@@ -1,0 +1,195 @@
+"""BenchmarkRun contracts: those to begin with, one made from a plan and its evidence, a file checked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from pydantic import ValidationError
+
+from benchhouse.claims.contract_rules import UNKNOWN, Settled, check_rules, settle
+from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.schema.contract import (
+    COST_METRICS,
+    INFERENCE_METRICS,
+    PLAYBOOKS,
+    TRAINING_METRICS,
+    BenchmarkClass,
+    BenchmarkRun,
+    WorkloadType,
+)
+from benchhouse.schema.errors import BenchError
+
+if TYPE_CHECKING:
+    from benchhouse.plan import Plan
+
+_SERVING = ("serving",)
+_TRAINING = ("training",)
+
+
+def templates() -> dict[str, BenchmarkRun]:
+    """A contract a class and kind of workload; the names of them are `publication-inference` and the like."""
+    return {
+        f"{grade.partition('_')[0]}-{kind}": BenchmarkRun.model_validate(_document(grade, kind))
+        for grade in get_args(BenchmarkClass)
+        for kind in get_args(WorkloadType)
+    }
+
+
+def template(name: str) -> BenchmarkRun:
+    """A contract to begin with, by its name."""
+    known = templates()
+    if name not in known:
+        guess = did_you_mean(name, known)
+        hint = f"did you mean '{guess}'? " if guess else ""
+        raise BenchError(f"there is no contract '{name}'", f"{hint}there is: {', '.join(known)}")
+    return known[name]
+
+
+def as_yaml(contract: BenchmarkRun) -> str:
+    return dump_yaml(contract.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def validate(path: Path) -> tuple[BenchmarkRun, Settled]:
+    """Read a contract; every mistake is raised with its place. What it is worth comes with it."""
+    document = load_yaml(path)
+    try:
+        contract = BenchmarkRun.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, BenchmarkRun)) from error
+    if problems := check_rules(contract, document):
+        raise ProblemsError(problems)
+    return contract, settle(contract)
+
+
+@dataclass(frozen=True)
+class RunEvidence:
+    """What the sealed trials of a run say of themselves."""
+
+    commit: str = UNKNOWN
+    lock: str = UNKNOWN
+    hosts: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()
+
+
+def contract_of_plan(plan: "Plan", evidence: RunEvidence) -> tuple[BenchmarkRun, list[str]]:
+    """The contract that a plan amounts to, and what is to be confirmed: nothing is invented."""
+    scenario = plan.scenario
+    first = next(iter(plan.instances()))
+    kind = "training" if plan.experiment.name.startswith(_TRAINING) else "inference"
+    document = _document("realism_grade", kind)
+    document["name"] = scenario.scenario
+    document["intent"] |= {"schedulerPath": scenario.executor, "cadence": "once"}
+    served = plan.experiment.name.startswith(_SERVING)
+    layer = "end_to_end" if served or kind == "training" else "component"
+    for name, settings in document["layers"].items():
+        settings |= {"enabled": name == layer, "suites": [plan.experiment.name] if name == layer else []}
+    values = {**first.parameters, **first.target}
+    document["workload"] |= {
+        "model": str(values.get("model") or values.get("name") or values.get("index") or UNKNOWN),
+        "precision": str(values.get("dtype") or values.get("precision") or UNKNOWN),
+        "batchingPolicy": str(values.get("batching") or UNKNOWN),
+        "concurrencyModel": "open_loop" if "rate" in values else "closed_loop" if "concurrency" in values else UNKNOWN,
+        "datasetRef": f"workload sha256:{first.workload_digest()}",
+    }
+    targets = list(dict.fromkeys(instance.digest() for _, instance in zip(range(2), plan.instances(), strict=False)))
+    refs = [f"instance sha256:{digest}" for digest in targets]
+    document["comparison"] |= {
+        "baseline": {"artifactRef": refs[0]},
+        "candidate": {"artifactRef": refs[1] if len(refs) > 1 else UNKNOWN},
+    }
+    document["trials"]["minReplicates"] = max(3, scenario.repetitions)
+    document["provenance"] = {
+        "gitCommit": evidence.commit,
+        "imageDigests": [f"sha256:{digest}" for digest in sorted(evidence.images)],
+        "packageLockDigest": evidence.lock,
+    }
+    document["executionPolicy"] |= {
+        "fixedTopology": len(evidence.hosts) == 1,
+        "clusterContextCaptured": scenario.monitors is not False,
+    }
+    document["sinks"]["rawArtifacts"] = {"uri": f"results/{scenario.scenario}"}
+    contract = BenchmarkRun.model_validate(document)
+    return contract, _to_confirm(contract, scenario.repetitions, served=served)
+
+
+def _to_confirm(contract: BenchmarkRun, repetitions: int, *, served: bool) -> list[str]:
+    """What a scenario does not say; whoever publishes says it, or the contract stays as low as it is."""
+    plain = contract.model_dump(by_alias=True)
+    notes = [
+        f"{part}.{key}: not known from the scenario"
+        for part in ("workload", "provenance")
+        for key, value in plain[part].items()
+        if value == UNKNOWN
+    ]
+    if contract.comparison.candidate.artifact_ref == UNKNOWN:
+        notes.append("comparison.candidate: the scenario has one point")
+    if repetitions < 3:
+        notes.append(f"trials.minReplicates: the scenario has repetitions: {repetitions}, a contract 3 or more")
+    notes.append("comparison.variableUnderTest: hardware_generation is only where to begin")
+    notes.append("executionPolicy.multiTenant: true, as nothing says that nobody else is there")
+    notes.append("intent.benchmarkClass: realism_grade, as no scenario can promise dedicated, quiet machines")
+    if not served:
+        notes.append("workload.sequenceLengthMix and metrics: as of a language model; this experiment has its own")
+    return notes
+
+
+def _document(grade: str, kind: str) -> dict[str, Any]:
+    """A whole contract with the values to begin with."""
+    best = grade == "publication_grade"
+    serves, trains = kind in ("inference", "mixed"), kind in ("training", "mixed")
+    document: dict[str, Any] = {
+        "kind": "BenchmarkRun",
+        "schemaVersion": 1,
+        "name": f"{grade.partition('_')[0]}-{kind}",
+        "intent": {"benchmarkClass": grade, "workloadType": kind, "schedulerPath": "slurm", "cadence": "nightly"},
+        "layers": {
+            "micro": {"enabled": False, "suites": []},
+            "component": {"enabled": False, "suites": []},
+            "end_to_end": {"enabled": True, "suites": ["training.run" if kind == "training" else "serving.load"]},
+        },
+        "workload": {
+            "model": "NAME@sha256:...", "precision": "bf16", "batchingPolicy": "continuous",
+            "concurrencyModel": "open_loop", "datasetRef": "NAME@sha256:...", "fixedAcrossTrials": True,
+        },
+        "comparison": {
+            "variableUnderTest": "hardware_generation", "baseline": {"artifactRef": "BASELINE@sha256:..."},
+            "candidate": {"artifactRef": "CANDIDATE@sha256:..."}, "compareOneVariableAtATime": True,
+        },
+        "metrics": {
+            "training": list(TRAINING_METRICS) if trains else [],
+            "inference": [*INFERENCE_METRICS, COST_METRICS[1]] if serves else [],
+        },
+        "trials": {
+            "minReplicates": 5 if best else 3, "confidenceLevel": 0.95,
+            "outlierPolicy": {"method": "none", "action": "report"},
+            "reportDistributions": True, "reportConfidenceIntervals": True,
+        },
+        "bottleneckAnalysis": {
+            "compute": {"probe": "gpu_utilization"}, "comm": {"probe": "collective_bandwidth"},
+            "input": {"probe": "loader_wait"}, "control_plane": {"probe": "queue_wait"},
+        },
+        "observability": {
+            "joinKeys": [*(["request_id", "trace_id"] if serves else []), *(["rank_id"] if trains else [])],
+            "lineage": {"rawArtifacts": True, "querySpecs": True, "manifestDigests": True},
+            "playbooks": list(PLAYBOOKS),
+        },
+        "provenance": {
+            "gitCommit": "COMMIT", "imageDigests": ["NAME@sha256:..."], "packageLockDigest": "SHA256",
+            "signing": {"enabled": best, "method": "dsse-ed25519"},
+        },
+        "executionPolicy": {
+            "dedicatedNodes": best, "stableBackgroundLoad": best, "fixedTopology": best, "exclusiveScheduling": best,
+            "multiTenant": not best, "clusterContextCaptured": True, "onMissingGuarantee": "downgrade",
+        },
+        "sinks": {
+            "rawArtifacts": {"uri": "results/"},
+            "hotMetrics": {"seriesBudget": 10_000, "droppedLabels": ["request_id", "trace_id"]},
+            "curatedWarehouse": {"hotDays": 30, "warmDays": 180, "coldDays": 1095},
+        },
+    }  # fmt: skip
+    if serves:
+        document["workload"]["sequenceLengthMix"] = [{"inputTokens": 512, "outputTokens": 128, "weight": 1.0}]
+    return document
