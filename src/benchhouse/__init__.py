@@ -1,7 +1,8 @@
 """Benchhouse: one benchmarking system for AI workloads.
 
-`from benchhouse import experiment, Metric, Resources, Context` is all that an experiment package needs;
-the names load on first use, so that importing the package costs nothing.
+`import benchhouse as bh; ws = bh.open(".")` is the way in for notebooks and programs;
+`from benchhouse import experiment, Metric, Resources, Context` is all that an experiment package needs.
+The names load on first use, so that importing the package costs nothing.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,19 +10,27 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from benchhouse.api.run import Run
+    from benchhouse.api.workspace import Workspace
+    from benchhouse.api.workspace import open_workspace as open
     from benchhouse.schema.errors import BenchError
     from benchhouse.schema.experiment import Context, Data, Deprecated, Experiment, Metric, experiment
     from benchhouse.schema.resources import Resources
+    from benchhouse.schema.scenario import Scenario
 
 _HOMES = {
-    "BenchError": "benchhouse.schema.errors",
-    "Context": "benchhouse.schema.experiment",
-    "Data": "benchhouse.schema.experiment",
-    "Deprecated": "benchhouse.schema.experiment",
-    "Experiment": "benchhouse.schema.experiment",
-    "Metric": "benchhouse.schema.experiment",
-    "Resources": "benchhouse.schema.resources",
-    "experiment": "benchhouse.schema.experiment",
+    "BenchError": "benchhouse.schema.errors:BenchError",
+    "Context": "benchhouse.schema.experiment:Context",
+    "Data": "benchhouse.schema.experiment:Data",
+    "Deprecated": "benchhouse.schema.experiment:Deprecated",
+    "Experiment": "benchhouse.schema.experiment:Experiment",
+    "Metric": "benchhouse.schema.experiment:Metric",
+    "Resources": "benchhouse.schema.resources:Resources",
+    "Run": "benchhouse.api.run:Run",
+    "Scenario": "benchhouse.schema.scenario:Scenario",
+    "Workspace": "benchhouse.api.workspace:Workspace",
+    "experiment": "benchhouse.schema.experiment:experiment",
+    "open": "benchhouse.api.workspace:open_workspace",
 }
 
 __all__ = [
@@ -32,8 +41,12 @@ __all__ = [
     "Experiment",
     "Metric",
     "Resources",
+    "Run",
+    "Scenario",
+    "Workspace",
     "__version__",
     "experiment",
+    "open",
 ]
 
 
@@ -41,5 +54,6 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         import importlib
 
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        module, _, attribute = _HOMES[name].partition(":")
+        return getattr(importlib.import_module(module), attribute)
     raise AttributeError(f"module 'benchhouse' has no attribute {name!r}")

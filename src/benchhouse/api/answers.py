@@ -94,6 +94,11 @@ class Points(Rows["PointValue"]):
 
         points_table(list(self), self.tried)
 
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import points_html
+
+        return points_html(self)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -114,6 +119,11 @@ class Comparison:
         from benchhouse.report.markdown import comparison_markdown
 
         return f"{comparison_markdown(self.table).rstrip()}\n\n{self.selftest[:1].upper()}{self.selftest[1:]}.\n"
+
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import comparison_html
+
+        return comparison_html(self.table, self.selftest)
 
     def to_dict(self) -> dict[str, Any]:
         return self.table.as_dict() | {"selftest": self.selftest}
@@ -175,6 +185,11 @@ class History:
 
         show_history(self.watched)
 
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import history_html
+
+        return history_html(self.watched.history)
+
     def to_dict(self) -> dict[str, Any]:
         return self.watched.as_dict()
 
@@ -235,6 +250,11 @@ class Trace:
 
         show_trace(self.trace, sql=sql)
 
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import trace_html
+
+        return trace_html(self.trace)
+
     def to_dict(self) -> dict[str, Any]:
         return self.trace.as_dict()
 
@@ -270,6 +290,11 @@ class QueryResult:
         screen.table(self.columns, self.rows)
         screen.note(screen.count(len(self.rows), "row"))
 
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import table_html
+
+        return table_html(self.columns, self.rows)
+
     def to_dict(self) -> dict[str, Any]:
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
         return {"rows": rows, "query": self.spec.model_dump(), "query_spec_digest": self.spec.digest()}
@@ -297,6 +322,11 @@ class Report:
         import webbrowser
 
         webbrowser.open(self.html.absolute().as_uri())
+
+    def _repr_html_(self) -> str:
+        from benchhouse.report.tags import tag
+
+        return tag("a", str(self.html), href=self.html.absolute().as_uri(), target="_blank")
 
     def to_dict(self) -> dict[str, str]:
         if self.html.name != "index.html":

@@ -36,6 +36,19 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run {self.id}>"
 
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import table_html
+
+        status = self.status()
+        outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()))
+        rows = [
+            ("run", self.id),
+            ("scenario", f"{status.scenario}, {status.experiment}, on {status.executor}"),
+            ("state", status.state),
+            ("trials", f"{status.done} of {status.trials}: {outcomes or 'none'}"),
+        ]
+        return table_html(("", ""), rows)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Run) and (other.id, other.workspace) == (self.id, self.workspace)
 

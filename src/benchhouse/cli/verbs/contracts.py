@@ -109,7 +109,6 @@ def render(ctx: click.Context, what: str, as_json: bool) -> None:
 @options.json_option
 @click.pass_context
 def validate(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> int:
-    from benchhouse.api import contracts
     from benchhouse.cli import show_error
 
     contracts = options.workspace(ctx).contracts
