@@ -27,7 +27,8 @@ import psycopg
 from benchhouse.recipes.postgres import RECIPE
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse.dialects import PUBLISHED, ask
-from benchhouse.warehouse.engine import Engine, open_engine
+from benchhouse.warehouse.engine import Engine
+from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.engine_postgres import _csv
 from benchhouse.warehouse.ingest import open_catalog, store

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parent.parent
 HOUSE = ROOT / "src" / "benchhouse"
 PACKAGES = sorted(path.parent.name for path in HOUSE.glob("*/__init__.py"))
 LONGEST = 500
+MOST_PARAMETERS = 7
 
 
 def contracts() -> list[dict]:
@@ -37,6 +38,50 @@ def test_every_package_says_what_lives_there():
 def test_no_file_hides_a_second_noun():
     lengths = {str(path.relative_to(HOUSE)): len(path.read_text().splitlines()) for path in HOUSE.rglob("*.py")}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
+
+
+def _imports(tree: ast.AST, names: set[str]):
+    """Modules of ours that code imports when it runs, at the top or inside a function."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            continue
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("benchhouse"):
+            for alias in node.names:
+                deeper = f"{node.module}.{alias.name}"
+                yield deeper if deeper in names else node.module
+        yield from _imports(node, names)
+
+
+def test_no_module_imports_itself_through_others():
+    modules = {
+        ".".join(path.relative_to(HOUSE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in HOUSE.rglob("*.py")
+    }
+    imports = {name: set(_imports(ast.parse(path.read_text()), set(modules))) for name, path in modules.items()}
+    circles = []
+    for start in imports:
+        seen, ahead = set(), set(imports[start])
+        while ahead:
+            name = ahead.pop()
+            seen.add(name)
+            ahead |= imports.get(name, set()) - seen
+        if start in seen:
+            circles.append(start)
+    assert circles == []
+
+
+def test_no_function_takes_more_than_seven_parameters():
+    """Except what a reader of the command line or of an experiment's declaration names one by one."""
+    crowded = {}
+    for path in HOUSE.rglob("*.py"):
+        if path.is_relative_to(HOUSE / "cli"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                names = [item.arg for item in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                if len(names) - (names[:1] in (["self"], ["cls"])) > MOST_PARAMETERS:
+                    crowded[f"{path.relative_to(HOUSE)}:{node.name}"] = len(names)
+    assert crowded == {"schema/experiment.py:experiment": 9}
 
 
 def test_plugs_are_registered_by_entry_point():

@@ -10,8 +10,8 @@ from services.seaweedfs import seaweedfs  # noqa: F401 - a fixture
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 from trial_maker import flip_byte, make_trial
 
-from benchhouse.runs import evidence_transfer
 from benchhouse.evidence.store import DiskShelf, object_key, pointers
+from benchhouse.runs import evidence_transfer
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 

@@ -9,7 +9,8 @@ from engines_at_hand import filled, new_database
 from services.postgres import Scissors, ask, postgres_server  # noqa: F401 - a fixture
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.warehouse.engine import RunTables, open_engine, rows_digest
+from benchhouse.warehouse.engine import RunTables, rows_digest
+from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, TRIAL_FACT
 from benchhouse.warehouse.transfer import transfer

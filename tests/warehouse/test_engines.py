@@ -11,7 +11,8 @@ from trial_maker import flip_byte, lake_bytes, make_run, make_trial
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.dialects import PUBLISHED, ask
-from benchhouse.warehouse.engine import open_engine, rows_digest
+from benchhouse.warehouse.engine import rows_digest
+from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.table import Column, Table

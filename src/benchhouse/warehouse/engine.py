@@ -5,16 +5,11 @@ rows themselves, whatever the engine keeps them in. An engine proves both before
 """
 
 import hashlib
-import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote, urlsplit, urlunsplit
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
 from benchhouse.schema.query import QueryInput, QuerySpec
 from benchhouse.warehouse.query import Result, _plain, _tables_in
 from benchhouse.warehouse.table import SCHEMA_VERSION, Table
@@ -25,9 +20,6 @@ if TYPE_CHECKING:
 
 Files = Mapping[str, str]
 """A run as an engine has it: table to the sha256 of its Parquet file."""
-
-_SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+]*):", re.IGNORECASE)
-_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
 
 
 @dataclass(frozen=True)
@@ -86,34 +78,6 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
-
-
-def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine:
-    """The engine at an address: `postgresql://...`, `clickhouse:FOLDER`, or the folder of another workspace.
-
-    `$NAME` as a whole address, or as its password, is the value of that variable.
-    """
-    given, from_variable = _expanded(address, environ)
-    scheme = match["scheme"].lower() if (match := _SCHEME.match(given)) else ""
-    if scheme in ("postgresql", "postgres"):
-        from benchhouse.warehouse.engine_postgres import PostgresEngine
-
-        return PostgresEngine(_with_password(given, environ, literal=from_variable))
-    if scheme == "clickhouse":
-        from benchhouse.warehouse.engine_clickhouse import ClickHouseEngine
-
-        return ClickHouseEngine(_folder(given.partition(":")[2]))
-    if scheme:
-        raise BenchError(
-            f"{scheme}: no engine of that kind",
-            "There are: postgresql://user@host/database, clickhouse:FOLDER, and the folder of another workspace.",
-        )
-    from benchhouse.warehouse.engine_lake import LakeEngine
-
-    root = Path(given).expanduser()
-    if not root.is_dir():
-        raise BenchError(f"{given}: no such folder", f"A new workspace may be empty: mkdir {given}")
-    return LakeEngine(Workspace(root.resolve()))
 
 
 def rows_digest(table: Table, content: "pa.Table") -> str:
@@ -204,44 +168,3 @@ def _add(sha256: "hashlib._Hash", column: "pa.ChunkedArray") -> None:
         if numbers.dtype.kind == "f":
             numbers = np.where(np.isnan(numbers), np.nan, numbers)  # of its many bit patterns, one
         sha256.update(np.ascontiguousarray(numbers).tobytes())
-
-
-def _expanded(address: str, environ: Mapping[str, str]) -> tuple[str, bool]:
-    match = _VARIABLE.fullmatch(address)
-    return (_value(match, environ), True) if match else (address, False)
-
-
-def _with_password(address: str, environ: Mapping[str, str], *, literal: bool) -> str:
-    """The address with its password in place of the variable that names it."""
-    try:
-        parts = urlsplit(address)
-        password = parts.password
-    except ValueError as error:
-        raise BenchError("that is not an address", "postgresql://user@host/database") from error
-    if not password or literal:
-        return address
-    match = _VARIABLE.fullmatch(password)
-    if match is None:
-        raise BenchError(
-            "a password in the address is seen by everyone on this machine, and kept by the shell",
-            "Name a variable that has it, 'postgresql://user:$NAME@host/database', or set PGPASSWORD.",
-        )
-    host = parts.netloc.rpartition("@")[2]
-    safe = f"{quote(parts.username or '', safe='%')}:{quote(_value(match, environ), safe='')}@{host}"
-    return urlunsplit(parts._replace(netloc=safe))
-
-
-def _value(match: "re.Match[str]", environ: Mapping[str, str]) -> str:
-    name = match["braced"] or match["bare"]
-    if not environ.get(name):
-        raise BenchError(f"the variable {name} is not set", f"export {name}=...")
-    return environ[name]
-
-
-def _folder(text: str) -> Path:
-    if not text or text.startswith("//"):
-        raise BenchError(
-            "ClickHouse is kept in a folder here (chdb), not asked over a network",
-            "clickhouse:FOLDER, as clickhouse:ch",
-        )
-    return Path(text).expanduser().resolve()

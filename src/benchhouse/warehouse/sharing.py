@@ -55,7 +55,7 @@ def _transfer(
 
 
 def _opened(address: str) -> "AbstractContextManager[Engine]":
-    from benchhouse.warehouse.engine import open_engine
+    from benchhouse.warehouse.engine_address import open_engine
 
     return _closing(open_engine(address))
 

@@ -33,7 +33,7 @@ def left(monkeypatch):
 
     def say(size=None, files=None):
         monkeypatch.setattr(
-            room, "rooms", lambda path, site: [Room(1 << 50, None, "free"), Room(size, files, "a quota")]
+            disk_space, "rooms", lambda path, site: [Room(1 << 50, None, "free"), Room(size, files, "a quota")]
         )
 
     return say

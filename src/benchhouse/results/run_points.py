@@ -1,0 +1,110 @@
+"""The points of runs with every metric: mean, spread, n, and the reference that `bench trace` takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import islice
+from typing import Any
+
+from benchhouse.analysis.summary import shaky_quantiles
+from benchhouse.results.cells import make_cells
+from benchhouse.results.order import declared_order
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
+
+
+@dataclass(frozen=True)
+class PointValue:
+    """One statistic of one metric at one point of a run, over its successful trials."""
+
+    run_id: str
+    scenario: str
+    experiment: str
+    target_name: str | None
+    point: str
+    axes: Any
+    target: Any
+    parameters: Any
+    instance_digest: str
+    benchmark_case_id: str
+    workload_spec_digest: str
+    executor: str
+    metric: str
+    stat: str
+    unit: str
+    direction: str | None
+    n: int
+    mean: float
+    stdev: float | None
+    min: float
+    max: float
+    values: list[float]
+    trials: list[str]
+    samples: int
+    ref: str
+    """What `bench trace` takes."""
+    shaky: bool
+    """A percentile of too few samples within a trial to be trusted."""
+    headline: bool
+    """Whether it leads its metric: the value, or the mean."""
+
+    @property
+    def label(self) -> str:
+        """How the point is named in a table."""
+        return self.point or self.target_name or self.scenario
+
+
+@dataclass
+class TriedPoint:
+    """A point that was tried, whether or not it has a number: how many of its trials succeeded."""
+
+    run_id: str
+    instance_digest: str
+    point: str
+    target_name: str | None
+    scenario: str
+    succeeded: int = 0
+    trials: int = 0
+
+    @property
+    def label(self) -> str:
+        return self.point or self.target_name or self.scenario
+
+
+def points(workspace: Workspace, run_ids: Sequence[str]) -> list[PointValue]:
+    """Every number of these runs, metrics in their experiment's own order."""
+    with Warehouse.open(workspace) as warehouse:
+        result = queries.points(warehouse, run_ids)
+    rows = result.dicts()
+    known = {item.name for item in fields(PointValue)}
+    values = [
+        PointValue(
+            **{name: value for name, value in row.items() if name in known},
+            ref=cell.ref,
+            shaky=bool(row["n"]) and row["stat"] in shaky_quantiles(int(row["samples"] / row["n"])),
+            headline=row["stat"] in ("value", "mean"),
+        )
+        for row, cell in zip(rows, make_cells(result), strict=True)
+    ]
+    order = declared_order(_first_sealed(workspace, values))
+    return sorted(values, key=lambda value: order.get(value.metric, len(order)))
+
+
+def _first_sealed(workspace: Workspace, values: Sequence[PointValue]) -> list[TrialFolder]:
+    folders = (workspace.trial(value.scenario, value.trials[0]) for value in values)
+    return list(islice((folder for folder in folders if folder.sealed), 1))
+
+
+def tried_points(workspace: Workspace, run_ids: Sequence[str]) -> list[TriedPoint]:
+    """Every point that was tried, in the order of `points`."""
+    with Warehouse.open(workspace) as warehouse:
+        trials = queries.trials(warehouse, run_ids).dicts()
+    tried: dict[tuple[str, str], TriedPoint] = {}
+    for row in trials:
+        if row["warmup"]:
+            continue
+        key = row["run_id"], row["instance_digest"]
+        point = tried.setdefault(key, TriedPoint(*key, row["point"], row["target_name"], row["scenario"]))
+        point.trials += 1
+        point.succeeded += row["outcome"] == "succeeded"
+    return list(tried.values())
