@@ -227,7 +227,7 @@ def _become_experiment(
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(code)
+        os._exit(code)  # a fork: what the worker registered with atexit, and its frames above, are not ours to run
 
 
 def end_elsewhere(trial: TrialFolder, most_s: float = _ELSEWHERE_S) -> None:
