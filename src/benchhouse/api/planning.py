@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -35,7 +35,6 @@ from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.problems import Problem, ProblemsError
 from benchhouse.schema.protocols import Container, Place, Runtime
-from benchhouse.schema.record import record
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
 _BARE = ("process", "venv")  # runtimes that enter no container
 
 
-@record
+@dataclass(frozen=True)
 class Prepared:
     """A scenario that was read, resolved and planned."""
 
@@ -93,7 +92,7 @@ def _runtime(prepared: Prepared) -> Runtime:
     return found
 
 
-@record
+@dataclass(frozen=True)
 class Where:
     """What the command line says of where a scenario runs; it goes before what the scenario and the site say."""
 
@@ -359,7 +358,7 @@ def _load(found: Listed) -> Experiment:
         raise BenchError(f"experiment '{found.name}' can't be imported: {type(error).__name__}: {error}") from error
 
 
-@record
+@dataclass(frozen=True)
 class Estimate:
     """How long and how dear a plan will be, from history; None where there is none."""
 

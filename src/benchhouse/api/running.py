@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,12 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import RunFolder, Workspace
 from benchhouse.schema.problems import printable
 from benchhouse.schema.protocols import Assignment, Executor, Job
-from benchhouse.schema.record import record
 from benchhouse.schema.trial import trial_id
 
 Say = Callable[[str], None]
 
 
-@record
+@dataclass(frozen=True)
 class RunSummary:
     """How a run ended."""
 

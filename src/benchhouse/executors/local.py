@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.schema.container import explain_exit
-from benchhouse.schema.early_host import PROGRAM, EarlyHost, take_early_host
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.owner import OWNER, identity
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
@@ -167,18 +166,14 @@ class _Host:
     def __init__(self, python: tuple[str, ...]) -> None:
         self.python = python
         self.buffer = b""
-        self.process: EarlyHost | subprocess.Popen[bytes]
-        if ready := take_early_host(python):
-            self.process, self.words = ready, ready.words
-        else:
-            self.words = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would stop it once it is full
-            self.process = subprocess.Popen(
-                [*python, "-m", *PROGRAM],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self.words,
-                env=os.environ | {OWNER: identity()},
-            )
+        self.words = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would stop it once it is full
+        self.process = subprocess.Popen(
+            [*python, "-m", "benchhouse.worker", "--host"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.words,
+            env=os.environ | {OWNER: identity()},
+        )
         assert self.process.stdout
         self.output: int = self.process.stdout.fileno()
 

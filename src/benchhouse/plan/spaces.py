@@ -22,7 +22,6 @@ from benchhouse.schema.ado import OURS, Operation, WalkParameters
 from benchhouse.schema.document import Document, Loc
 from benchhouse.schema.misfits import from_pydantic
 from benchhouse.schema.problems import Problem, ProblemsError
-from benchhouse.schema.record import record
 from benchhouse.schema.scenario import MAX_AXIS_VALUES
 from benchhouse.schema.space import Property, PropertyDomain, Space, SpaceExperiment
 from benchhouse.schema.yamldump import dump_yaml
@@ -33,7 +32,7 @@ Inputs = Callable[[str, str | None], Collection[str] | None]
 """The inputs of the experiment of that name and version; None where they are not known."""
 
 
-@record
+@dataclass(frozen=True)
 class SpaceFile:
     """A space with the text it came from, and what an operation says of it."""
 

@@ -3,12 +3,11 @@
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from benchhouse.schema.problems import Problem, shorten
-from benchhouse.schema.record import record
 
 Loc = tuple[str | int, ...]
 
@@ -21,7 +20,7 @@ class Spot(NamedTuple):
     members: Mapping[str | int, tuple["Spot", "Spot"]]
 
 
-@record
+@dataclass(frozen=True)
 class Document:
     """A file that was read: its text without byte order mark, its data, and where all of it stands.
 

@@ -21,7 +21,6 @@ from types import FrameType
 from typing import NoReturn
 
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.pydantic_plugins import take_plugins_back
 from benchhouse.schema.service import ServiceFolder, ended
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker import processes
@@ -209,7 +208,6 @@ def _become_experiment(
         for number in (*STOPS, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         leave_node()
-        take_plugins_back()
         logs = capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdin = os.fdopen(0, closefd=False)

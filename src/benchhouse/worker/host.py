@@ -25,13 +25,12 @@ from benchhouse.worker.warming import warm_up, warm_up_for
 _GRACE_S = 3.0
 
 
-def serve(*, first: bool = False) -> int:
-    """`first`: of its orchestrator, which has looked for leftovers itself."""
+def serve() -> int:
+    """Until the orchestrator is gone, or SIGTERM comes."""
     processes.become_subreaper()
     with contextlib.suppress(PermissionError):  # started by hand it may lead its session already
         os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
-    if not first:
-        _sweep()
+    _sweep()
     warm_up()
     wakeup, bell = os.pipe()
     for end in (wakeup, bell):

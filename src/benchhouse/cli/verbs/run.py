@@ -10,7 +10,6 @@ import click
 
 from benchhouse.cli import options, show
 from benchhouse.cli.progress import RunProgress
-from benchhouse.schema.early_host import make_ready
 from benchhouse.schema.errors import BenchError, Exit
 
 _MOST_TEXTS = 3
@@ -56,7 +55,6 @@ def command(
     as_json: bool,
     **where: str | None,
 ) -> int:
-    make_ready()
     from benchhouse.api import exporting, planning, running
 
     workspace = options.workspace(ctx)
