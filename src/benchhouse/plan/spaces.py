@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from benchhouse.plan.exported_space import is_exported, plain_space
 from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
 from benchhouse.plan.space import Block
 from benchhouse.plan.space import Space as Points
@@ -46,13 +47,15 @@ def is_space(data: Any) -> bool:
     """Whether a file is meant as a space or an operation of ado, not as a scenario of ours."""
     if not isinstance(data, dict) or "scenario" in data:
         return False
-    return "entitySpace" in data or isinstance(data.get("experiments"), list) or {"operation", "spaces"} <= data.keys()
+    if is_exported(data) or isinstance(data.get("experiments"), list):
+        return True
+    return {"operation", "spaces"} <= data.keys()
 
 
 def read_space(document: Document) -> SpaceFile:
     """The space that `document` is, or that the operation in it names; every mistake is raised with its place."""
     if "operation" not in document.data:
-        return SpaceFile(_validated(Space, document), document, space_name(Path(document.path)))
+        return _space_file(document)
     operation = _validated(Operation, document)
     problems = _not_ours(operation, document)
     beside = Path(document.path).parent
@@ -63,10 +66,14 @@ def read_space(document: Document) -> SpaceFile:
         problems.append(document.problem(("spaces", 0), message, expected))
     if problems:
         raise ProblemsError(problems)
-    found = load_yaml(path)
-    space = SpaceFile(_validated(Space, found), found, space_name(path), operation.operation.parameters)
+    space = _space_file(load_yaml(path), operation.operation.parameters)
     _check_number(space, document)
     return space
+
+
+def _space_file(document: Document, walk: WalkParameters | None = None) -> SpaceFile:
+    plain = plain_space(document)
+    return SpaceFile(_validated(Space, plain), plain, space_name(Path(document.path)), walk)
 
 
 def space_name(path: Path) -> str:
