@@ -154,13 +154,16 @@ def test_what_can_not_be_loaded_is_told_to_who_asks_for_it_by_its_full_name(shel
     assert "'bad' of ado-broken can't be loaded: OSError: no such device" in found.value.hint
 
 
-PART = DECORATOR + """
+PART = (
+    DECORATOR
+    + """
 from toybench.shared import shared
 
 @custom_experiment(output_property_identifiers=["out"], required_properties=[number("n", values=[1, 2])])
 def {name}(n: int):
     return {{"out": n}}
 """
+)
 
 
 def test_a_package_with_several_entry_points_lists_each_experiment_once(tmp_path, monkeypatch):
