@@ -51,8 +51,8 @@ def _package_of(module: str) -> str:
 
 def _address(function: Any, alias: str) -> str:
     """Where it is defined; `alias` where it can't be had from there."""
-    defined = getattr(sys.modules.get(function.__module__), function.__name__, None)
-    return f"{function.__module__}:{function.__name__}" if defined is function else alias
+    module, name = function.__module__, function.__name__
+    return f"{module}:{name}" if getattr(sys.modules.get(module), name, None) is function else alias
 
 
 def describe_function(function: Any) -> dict[str, Any]:

@@ -267,7 +267,7 @@ def _fork_and_describe(todo: Sequence[Entry]) -> tuple[list[bytes], str]:
             sys.stdout = sys.stderr = open(silence, "w", closefd=False)  # noqa: SIM115 - they need not be 1 and 2
             for entry in todo:
                 os.write(writer, json.dumps(_describe(entry)).encode() + b"\n")
-        finally:  # never back into the caller's code, which the parent is running
+        finally:  # a fork: never back into the caller's code, nor to its atexit handlers, which the parent runs
             os._exit(0)
     os.close(writer)
     buffer, reason = b"", "its import ended the process"
