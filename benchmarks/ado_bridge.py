@@ -8,7 +8,7 @@ and so is `bench list experiments` with what it found.
 
     python benchmarks/ado_bridge.py [--points 50] [--rounds 3] [--json]
 
-Exits 1 when ado needs less than 20 times our CPU time (median over the rounds), or `bench list experiments` more than
+Exits 1 when ado needs less than 8 times our CPU time (median over the rounds), or `bench list experiments` more than
 0.5 CPU seconds.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 
 from noop_trials import ADO_NOOP, package
 
-BAR = 20.0
+BAR = 8.0
 LIST_BAR_S = 0.5
 OPERATION = {
     "operation": {

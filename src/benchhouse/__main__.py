@@ -1,6 +1,6 @@
 """`python -m benchhouse` is `bench`."""
 
-from benchhouse.cli import start
+from benchhouse.cli import main
 
 if __name__ == "__main__":
-    start()
+    main()

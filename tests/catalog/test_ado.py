@@ -134,8 +134,8 @@ def test_what_is_installed_for_ado_is_listed_with_its_own_package(shelved):
         ("lone.halve", "0.1.0"): "ado-lone 1.0",
     }
     needing = found["custom_experiments.needing", "0.3"]
-    assert (needing.resources["cpus"], needing.resources["memory"]) == (2, 2_000_000_000)
-    assert needing.notes[0] == "ray_options without effect here: max_retries"
+    assert needing.resources["cpus"] == 2
+    assert needing.notes == ["a trial has whole cores and GPUs: num_cpus of ray_options is rounded up"]
     assert found["bad", "1.0"].broken == "OSError: no such device"
     assert resolve("custom_experiments.doubling", None, list(found.values())).version == "2.0.0"
 
@@ -152,6 +152,39 @@ def test_what_can_not_be_loaded_is_told_to_who_asks_for_it_by_its_full_name(shel
     with pytest.raises(BenchError) as found:
         resolve("custom_experiments.bad", None, list_experiments(shelved / "cache"))
     assert "'bad' of ado-broken can't be loaded: OSError: no such device" in found.value.hint
+
+
+PART = (
+    DECORATOR
+    + """
+from toybench.shared import shared
+
+@custom_experiment(output_property_identifiers=["out"], required_properties=[number("n", values=[1, 2])])
+def {name}(n: int):
+    return {{"out": n}}
+"""
+)
+
+
+def test_a_package_with_several_entry_points_lists_each_experiment_once(tmp_path, monkeypatch):
+    site = tmp_path / "site"
+    (site / "toybench").mkdir(parents=True)
+    (site / "toybench" / "__init__.py").write_text("")
+    for name in ("first", "second", "third"):
+        (site / "toybench" / f"{name}.py").write_text(PART.format(name=name))
+    shared = PART.replace("from toybench.shared import shared\n", "").format(name="shared")
+    (site / "toybench" / "shared.py").write_text(shared)
+    lines = "[ado.custom_experiments]\nc = toybench.third\na = toybench.first\nb = toybench.second:second\n"
+    install(site, "toybench", "unused", "", lines, "0.3.1")
+    monkeypatch.syspath_prepend(site)
+    installed.cache_clear()
+    listed = [item for item in list_experiments(tmp_path / "cache") if item.bridge == "ado"]
+    installed.cache_clear()
+    names = ["first", "second", "shared", "third"]
+    assert [(item.name, item.object) for item in listed] == [
+        (f"custom_experiments.{name}", f"toybench.{name}:{name}") for name in names
+    ]
+    assert resolve("custom_experiments.first", None, listed).distribution == "toybench"
 
 
 def test_who_waits_for_ado_is_told_so_before_it_is_loaded(shelved, tmp_path, monkeypatch):
@@ -201,7 +234,6 @@ def test_the_command_line_lists_shows_and_plans_without_importing_ado(shelved, t
 
 def test_an_import_that_hangs_is_named_and_harms_no_other(tmp_path, monkeypatch):
     monkeypatch.setattr(listing, "IMPORT_TIMEOUT_S", 2.0)
-    monkeypatch.setattr(ado_describe, "keep_ray_options", lambda: None)  # else ado itself takes its time
     site = tmp_path / "site"
     install(site, "slow", "pack_slow", "import time; time.sleep(60)", "[ado.custom_experiments]\nslow = pack_slow\n")
     plain = "def run(n: int = 1):\n    return {'n': n}\n"

@@ -117,6 +117,18 @@ def test_help_imports_neither_pydantic_nor_rich_nor_duckdb():
     assert done.stdout.endswith("[]\n")
 
 
+def test_the_list_of_experiments_comes_without_pydantic(bench, tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCH_CACHE_DIR", str(tmp_path / "cache"))
+    bench("list", "experiments")  # from then on they are described
+    code = (
+        "import sys; sys.argv = ['bench', 'list', 'experiments']\n"
+        "from benchhouse.cli import main\n"
+        "try:\n    main()\nfinally:\n    print('pydantic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.endswith("False\n")
+
+
 def test_a_misspelt_verb_is_answered_with_the_nearest(bench):
     done = bench("valdate", "x.yaml")
     assert done.code == 2

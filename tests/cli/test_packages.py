@@ -282,6 +282,22 @@ def test_new_refuses_odd_names_and_places(bench, tmp_path, args, said):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_benchmark_can_be_used_before_its_package_is_installed_where_a_nexus_names_it(nexus, bench):
+    definition = nexus / "packages" / "terra" / "benchmark_instances" / "later" / "benchmark.yaml"
+    write(definition, "benchmark: later\nexperiment: lab.coming\nworkload: {}\n")
+    listed = nexus / "packages" / "terra" / "nexus.yaml"
+    listed.write_text(listed.read_text().replace("ancient]", "ancient, lab.coming]"))
+    using = ("new", "benchmark", "b", "--package", "other", "--model", "gpt", "--uses", "terra/later")
+    made = bench(*using)
+    assert made.code == 0, made.err
+    text = (nexus / made.out.strip()).read_text()
+    assert "uses: terra/later\n" in text and "lab.coming is not installed here" in text
+    assert "nexus get benchmark-requirements terra" in text
+    definition.write_text("benchmark: later\nexperiment: unheard_of\nworkload: {}\n")
+    refused = bench(*using[:2], "c", *using[3:])
+    assert refused.code == 2 and "no experiment named 'unheard_of' is installed" in refused.err
+
+
 def test_new_refuses_names_within_a_package(nexus, bench):
     for args, said in (
         (("model", "terra", "../.."), "can't name a model"),

@@ -14,10 +14,10 @@ from laboratory import Lab, children, wait_until
 class Host:
     """A host driven by hand, as the executor does."""
 
-    def __init__(self, lab):
+    def __init__(self, lab, *program):
         self.lab = lab
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchhouse.worker", "--host"],
+            [sys.executable, *(program or ("-m", "benchhouse.worker", "--host"))],
             env=lab.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -148,3 +148,39 @@ def test_the_usage_of_a_trial_is_not_that_of_the_one_before(host):
     big, small = (json.loads((sealed.with_name(f"{name}-sealed") / "meta.json").read_text())["usage"] for name in "ab")
     assert small["max_rss_bytes"] < big["max_rss_bytes"] - (50 << 20)
     assert small["cpu_s"] < 5
+
+
+_SLOW_TO_COME_BACK = """
+import socket, sys, time
+from benchhouse.worker import host, pool
+
+class Preempted(socket.socket):
+    def send(self, data, *rest):
+        sent = super().send(data, *rest)
+        if data == pool._SEALED:
+            time.sleep(1.0)  # as where the scheduler takes the core away from a worker that has just woken its host
+        return sent
+
+made = socket.socketpair
+
+def socketpair(*kind):
+    return tuple(Preempted(fileno=each.detach()) for each in made(*kind))
+
+socket.socketpair = socketpair
+host._GRACE_S = 100.0
+sys.exit(host.serve())
+"""
+
+
+def test_a_worker_that_is_told_to_end_right_after_sealing_ends_at_once(lab: Lab, template):
+    """Until it has come back from sealing, a worker ignores SIGTERM: the host must not count on that alone."""
+    lab.template = template | {"cache": str(lab.root / "cache")}
+    host = Host(lab, "-c", _SLOW_TO_COME_BACK)
+    assert "ready" in host.hear()
+    host.trial("ok")
+    host.hear()
+    assert host.hear() == {"id": "a", "exit": 0}
+    began = time.monotonic()
+    assert host.end() == 0
+    assert time.monotonic() - began < 50, "it waited for its whole grace"
+    lab.is_tidy()

@@ -43,8 +43,8 @@ def across(workspace: Workspace, nexus: "str | Path | None" = None) -> list[dict
         names = {item.name, item.name.partition(".")[2]} & claims.keys()
         met |= names
         owners = sorted({package for name in names for package in claims[name]})
-        rows.append(asdict(item) | {"installed": True, "registered_by": owners})
-    empty = asdict(Listed("", "", "", "", ""))
+        rows.append({**vars(item), "installed": True, "registered_by": owners})
+    empty = vars(Listed("", "", "", "", ""))
     rows += [
         empty | {"name": name, "installed": False, "registered_by": sorted(set(claims[name]))}
         for name in sorted(claims.keys() - met)

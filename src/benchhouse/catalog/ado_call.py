@@ -1,11 +1,10 @@
 """Calling an experiment of ado in this process: no Ray, no queue, no store; what it raises is raised."""
 
+import inspect
 from typing import Any
 
-from benchhouse.catalog.ado import Call, declare
-from benchhouse.catalog.ado_describe import check, describe_experiment, describe_function, describe_metric
-from benchhouse.catalog.ado_functions import PREFIX, Decorated, prepare_for_functions
-from benchhouse.catalog.ado_without_ray import import_ado
+from benchhouse.catalog.ado import declare
+from benchhouse.catalog.ado_describe import check, describe_experiment, describe_function
 from benchhouse.catalog.entries import load_object
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment, ExperimentFailed
@@ -15,38 +14,23 @@ from benchhouse.schema.trial import ExperimentRef
 def load_ado(ref: ExperimentRef) -> Experiment:
     """The function or actuator that `ref` names. It is loaded by itself: ado finds functions by name, whatever the
     version, and with two versions installed runs the wrong one."""
-    preload_ado(ref.name, once=True)
-    found = load_object(ref.object)
-    if getattr(found, "_is_custom_experiment", False):
-        return _function(found, ref)
+    loaded = load_object(ref.object)
+    if getattr(loaded, "_is_custom_experiment", False):
+        return _function(loaded, ref)
     identifier = ref.name.partition(".")[2]
-    for experiment in found.catalog().experiments if hasattr(found, "catalog") else ():
-        told = describe_experiment(experiment, found.identifier)
-        if experiment.identifier == identifier and (told["version"] or ref.version) == ref.version:
-            return declare(told | {"version": ref.version}, _Actuated(found, experiment))
+    for experiment in loaded.catalog().experiments if hasattr(loaded, "catalog") else ():
+        described = describe_experiment(experiment, loaded.identifier)
+        if experiment.identifier == identifier and (described["version"] or ref.version) == ref.version:
+            return declare(described | {"version": ref.version}, _Actuated(loaded, experiment))
     raise BenchError(f"{ref.object} does not offer {ref.name} {ref.version}: was the package changed?")
 
 
-def preload_ado(name: str, *, once: bool) -> None:
-    """What of ado an experiment needs to be imported, with as little as possible where that is done `once`.
-
-    Where many processes are forked afterwards, none of them should have to import the rest of it for itself.
-    """
-    if once and name.startswith(PREFIX):
-        prepare_for_functions()
-    else:
-        import_ado()
-
-
-def _function(found: Any, ref: ExperimentRef) -> Experiment:
+def _function(decorated: Any, ref: ExperimentRef) -> Experiment:
     """Called as its package wrote it: the plan has checked the values by the same description as ado would."""
-    call: Call = lambda values: found._original_func(**values)  # noqa: E731
-    if isinstance(found, Decorated) and found.name == ref.name and found.version in ("", ref.version):
-        outputs = [describe_metric(output) for output in found.outputs]
-        return declare({"name": ref.name, "version": ref.version, "metrics": outputs, "inputs": None}, call)
-    told = describe_function(found)
-    check(told, ref.name, ref.version)
-    return declare(told | {"version": ref.version}, call)
+    described = describe_function(decorated)
+    check(described, ref.name, ref.version)
+    function = inspect.unwrap(decorated)
+    return declare(described | {"version": ref.version}, lambda values: function(**values))
 
 
 class _Actuated:

@@ -3,12 +3,10 @@
 import inspect
 import sys
 from collections.abc import Iterator
-from functools import cache
 from types import ModuleType
 from typing import Any
 
 from benchhouse.catalog.ado import metric_name, resources_of
-from benchhouse.catalog.ado_without_ray import import_ado
 from benchhouse.catalog.entries import Entry, load_object
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Metric
@@ -18,39 +16,48 @@ CUSTOM = "custom_experiments"
 
 def describe(entry: Entry) -> list[dict[str, Any]]:
     """The experiments behind one entry point of `ado.custom_experiments` or `ado.actuators`."""
-    keep_ray_options()
-    found = load_object(entry.object)
-    return list(_of_actuator(found, entry) if entry.group == "ado.actuators" else _of_module(found, entry))
+    loaded = load_object(entry.object)
+    return list(_of_actuator(loaded, entry) if entry.group == "ado.actuators" else _of_module(loaded))
 
 
-@cache
-def keep_ray_options() -> None:
-    """ado forgets those options of Ray that it does not know; here they are kept, so that they can be told."""
-    options = import_ado().RayRemoteOptions
-    options.model_config["extra"] = "allow"
-    options.model_rebuild(force=True)
+def _of_module(loaded: Any) -> Iterator[dict[str, Any]]:
+    """All decorated functions of the entry's package: two of one name and different versions are two experiments.
 
-
-def _of_module(found: Any, entry: Entry) -> Iterator[dict[str, Any]]:
-    """All decorated functions of the entry's package: two of one name and different versions are two experiments."""
-    module = found if isinstance(found, ModuleType) else inspect.getmodule(found)
-    top = module.__name__.partition(".")[0] if module else ""
-    loaded = [item for name, item in sorted(sys.modules.items()) if name == top or name.startswith(f"{top}.")]
+    What an earlier entry point of that package has imported is listed again, by the same `object`.
+    """
+    module = loaded if isinstance(loaded, ModuleType) else inspect.getmodule(loaded)
+    package = _package_of(module.__name__) if module else ""
     seen: set[int] = set()
-    for item in sorted(loaded, key=lambda item: item is not module):
-        for attribute, function in list(vars(item).items()):
+    for name, item in sorted(sys.modules.items()):
+        for attribute, function in list(vars(item).items()) if _is_in(name, package) else ():
             if not getattr(function, "_is_custom_experiment", False) or id(function) in seen:
                 continue
-            if function.__module__.partition(".")[0] != top:
+            if not _is_in(function.__module__, package):
                 continue  # borrowed from another package, which lists it
             seen.add(id(function))
-            yield describe_function(function) | {"object": f"{item.__name__}:{attribute}"}
+            yield describe_function(function) | {"object": _address(function, f"{name}:{attribute}")}
+
+
+def _is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _package_of(module: str) -> str:
+    """The outermost package with a file: a namespace package is shared by distributions that have nothing in common."""
+    parts = module.split(".")
+    outer = (".".join(parts[:depth]) for depth in range(1, len(parts)))
+    return next((name for name in outer if getattr(sys.modules.get(name), "__file__", None)), module)
+
+
+def _address(function: Any, alias: str) -> str:
+    """Where it is defined; `alias` where it can't be had from there."""
+    module, name = function.__module__, function.__name__
+    return f"{module}:{name}" if getattr(sys.modules.get(module), name, None) is function else alias
 
 
 def describe_function(function: Any) -> dict[str, Any]:
     options = getattr(function, "_ray_options", None)
-    given = {**options.model_dump(), **(options.model_extra or {})} if options is not None else {}
-    resources, notes = resources_of(given)
+    resources, notes = resources_of(options.model_dump() if options is not None else {})
     told = describe_experiment(function._experiment, CUSTOM)
     about = (inspect.getdoc(function) or "").split("\n")[0]
     return told | {"description": about, "resources": resources, "notes": notes}

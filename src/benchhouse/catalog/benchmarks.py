@@ -4,6 +4,7 @@ A benchmark names an experiment, or another benchmark (`uses:`) whose open input
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -14,11 +15,10 @@ from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.record import record
 from benchhouse.schema.scenario import Benchmark
 
 
-@record
+@dataclass(frozen=True)
 class Registered:
     """A benchmark and the file that defines it."""
 
@@ -42,7 +42,7 @@ class Registered:
         return next((item.benchmark.version for item in self.chain if item.benchmark.version), None)
 
 
-@record
+@dataclass(frozen=True)
 class Broken:
     """A file or package that should register benchmarks and does not."""
 

@@ -1,11 +1,11 @@
 """Entry points: which plugs the installed packages offer. Nothing is imported here."""
 
+import importlib.metadata
 from collections.abc import Collection
 from functools import cache
 from typing import Any, NamedTuple
 
 from benchhouse.schema.digests import digest
-from benchhouse.schema.distributions import distributions
 from benchhouse.schema.errors import BenchError
 
 
@@ -20,8 +20,8 @@ class Entry(NamedTuple):
 
 
 def entries(group: str) -> tuple[Entry, ...]:
-    """All lines of `benchhouse.<group>`, sorted; a distribution that is on the path twice counts once."""
-    return tuple(sorted(installed().get(f"benchhouse.{group}", {}).values()))
+    """All lines of `benchhouse.<group>`, sorted; of a distribution that is on the path twice, those of the first."""
+    return tuple(sorted(installed().get(f"benchhouse.{group}", ())))
 
 
 ADO = ("ado.custom_experiments", "ado.actuators")
@@ -29,26 +29,39 @@ ADO = ("ado.custom_experiments", "ado.actuators")
 
 def ado_entries() -> tuple[Entry, ...]:
     """Experiments that packages offer to ado; not our own actuator, by which ado runs ours."""
-    found = [entry for group in ADO for entry in installed().get(group, {}).values()]
-    return tuple(sorted(entry for entry in found if entry.distribution.lower() != "benchhouse"))
+    offered = [entry for group in ADO for entry in installed().get(group, ())]
+    return tuple(sorted(entry for entry in offered if entry.distribution.lower() != "benchhouse"))
 
 
 @cache
-def installed() -> dict[str, dict[tuple[str, str, str], Entry]]:
+def installed() -> dict[str, set[Entry]]:
     """The lines of all our groups, from one look at every installed distribution: there may be hundreds."""
-    found: dict[str, dict[tuple[str, str, str], Entry]] = {}
-    for distribution in distributions():
-        ours = [each for each in distribution.entry_points() if each[0].startswith("benchhouse.") or each[0] in ADO]
-        name, version = distribution.name_and_version() if ours else ("", "")
-        for group, point, value in ours:
-            key = name.lower().replace("_", "-"), point, value
-            found.setdefault(group, {}).setdefault(key, Entry(point, value, name, version, group))
-    return found
+    groups: dict[str, set[Entry]] = {}
+    seen: set[str] = set()
+    for distribution in importlib.metadata.distributions():
+        ours = [point for point in distribution.entry_points if _is_ours(point.group)]
+        name, version = _name_and_version(distribution) if ours else ("", "")
+        canonical = name.lower().replace("_", "-")
+        if ours and canonical not in seen:  # those that come first on the path are those that get imported
+            seen.add(canonical)
+            for point in ours:
+                entry = Entry(point.name, point.value, name, version, point.group)
+                groups.setdefault(point.group, set()).add(entry)
+    return groups
+
+
+def _is_ours(group: str) -> bool:
+    return group.startswith("benchhouse.") or group in ADO
+
+
+def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
+    about = distribution.metadata  # parsed with every look at it
+    return about["Name"] or "?", about["Version"] or "0"
 
 
 def environment_stamp() -> str:
     """Changes with every package that is installed, removed or replaced by another version."""
-    return digest(sorted({item.place for item in distributions()}))
+    return digest(sorted(set(map(_name_and_version, importlib.metadata.distributions()))))
 
 
 def find_plug(group: str, name: str, kin: Collection[str] = ()) -> Entry:

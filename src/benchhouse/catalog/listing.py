@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environ
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.record import record
 from benchhouse.schema.waiting import tell
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ _TELL_AFTER_S = 3.0
 _OTHERS = 500  # descriptions that are kept for other processes
 
 
-@record
+@dataclass(frozen=True)
 class Listed:
     """One installed experiment, or an entry point that could not be imported (`broken` says why).
 
@@ -113,8 +112,13 @@ def list_experiments(folder: Path) -> list[Listed]:
             tell("looking at newly installed packages of ado, once ...")
         known |= {keys[entry]: record for entry, record in _describe_apart(missing).items()}
         _write_cache(path, _worth_keeping(known, set(keys.values())))
-    listed = [Listed(**item) for key in keys.values() for item in known[key]["items"]]
+    listed = _once([Listed(**item) for key in keys.values() for item in known[key]["items"]])
     return sorted(listed, key=lambda item: (item.name, version_key(item.version), item.distribution))
+
+
+def _once(listed: Iterable[Listed]) -> list[Listed]:
+    """Each experiment of a package once, though several of its entry points may have brought it in."""
+    return list({(item.name, item.version, item.object, item.distribution): item for item in listed}.values())
 
 
 def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
@@ -136,7 +140,7 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
         matches.sort(key=lambda item: (item.deprecated is None, version_key(item.version)))
         matches = [item for item in matches if item.version == matches[-1].version]
     if len(matches) > 1:
-        owners = " and ".join(f"{item.distribution} {item.distribution_version}" for item in matches)
+        owners = " and ".join(_owners(matches))
         raise BenchError(
             f"experiment '{name}' version '{matches[0].version}' is claimed by {owners}",
             "uninstall one of them, or ask for a version that only one of them has",
@@ -149,6 +153,14 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
             f"experiment '{name}' can't be used: {matches[0].broken}", f"mend or reinstall its package, {owner}{other}"
         )
     return matches[0]
+
+
+def _owners(claimants: Sequence[Listed]) -> list[str]:
+    """Their packages; with the place in it where one package claims it twice."""
+    packages = [f"{item.distribution} {item.distribution_version}" for item in claimants]
+    if len(set(packages)) == len(packages):
+        return packages
+    return [f"{package} ({item.object})" for package, item in zip(packages, claimants, strict=True)]
 
 
 def serving(component: str, service: str, listed: Iterable[Listed]) -> list[str]:
@@ -255,7 +267,7 @@ def _fork_and_describe(todo: Sequence[Entry]) -> tuple[list[bytes], str]:
             sys.stdout = sys.stderr = open(silence, "w", closefd=False)  # noqa: SIM115 - they need not be 1 and 2
             for entry in todo:
                 os.write(writer, json.dumps(_describe(entry)).encode() + b"\n")
-        finally:  # never back into the caller's code, which the parent is running
+        finally:  # a fork: never back into the caller's code, nor to its atexit handlers, which the parent runs
             os._exit(0)
     os.close(writer)
     buffer, reason = b"", "its import ended the process"

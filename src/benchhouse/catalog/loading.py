@@ -1,6 +1,7 @@
 """From an entry point to Experiment objects: an Experiment, a list of them, a module, or a plain function."""
 
 from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -42,17 +43,14 @@ def load(ref: ExperimentRef) -> Experiment:
     raise BenchError(f"{ref.object} offers {offered}, not {ref.name} {ref.version}: was the package changed?")
 
 
-def preload(name: str, bridge: str, *, once: bool) -> None:
+def preload(bridge: str) -> None:
     """Import what an experiment needs and is not its own: ado, which takes longer than most of what is written for it.
 
-    `once`: for a single process, not for many that are forked afterwards. What can't be imported is told by whoever
-    loads the experiment.
+    What can't be imported is told by whoever loads the experiment.
     """
     if bridge:
         with suppress(Exception):
-            from benchhouse.catalog.ado_call import preload_ado
-
-            preload_ado(name, once=once)
+            import_module("ado.modules.actuators.custom_experiments")
 
 
 def load_entry(entry: Entry) -> list[Experiment]:

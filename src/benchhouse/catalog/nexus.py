@@ -100,6 +100,10 @@ class Package:
             for number, name in enumerate(item.experiments):
                 yield name, ("package", "benchmark_packages", index, "experiments", number)
 
+    def names(self, listed: str) -> bool:
+        """Whether it says that it uses the experiment of that name, with its actuator in front or without."""
+        return any(listed == name or listed.partition(".")[2] == name for name, _ in self.registered())
+
     def registers(self, reference: Reference) -> bool:
         """By its own name, as published, or with its actuator in front."""
         names = {reference.name, listed_name(reference.actuator, reference.name)}

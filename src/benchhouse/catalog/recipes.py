@@ -1,5 +1,6 @@
 """Recipes: those of packages by entry point, and YAML files, of `recipes/` in a workspace or named by their path."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -10,12 +11,11 @@ from benchhouse.documents.problems import ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.recipe import Recipe
-from benchhouse.schema.record import record
 
 _SUFFIXES = (".yaml", ".yml")
 
 
-@record
+@dataclass(frozen=True)
 class FoundRecipe:
     recipe: Recipe
     origin: str  # the file, or the distribution

@@ -12,9 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from benchhouse import __version__
-from benchhouse.cli.ending import leave_after
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.pydantic_plugins import leave_out_plugins
 from benchhouse.schema.waiting import show_by
 
 _OBJECTS = 200_000  # made before garbage is looked for: most of a short command is imports, which make none
@@ -103,12 +101,6 @@ def bench(ctx: click.Context, folder: str | None) -> None:
 def main() -> None:
     """Run the command line."""
     run(bench, "bench")
-
-
-def start() -> None:
-    """Run the command line as this process's only task."""
-    leave_out_plugins()
-    leave_after(main)
 
 
 def run(command: click.Command, name: str) -> NoReturn:

@@ -9,7 +9,6 @@ import click
 from benchhouse import __version__
 from benchhouse.api import screen
 from benchhouse.cli import bench, options, run, show_error
-from benchhouse.cli.ending import leave_after
 from benchhouse.cli.examples import examples
 from benchhouse.cli.verbs import leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
@@ -252,7 +251,3 @@ def _broken(errors: Sequence[BenchError]) -> int:
 
 def main() -> None:
     run(nexus, "nexus")
-
-
-def start() -> None:
-    leave_after(main)

@@ -3,13 +3,12 @@
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from benchhouse.documents.problems import Problem
 from benchhouse.schema.quoting import shorten
-from benchhouse.schema.record import record
 
 Loc = tuple[str | int, ...]
 
@@ -22,7 +21,7 @@ class Spot(NamedTuple):
     members: Mapping[str | int, tuple["Spot", "Spot"]]
 
 
-@record
+@dataclass(frozen=True)
 class Document:
     """A file that was read: its text without byte order mark, its data, and where all of it stands.
 

@@ -3,12 +3,12 @@
 import re
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.schema.quoting import describe, printable, quote, shorten
-from benchhouse.schema.record import record
 
 if TYPE_CHECKING:  # pydantic is slow to import, and a file that can't be read never needs it
     from pydantic import ValidationError
@@ -41,7 +41,7 @@ _LENGTHS = {
 _WORDS = ("true", "false", "yes", "no", "on", "off", "null")  # read as something else than text when not in quotes
 
 
-@record
+@dataclass(frozen=True)
 class _Finding:
     """A pydantic error with its `loc` split into what stands in the file and the union branches pydantic tried."""
 

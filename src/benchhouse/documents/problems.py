@@ -7,18 +7,18 @@ everything there is to mend.
 import difflib
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import MAX_QUOTED
-from benchhouse.schema.record import record
 
 MAX_RENDERED = 100
 _MAX_SOURCE = 100
 _MIN_GUESSED = 3  # fewer letters begin too many words
 
 
-@record
+@dataclass(frozen=True)
 class Problem:
     """One fault in one file. Line and column count from 1, in characters; a byte order mark counts as none.
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchhouse.processes.early_host import PROGRAM, EarlyHost, take_early_host
 from benchhouse.processes.owner import OWNER, identity
 from benchhouse.schema.container import explain_exit
 from benchhouse.schema.errors import BenchError
@@ -167,18 +166,14 @@ class _Host:
     def __init__(self, python: tuple[str, ...]) -> None:
         self.python = python
         self.buffer = b""
-        self.process: EarlyHost | subprocess.Popen[bytes]
-        if ready := take_early_host(python):
-            self.process, self.words = ready, ready.words
-        else:
-            self.words = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would stop it once it is full
-            self.process = subprocess.Popen(
-                [*python, "-m", *PROGRAM],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self.words,
-                env=os.environ | {OWNER: identity()},
-            )
+        self.words = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe that nobody reads would stop it once it is full
+        self.process = subprocess.Popen(
+            [*python, "-m", "benchhouse.worker", "--host"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.words,
+            env=os.environ | {OWNER: identity()},
+        )
         assert self.process.stdout
         self.output: int = self.process.stdout.fileno()
 

@@ -67,7 +67,7 @@ def write_parquet(spools: list[Path], path: Path) -> int:
         except Exception:  # noqa: BLE001 - this process ends here, and says why
             traceback.print_exc()
         finally:
-            os._exit(code)
+            os._exit(code)  # a fork: what its parent registered with atexit, and its frames above, are not its to run
     _, status = os.waitpid(pid, 0)
     if status:
         raise BenchError(

@@ -101,7 +101,7 @@ class Child:
                 with os.fdopen(upward_end, "wb") as up, os.fdopen(downward_end, "rb") as down:
                     code = _live(number, share, up, down)
             finally:
-                os._exit(code)
+                os._exit(code)  # a fork: its parent's atexit handlers and frames are not its to run
         os.close(upward_end)
         os.close(downward_end)
         self._up, self._down = os.fdopen(upward, "rb"), os.fdopen(downward, "wb")
@@ -149,7 +149,7 @@ def _live(number: int, share: Share, up: Any, down: Any) -> int:
         line = down.readline()
         begun = True
         if not line:  # the parent is gone or has given up
-            os._exit(1)
+            os._exit(1)  # from within the experiment's code, which must not see its parent's end as an error
         return int(line)
 
     try:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.api import catalogue
-from benchhouse.catalog.nexus import INSTANCES, NexusModel, Package
+from benchhouse.catalog.nexus import INSTANCES, Nexus, NexusModel, Package
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.nexus import packages
 from benchhouse.nexus.scaffold import to_fill_in, write_new
+from benchhouse.runs import preparation
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.names import can_name_a_folder
@@ -70,6 +71,12 @@ limits: {{wall: 10m}}
 """
 
 
+_NOT_INSTALLED = """\
+# The experiment {experiment} is not installed here, so it is not known what else its target needs. Install it:
+#   nexus get benchmark-requirements {package} > requirements.txt && pip install -r requirements.txt
+"""
+
+
 def package(workspace: Workspace, name: str, nexus: str | Path | None) -> Path:
     """`packages/<name>` of the nexus; where there is none, the workspace becomes one."""
     _refuse_odd(name, "package")
@@ -101,12 +108,21 @@ def benchmark(
 ) -> Path:
     """Of a package: a definition that others may use. Of a model: a scenario that runs, of an experiment or `uses`."""
     _refuse_odd(name, "benchmark")
-    found = packages.pick(packages.load(workspace, nexus), package_name)
+    whole = packages.load(workspace, nexus)
+    package = packages.pick(whole, package_name)
     if model_name is None:
         if uses:
             raise BenchError("--uses is for a model's benchmark", "name the model too: --model ID")
-        return _definition(workspace, found, name, chosen)
-    return _run(workspace, found, _pick_model(found, model_name), name, chosen, uses)
+        return _definition(workspace, package, name, chosen)
+    model = _pick_model(package, model_name)
+    path = package.path / "models" / model.name / INSTANCES / name / "scenario.yaml"
+    values = {"path": path, "model": model.entry.id, "scenario": f"{model.name}-{name}"[:100]}
+    if uses:
+        target = _target_of_used(workspace, whole, uses)
+        write_new(path, _USING.format(**values, uses=uses, target=target))
+    else:
+        _write_own(workspace, path, chosen, values)
+    return path
 
 
 def _definition(workspace: Workspace, package: Package, name: str, chosen: str) -> Path:
@@ -118,22 +134,22 @@ def _definition(workspace: Workspace, package: Package, name: str, chosen: str) 
     return path
 
 
-def _run(workspace: Workspace, package: Package, model: NexusModel, name: str, chosen: str, uses: str | None) -> Path:
-    shown = catalogue.show(workspace, uses or chosen, None)
-    path = package.path / "models" / model.name / INSTANCES / name / "scenario.yaml"
-    values: dict[str, Any] = {
-        "path": path,
-        "model": model.entry.id,
-        "scenario": f"{model.name}-{name}"[:100],
-        "target": _target(shown),
-    }
-    if uses:
-        write_new(path, _USING.format(**values, uses=uses))
-        return path
+def _write_own(workspace: Workspace, path: Path, chosen: str, values: dict[str, Any]) -> None:
+    shown = catalogue.show(workspace, chosen, None)
     workload = "  executions: 10" if chosen == "command" else to_fill_in(shown["workload"])
     version = json.dumps(shown["version"])
-    write_new(path, _OWN.format(**values, experiment=chosen, version=version, workload=workload))
-    return path
+    text = _OWN.format(**values, target=_target(shown), experiment=chosen, version=version, workload=workload)
+    write_new(path, text)
+
+
+def _target_of_used(workspace: Workspace, nexus: Nexus, uses: str) -> str:
+    """What the scenario has to say of its target. It is not known before the experiment's package is installed: where
+    a `nexus.yaml` names that experiment, the file says how to install it."""
+    experiment = preparation.shelf(workspace, workspace.root).find(uses).experiment
+    owner = next((package for package in nexus.packages if package.names(experiment)), None)
+    if owner is None or any(item.name == experiment for item in catalogue.experiments()):
+        return _target(catalogue.show(workspace, uses, None))
+    return _NOT_INSTALLED.format(experiment=experiment, package=owner.name)
 
 
 def _target(shown: dict[str, Any]) -> str:

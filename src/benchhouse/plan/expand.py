@@ -20,7 +20,6 @@ from benchhouse.plan.space import Shuffle, Space
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.quoting import shorten
-from benchhouse.schema.record import record
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
@@ -42,7 +41,7 @@ class PlannedTrial:
     seed: int
 
 
-@record
+@dataclass(frozen=True)
 class Plan:
     """Pure data; nothing of it is held in memory but the scenario and its axes."""
 

@@ -1,13 +1,13 @@
 """Whether a site can give what a plan asks for. Pure: a scenario, its plan and a site go in, problems come out."""
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 from benchhouse.documents.document import Loc
 from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.plan.expand import Plan
 from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.schema.quantities import show_bytes, show_seconds
-from benchhouse.schema.record import record
 from benchhouse.schema.site import Partition, Site
 
 
@@ -17,7 +17,7 @@ def site_problems(file: ScenarioFile, plan: Plan, site: Site) -> list[Problem]:
     return list(_Fitting(file, plan, site, settings.together, settings.time).problems())
 
 
-@record
+@dataclass(frozen=True)
 class _Fitting:
     file: ScenarioFile
     plan: Plan

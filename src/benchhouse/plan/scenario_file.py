@@ -12,7 +12,6 @@ from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml, parse_yaml
-from benchhouse.schema.record import record
 from benchhouse.schema.scenario import Benchmark, Scenario
 from benchhouse.schema.secrets import REDACTED, exposed, is_secret_key, is_secret_variable, reference
 
@@ -24,7 +23,7 @@ _PARAMETERS = ("workload", "target", "targets", "axes", "exclude", "environment"
 _SUBJECT = {"experiment", "uses", "version"}  # without these, nothing further can be said
 
 
-@record
+@dataclass(frozen=True)
 class ScenarioFile:
     """A valid scenario with the text it came from."""
 

@@ -4,13 +4,12 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from benchhouse.schema.record import record
 
-
-@record
+@dataclass(frozen=True)
 class Block:
     """Keys that vary together, and the rows of values that they take."""
 
@@ -18,7 +17,7 @@ class Block:
     rows: tuple[tuple[Any, ...], ...]
 
 
-@record
+@dataclass(frozen=True)
 class Space:
     """The product of the blocks, less the excluded points; the last block varies fastest.
 

@@ -20,11 +20,11 @@ from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import Problem, ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
+from benchhouse.plan.exported_space import is_exported, plain_space
 from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
 from benchhouse.plan.space import Block
 from benchhouse.plan.space import Space as Points
 from benchhouse.schema.ado import OURS, Operation, WalkParameters
-from benchhouse.schema.record import record
 from benchhouse.schema.scenario import MAX_AXIS_VALUES
 from benchhouse.schema.space import Property, PropertyDomain, Space, SpaceExperiment
 
@@ -33,7 +33,7 @@ Inputs = Callable[[str, str | None], Collection[str] | None]
 """The inputs of the experiment of that name and version; None where they are not known."""
 
 
-@record
+@dataclass(frozen=True)
 class SpaceFile:
     """A space with the text it came from, and what an operation says of it."""
 
@@ -47,13 +47,15 @@ def is_space(data: Any) -> bool:
     """Whether a file is meant as a space or an operation of ado, not as a scenario of ours."""
     if not isinstance(data, dict) or "scenario" in data:
         return False
-    return "entitySpace" in data or isinstance(data.get("experiments"), list) or {"operation", "spaces"} <= data.keys()
+    if is_exported(data) or isinstance(data.get("experiments"), list):
+        return True
+    return {"operation", "spaces"} <= data.keys()
 
 
 def read_space(document: Document) -> SpaceFile:
     """The space that `document` is, or that the operation in it names; every mistake is raised with its place."""
     if "operation" not in document.data:
-        return SpaceFile(_validated(Space, document), document, space_name(Path(document.path)))
+        return _space_file(document)
     operation = _validated(Operation, document)
     problems = _not_ours(operation, document)
     beside = Path(document.path).parent
@@ -64,10 +66,14 @@ def read_space(document: Document) -> SpaceFile:
         problems.append(document.problem(("spaces", 0), message, expected))
     if problems:
         raise ProblemsError(problems)
-    found = load_yaml(path)
-    space = SpaceFile(_validated(Space, found), found, space_name(path), operation.operation.parameters)
+    space = _space_file(load_yaml(path), operation.operation.parameters)
     _check_number(space, document)
     return space
+
+
+def _space_file(document: Document, walk: WalkParameters | None = None) -> SpaceFile:
+    plain = plain_space(document)
+    return SpaceFile(_validated(Space, plain), plain, space_name(Path(document.path)), walk)
 
 
 def space_name(path: Path) -> str:

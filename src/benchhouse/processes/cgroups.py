@@ -9,21 +9,20 @@ import resource
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from benchhouse.processes.owned import is_left_behind, owned_name
 from benchhouse.processes.tree import alive, send, tree_cpu_s
-from benchhouse.schema.record import record
 
 _PERIOD_US = 100_000
 _PIECE_BYTES = 16 << 10
 _WORKER_LEAF = "benchhouse-worker"
 
 
-@record
+@dataclass(frozen=True)
 class Limits:
     """None is no limit. `cpu_s` counts the CPU seconds of the whole tree, `cpus` how many cores it may keep busy."""
 
@@ -85,7 +84,7 @@ class _Mount(NamedTuple):
         return None if inside.startswith("..") else self.point / inside
 
 
-@record
+@dataclass(frozen=True)
 class CgroupFS:
     """Where the calling process stands: its own folder in each v1 hierarchy, and in the v2 one."""
 

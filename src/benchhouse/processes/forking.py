@@ -12,8 +12,6 @@ from pathlib import Path
 
 from benchhouse.processes.owner import OWNER
 
-Streams = tuple[int | None, int | None, Path | int]
-
 
 class Forked:
     """A child of this process; as of a Popen, there is its pid, and `poll` that keeps it from staying a zombie."""
@@ -40,18 +38,11 @@ def can_fork() -> bool:
     return len(os.listdir("/proc/self/task")) == 1 and not any(each.startswith(mark) for each in variables)  # noqa: PTH208 - names, not paths
 
 
-def fork(
-    work: Callable[[], object],
-    words: Path | int,
-    without: Collection[str] = (),
-    *,
-    stdin: int | None = None,
-    stdout: int | None = None,
-) -> Forked:
+def fork(work: Callable[[], int | None], words: Path, without: Collection[str] = ()) -> Forked:
     """Run `work` in a session of its own, with nothing of this process but its memory and its folder.
 
-    What it prints goes to `words`, where `stdout` does not say otherwise; the variables `without` are not in its
-    environment. It ends where `work` does.
+    What it prints goes to `words`; the variables `without` are not in its environment. It ends where `work` does, with
+    the exit code that `work` returns.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
@@ -62,7 +53,7 @@ def fork(
     try:
         pid = os.fork()
         if pid == 0:
-            _become(work, (stdin, stdout, words), without, before)
+            _become(work, words, without, before)
     finally:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -73,7 +64,8 @@ def fork(
     return Forked(pid)
 
 
-def _become(work: Callable[[], object], streams: Streams, without: Collection[str], mask: Collection[int]) -> None:
+def _become(work: Callable[[], int | None], words: Path, without: Collection[str], mask: Collection[int]) -> None:
+    """Ends by `os._exit`: what the parent registered with `atexit`, and its frames above, are not for the child."""
     try:
         gc.freeze()  # what was ours is never collected: it would close descriptors that are by then the child's own
         os.setsid()
@@ -81,30 +73,26 @@ def _become(work: Callable[[], object], streams: Streams, without: Collection[st
         for number in signal.valid_signals():
             if callable(signal.getsignal(number)):
                 signal.signal(number, signal.SIG_DFL)
-        _rewire(*streams)
+        _rewire(words)
         for name in without:
             os.environ.pop(name, None)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        work()
-        os._exit(0)
+        os._exit(work() or 0)
     except BaseException:  # noqa: BLE001 - nothing may go on in the code of the parent
         os.write(2, traceback.format_exc().encode())
     finally:
         os._exit(1)
 
 
-def _rewire(stdin: int | None, stdout: int | None, words: Path | int) -> None:
-    """Close all else that was open. A lock is held, and a pipe has no end, for as long as anybody has it."""
-    kept = {handle for handle in (stdin, stdout, words) if isinstance(handle, int)}
+def _rewire(words: Path) -> None:
+    """Close all that was open. A lock is held, and a pipe has no end, for as long as anybody has it."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
-        if int(name) > 2 and int(name) not in kept:
+        if int(name) > 2:
             with suppress(OSError):  # the one that listed them
                 os.close(int(name))
-    said = words if isinstance(words, int) else os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    read = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
-    opened = [read, said if stdout is None else stdout, said]
-    high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 3) for each in opened]  # 0, 1 and 2 may have been closed
-    for target, source in enumerate(high):
+    opened = [os.open(os.devnull, os.O_RDONLY), os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)]
+    stdin, output = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 3) for each in opened)  # 0, 1 and 2 may have been closed
+    for target, source in enumerate((stdin, output, output)):
         os.dup2(source, target)
-    for each in {*high, *opened} - {0, 1, 2}:
+    for each in {stdin, output, *opened} - {0, 1, 2}:
         os.close(each)

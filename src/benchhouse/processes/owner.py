@@ -2,9 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 OWNER = "BENCHHOUSE_OWNER"  # in the environment of all that an orchestrator starts: its identity
 TAG = "BENCHHOUSE_TRIAL"  # in the environment of all that a trial starts: its id
@@ -42,36 +40,3 @@ def _start(pid: int) -> int | None:
 
 def _namespace() -> int:
     return Path("/proc/self/ns/pid").stat().st_ino
-
-
-def show_as(command: Sequence[str], name: str, value: str) -> bool:
-    """Have `/proc` show this process, and all that it forks, as a command with that variable in its environment.
-
-    The kernel shows the blocks that the last exec left, whatever was set since, so they are written over in place: the
-    command as far as it fits; the variable first, then as many of the others as still fit, the longest left out first.
-    C code has its own copies of them by then. False where there are no such blocks, or no room.
-    """
-    import ctypes
-
-    text = Path("/proc/self/stat").read_bytes()
-    shown = Path("/proc/self/environ").read_bytes()
-    arguments, arguments_end, variables, variables_end = map(int, text[text.rindex(b")") + 2 :].split()[45:49])
-    mark = os.fsencode(f"{name}={value}") + b"\0"
-    if not arguments or variables_end - variables != len(shown) or len(mark) > len(shown):
-        return False
-    os.environ[name] = value
-    for key, given in os.environ.items():
-        os.putenv(key, given)  # from here on they lie on the heap
-    others = [item + b"\0" for item in shown.split(b"\0") if item and not item.startswith(os.fsencode(f"{name}="))]
-    for longest in sorted(others, key=len, reverse=True):
-        if len(mark) + sum(map(len, others)) <= len(shown):
-            break
-        others.remove(longest)
-    _write_over(ctypes, variables, variables_end, b"".join([mark, *others]))
-    _write_over(ctypes, arguments, arguments_end, b"".join(os.fsencode(word) + b"\0" for word in command))
-    return True
-
-
-def _write_over(ctypes: Any, begin: int, end: int, data: bytes) -> None:
-    room = end - begin
-    ctypes.memmove(begin, data[: room - 1].ljust(room, b"\0"), room)

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.quantities import show_bytes
-from benchhouse.schema.record import record
 from benchhouse.sites.storage import Room, rooms
 
 _BLOCK = 4096
@@ -21,7 +21,7 @@ _LEAST = (40 << 10, 10)  # bytes and files of the emptiest trial there can be
 _SMALL = (32 << 20, 2000)  # a run below both is not worth asking the filesystem for
 
 
-@record
+@dataclass(frozen=True)
 class Need:
     """What a number of trials will take, on disk: likely, and at least."""
 

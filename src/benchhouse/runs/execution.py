@@ -24,14 +24,13 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.quoting import printable
-from benchhouse.schema.record import record
 from benchhouse.schema.trial import trial_id
 from benchhouse.sites import places
 
 Say = Callable[[str], None]
 
 
-@record
+@dataclass(frozen=True)
 class RunSummary:
     """How a run ended."""
 

@@ -1,7 +1,7 @@
 """What a run needs from outside, brought before it starts: declared data, packages of its environment, images."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,10 @@ from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.quantities import show_bytes
-from benchhouse.schema.record import record
 from benchhouse.sites import places
 
 
-@record
+@dataclass(frozen=True)
 class Fetchable:
     """One declared file; `path` is where it lies, or will lie, in the cache."""
 

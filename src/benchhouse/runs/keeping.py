@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from benchhouse.processes.owner import OWNER, identity, is_gone, pid_of
 from benchhouse.processes.services import end_of
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Keepers
-from benchhouse.schema.record import record
 from benchhouse.schema.service import (
     OVER,
     Phase,
@@ -34,7 +34,7 @@ _END_S = 30.0
 _JOB_S = 2.0  # between questions to a batch system
 
 
-Keep = Callable[[Path], object]
+Keep = Callable[[Path], int]
 """What a keeper does with its folder until the service is over."""
 
 
@@ -163,7 +163,7 @@ def _is_over(pid: int, keeper: str) -> bool:
     return is_gone(keeper)
 
 
-@record
+@dataclass(frozen=True)
 class Jobs:
     """How services become jobs of a batch system."""
 

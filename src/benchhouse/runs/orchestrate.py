@@ -24,14 +24,13 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.model import Model
 from benchhouse.schema.protocols import Executor, Job, JobState
-from benchhouse.schema.record import record
 from benchhouse.schema.trial import Attempt, Meta, TrialSpec, joined, trial_id
 
 _POLL_S = 0.5
 _PROBE_BYTES = 64 << 10
 
 
-@record
+@dataclass(frozen=True)
 class Progress:
     """One step of a run, for whoever shows it."""
 
@@ -54,7 +53,7 @@ class Active:
     not_before: float = 0.0
 
 
-@record
+@dataclass(frozen=True)
 class Shared:
     """What jobs that outlive us are given once, not trial by trial."""
 

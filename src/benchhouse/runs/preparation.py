@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,6 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.protocols import Container, Place, Runtime
-from benchhouse.schema.record import record
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
 from benchhouse.schema.site import Site
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 _BARE = ("process", "venv")  # runtimes that enter no container
 
 
-@record
+@dataclass(frozen=True)
 class Prepared:
     """A scenario that was read, resolved and planned."""
 
@@ -92,7 +91,7 @@ def _runtime(prepared: Prepared) -> Runtime:
     return found
 
 
-@record
+@dataclass(frozen=True)
 class Where:
     """What the command line says of where a scenario runs; it goes before what the scenario and the site say."""
 

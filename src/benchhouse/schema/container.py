@@ -6,11 +6,10 @@ Both are text from values: who runs them is a runtime, a worker that starts a se
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.image import Image
-from benchhouse.schema.record import record
 
 ENTERED = "BENCHHOUSE_ENTERED"
 """In the environment inside: the time at which the script began, so that the worker can tell what entering cost."""
@@ -34,7 +33,7 @@ def explain_exit(code: int | None) -> str:
     return _EXITS.get(code or 0, "")
 
 
-@record
+@dataclass(frozen=True)
 class Bind:
     source: str
     destination: str
@@ -55,7 +54,7 @@ def parse_bind(text: str) -> Bind:
     return Bind(source, destination, mode == "ro")
 
 
-@record
+@dataclass(frozen=True)
 class Entry:
     """All that is said of one container: what it is, what it sees, what goes in."""
 

@@ -4,7 +4,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.model import Model
-from benchhouse.schema.record import record
 from benchhouse.schema.resources import Resources
 
 if TYPE_CHECKING:
@@ -161,7 +160,7 @@ _RESERVED = ("target", "workload", "ctx")
 _PLAIN = frozenset({bool, int, float, str})
 
 
-@record
+@dataclass(frozen=True)
 class Experiment:
     """A registered experiment; calling it calls the function as written."""
 

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchhouse.schema.record import record
-
 
 @dataclass(frozen=True)
 class TrialFolder:
@@ -75,7 +73,7 @@ class TrialFolder:
         return self.manifest.is_file()
 
 
-@record
+@dataclass(frozen=True)
 class RunFolder:
     """The ledger of one run."""
 
@@ -130,7 +128,7 @@ class RunFolder:
         return self.path / "services"
 
 
-@record
+@dataclass(frozen=True)
 class Workspace:
     """A folder that holds scenarios, results, reports and the hidden `.bench` state."""
 

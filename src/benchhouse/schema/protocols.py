@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from benchhouse.schema.layout import RunFolder
-from benchhouse.schema.record import record
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Runtime as RuntimeSpec
 from benchhouse.schema.scenario import Scenario
@@ -17,7 +16,7 @@ from benchhouse.schema.trial import Outcome
 JobId = str
 
 
-@record
+@dataclass(frozen=True)
 class Job:
     """One worker call: run the trial whose folder is given.
 
@@ -45,7 +44,7 @@ class JobState:
     outcome: Outcome | None = None  # of one that is done but not sealed, where it is known and not worth a retry
 
 
-@record
+@dataclass(frozen=True)
 class Assignment:
     """What an executor is told when it is made."""
 
@@ -132,7 +131,7 @@ class Executor(Protocol):
         ...
 
 
-@record
+@dataclass(frozen=True)
 class Place:
     """Where a runtime is to work, and what a container must be shown of it."""
 
@@ -145,7 +144,7 @@ class Place:
     variables: tuple[str, ...] = ()  # that the experiment may read, by name: nothing else of the environment goes in
 
 
-@record
+@dataclass(frozen=True)
 class Container:
     """What a runtime enters, for evidence and for `--dry-run`."""
 

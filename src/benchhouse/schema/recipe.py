@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +11,6 @@ from pydantic import Field, field_validator, model_validator
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Seconds
-from benchhouse.schema.record import record
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.secrets import exposed, is_secret_variable, reference
 
@@ -175,7 +175,7 @@ class Recipe(Model):
             yield from (word for word in words if any(f"{{{name}}}" in word for name in self.parameters))
 
 
-@record
+@dataclass(frozen=True)
 class Service:
     """A server that runs: where it is, which process began it, and what its words are called in the logs."""
 

@@ -43,16 +43,19 @@ class PropertyDomain(Camel):
 class Property(Camel):
     identifier: str = Field(min_length=1, description="The property's name.")
     property_domain: PropertyDomain | None = Field(default=None, description="Which values it takes.")
+    property_type: str | None = Field(default=None, description="`CONSTITUTIVE_PROPERTY_TYPE`; read and not used.")
     metadata: dict[str, Any] | None = Field(default=None, description="Said about it.")
 
 
 class PropertyRef(Camel):
     identifier: str = Field(min_length=1, description="The property's name.")
+    property_type: str | None = Field(default=None, description="`CONSTITUTIVE_PROPERTY_TYPE`; read and not used.")
 
 
 class PropertyValue(Camel):
     property: PropertyRef = Field(description="Which property.")
     value: Any = Field(description="Its value.")
+    value_type: str | None = Field(default=None, description="What ado takes it for; read and not used.")
 
 
 class SpaceExperiment(Camel):

@@ -2,9 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchhouse.schema.layout import Workspace
-from benchhouse.schema.site import Site
+
+if TYPE_CHECKING:
+    from benchhouse.schema.site import Site
 
 
 def workspace(folder: str | os.PathLike[str] | None = None) -> Workspace:
@@ -32,14 +35,14 @@ def near(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
 
 
-def site(workspace: Workspace, name: str | None = None) -> Site:
+def site(workspace: Workspace, name: str | None = None) -> "Site":
     """`name` or file, else $BENCH_SITE, else site.yaml of the workspace, else a machine of which nothing is said."""
     from benchhouse.sites.profiles import find_site
 
     return find_site(name or os.environ.get("BENCH_SITE") or None, workspace.site)
 
 
-def images_if_known(site: Site) -> str:
+def images_if_known(site: "Site") -> str:
     """The same for whoever may not need any: empty where the site's variable is not set."""
     from benchhouse.schema.errors import BenchError
 
@@ -49,7 +52,7 @@ def images_if_known(site: Site) -> str:
         return ""
 
 
-def images(site: Site) -> Path:
+def images(site: "Site") -> Path:
     """Where images of containers lie: as the site says, else $WORK/containers, else in the cache."""
     if said := site.folders.containers:
         path = os.path.expandvars(said)

@@ -3,10 +3,10 @@
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.record import record
 from benchhouse.schema.site import Site
 from benchhouse.sites.commands import ask
 from benchhouse.sites.profiles import expand_path
@@ -19,7 +19,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _FIGURES = 8  # of a row of a quota: used, soft, hard, grace; the same for files
 
 
-@record
+@dataclass(frozen=True)
 class Mount:
     """A filesystem where it is mounted."""
 
@@ -33,7 +33,7 @@ class Mount:
         return self.kind in _SHARED
 
 
-@record
+@dataclass(frozen=True)
 class Room:
     """What may still be put somewhere; None: no limit that anybody tells."""
 

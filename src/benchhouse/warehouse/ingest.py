@@ -7,13 +7,12 @@ trial. Only a rebuild takes rows away, those of trials whose evidence is gone or
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.record import record
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
 from benchhouse.warehouse.fresh import remember
 from benchhouse.warehouse.lake import READ_BACK, list_lake, read_back, write_tables
@@ -28,7 +27,7 @@ _MERGE_ATTEMPTS = 100
 _STALE_TEMPORARY_S = 3600.0
 
 
-@record
+@dataclass(frozen=True)
 class Collected:
     """What the tables now hold of a run, which folders were left out, and which trials a rebuild took away.
 
@@ -43,7 +42,7 @@ class Collected:
     unread: list[str] = field(default_factory=list)
 
 
-@record
+@dataclass(frozen=True)
 class Rebuilt:
     """What the tables now hold in all, what was left out and which unused files were removed.
 

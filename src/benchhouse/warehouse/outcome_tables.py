@@ -3,7 +3,8 @@
 A value is the mean over the point's good trials of what each of them measured; `measurement_fact` has them one by one.
 """
 
-from benchhouse.schema.record import record
+from dataclasses import dataclass
+
 from benchhouse.warehouse.run_tables import (
     CASE,
     EXPERIMENT,
@@ -22,7 +23,7 @@ from benchhouse.warehouse.table import Column, Table
 _QUANTILES = ("p50", "p95", "p99")
 
 
-@record
+@dataclass(frozen=True)
 class Outcome:
     """A column that is filled from a metric; the first of `metrics` that the point has, in `unit`."""
 
@@ -37,7 +38,7 @@ class Outcome:
         return Column(self.name, "number", self.meaning)
 
 
-@record
+@dataclass(frozen=True)
 class OutcomeTable:
     """A table with the components whose trials enter it and the metrics that fill it."""
 

@@ -1,8 +1,10 @@
 """Questions to the tables: DuckDB in memory over the catalog's files, locked so that SQL can only read them."""
 
+import importlib.metadata
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
@@ -10,11 +12,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from benchhouse.schema.distributions import version_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.query import QueryInput, QuerySpec
-from benchhouse.schema.record import record
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
 from benchhouse.warehouse.fresh import InMemory, recall
 from benchhouse.warehouse.shared import SharedViews, is_in_lake, listed, lock
@@ -43,7 +43,7 @@ def own(sql: str, in_memory: InMemory | None = None) -> str:
     return sql
 
 
-@record
+@dataclass(frozen=True)
 class Result:
     """Rows that can go into JSON as they are: times are ISO 8601 text in UTC. `spec` says how to get them again."""
 
@@ -292,7 +292,7 @@ def _pinned(name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence
 @cache
 def _engine() -> str:
     """DuckDB's version, read once and without importing it: it may not be needed."""
-    return version_of("duckdb")
+    return importlib.metadata.version("duckdb")
 
 
 def _tables_in(sql: str) -> list[str]:

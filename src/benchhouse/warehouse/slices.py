@@ -3,10 +3,10 @@
 import re
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.schema.record import record
 from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.topology import Topology
 from benchhouse.warehouse.columns import chained, pick, spread
@@ -34,7 +34,7 @@ _OF_THE_TRIAL = {
 _GPU, _RANK = re.compile(r"gpu(\d+)"), re.compile(r"rank:?(\d+)")
 
 
-@record
+@dataclass(frozen=True)
 class Group:
     """Columns that go together: the different rows of these, as they first come, and which of them each slice has."""
 
@@ -42,7 +42,7 @@ class Group:
     places: "array[int]"
 
 
-@record
+@dataclass(frozen=True)
 class Slices:
     """The slices of one trial, sorted by scope, series and phase."""
 

@@ -4,11 +4,11 @@ A table of evidence is made from sealed trials, one Parquet file a run. A table 
 of the workspace as they are: what people accepted, what was published, what an alarm said.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.evidence.parquet import Kind as Kind
-from benchhouse.schema.record import record
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ _SQL_TYPES: dict[Kind, str] = {
 }
 
 
-@record
+@dataclass(frozen=True)
 class Column:
     """One column; a `time` is UTC with milliseconds and carries no zone.
 
@@ -45,7 +45,7 @@ class Column:
         return _SQL_TYPES[self.kind]
 
 
-@record
+@dataclass(frozen=True)
 class Table:
     """One curated table; `order` sorts its rows, so that equal evidence gives equal bytes.
 

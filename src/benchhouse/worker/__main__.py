@@ -13,12 +13,10 @@ from pathlib import Path
 
 from benchhouse.processes.owner import OWNER, identity
 from benchhouse.schema.container import ENTERED
-from benchhouse.schema.pydantic_plugins import leave_out_plugins
 
 
 def main(arguments: list[str]) -> int:
     gc.disable()  # while it imports: there is no garbage yet
-    leave_out_plugins()
     try:
         run = _find(arguments)
     finally:
@@ -35,10 +33,10 @@ def _find(arguments: list[str]) -> Callable[[], int]:
     if arguments == ["--host", "--own"]:
         os.environ[OWNER] = identity()  # exec keeps it: all that is started below names this process
         os.execv(sys.executable, sys.orig_argv[:-1])  # noqa: S606 - the same call, flags of Python included
-    if arguments in (["--host"], ["--host", "--first"]):
+    if arguments == ["--host"]:
         from benchhouse.worker.host import serve
 
-        return partial(serve, first="--first" in arguments)
+        return serve
     if len(arguments) == 2 and arguments[0] == "--keep":
         from benchhouse.worker.keeper import keep
 

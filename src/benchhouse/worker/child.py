@@ -102,7 +102,7 @@ def _services(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path,
         handover = Handover()
         handover.fail("server_died", said)
         result.write_text(handover.model_dump_json(), encoding="utf-8")
-        os._exit(0)
+        os._exit(0)  # a forked process, by a thread of it: nothing else ends one whose main thread is stuck in C code
 
     where = workdir.with_name("services")
     return TrialServices(where, folder, logs, give_up, spec.images, spec.resources.cpus, spec.interface)

@@ -25,7 +25,6 @@ from benchhouse.processes.cgroups import Cage
 from benchhouse.processes.owned import Scratch
 from benchhouse.processes.services import end_of
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.pydantic_plugins import take_plugins_back
 from benchhouse.schema.service import ServiceFolder
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.child import run_experiment
@@ -210,7 +209,6 @@ def _become_experiment(
         for number in (*STOPS, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         leave_node()
-        take_plugins_back()
         logs = capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdin = os.fdopen(0, closefd=False)
@@ -228,7 +226,7 @@ def _become_experiment(
         with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(code)
+        os._exit(code)  # a fork: what the worker registered with atexit, and its frames above, are not ours to run
 
 
 def end_elsewhere(trial: TrialFolder, most_s: float = _ELSEWHERE_S) -> None:

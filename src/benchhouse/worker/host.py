@@ -11,7 +11,8 @@ import os
 import select
 import signal
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import sweep_cages
@@ -24,23 +25,32 @@ from benchhouse.worker.warming import warm_up, warm_up_for
 _GRACE_S = 3.0
 
 
-def serve(*, first: bool = False) -> int:
-    """`first`: of its orchestrator, which has looked for leftovers itself."""
+def serve() -> int:
+    """Until the orchestrator is gone, or SIGTERM comes."""
     tree.become_subreaper()
     with contextlib.suppress(PermissionError):  # started by hand it may lead its session already
         os.setsid()  # a Ctrl-C at the terminal is the orchestrator's to handle
-    if not first:
-        _sweep()
+    _sweep()
     warm_up()
     wakeup, bell = os.pipe()
     for end in (wakeup, bell):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(bell)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda *_: _stop_all_and_exit())
-    os.set_blocking(0, False)
-    _say({"ready": os.getpid()})
     pool = Pool()
+    try:
+        signal.signal(signal.SIGTERM, _exit)
+        _say({"ready": os.getpid()})
+        _serve_orders(pool, wakeup)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _end_all(pool)
+    return 0
+
+
+def _serve_orders(pool: Pool, wakeup: int) -> None:
+    """Until the orchestrator closes its end of the pipe."""
+    os.set_blocking(0, False)
     buffer = b""
     while True:
         select.select([0, wakeup, *pool.lines()], [], [])
@@ -53,7 +63,7 @@ def serve(*, first: bool = False) -> int:
         except BlockingIOError:
             continue
         if not chunk:
-            _stop_all_and_exit()
+            return
         *lines, buffer = (buffer + chunk).split(b"\n")
         for line in lines:
             _obey(json.loads(line), pool)
@@ -77,12 +87,17 @@ def _obey(order: dict[str, Any], pool: Pool) -> None:
     _say({"id": order["id"], "pid": pid, "start": tree.start_time(pid)})
 
 
-def _stop_all_and_exit() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def _exit(signum: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(0)
+
+
+def _end_all(pool: Pool) -> None:
+    """An idle worker ends when its line does. A signal alone could miss it: while a worker seals, and until it is back
+    from saying so, it ignores SIGTERM, and would then wait for orders that never come."""
+    pool.hang_up()
     tree.kill_descendants(grace_s=_GRACE_S)
-    sweep_cages(LEFTOVERS)  # of idle workers, which have ended at once
+    sweep_cages(LEFTOVERS)
     sweep_scratch(LEFTOVERS)
-    os._exit(0)
 
 
 def _say(message: dict[str, Any]) -> None:

@@ -15,7 +15,6 @@ import traceback
 from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
-from typing import NoReturn
 
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.processes import tree
@@ -206,8 +205,8 @@ class Keeper:
             signal.signal(number, signal.SIG_IGN)
 
 
-def keep(path: Path) -> NoReturn:
-    """Until the service is over; then the process ends."""
+def keep(path: Path) -> int:
+    """Until the service is over; returns the exit code of the process."""
     tree.become_subreaper()
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(NAME, encoding="ascii")
@@ -225,7 +224,7 @@ def keep(path: Path) -> NoReturn:
     except BaseException:  # noqa: BLE001 - whoever started it reads it there
         code = 1
         write_text(ServiceFolder(path).words, traceback.format_exc())
-    os._exit(code)  # somebody waits for it, and Python would first take itself apart
+    return code
 
 
 def _stop(signum: int, frame: FrameType | None) -> None:

@@ -1,5 +1,6 @@
 """What the node is: hardware, drivers, packages. Only what can really be read; the rest is null."""
 
+import importlib.metadata
 import os
 import platform
 import socket
@@ -11,7 +12,6 @@ from typing import Any
 
 from benchhouse.schema.container import ENTERED
 from benchhouse.schema.digests import digest
-from benchhouse.schema.distributions import UNNAMED, distributions
 
 
 def host() -> str:
@@ -52,10 +52,10 @@ def drivers() -> dict[str, str | None]:
 def packages() -> dict[str, str]:
     """Installed distributions and their versions, by name."""
     found: dict[str, str] = {}
-    for item in distributions():
-        name, version = item.name_and_version()
-        if name != UNNAMED:
-            found.setdefault(name, version)
+    for distribution in importlib.metadata.distributions():
+        about = distribution.metadata
+        if name := about["Name"]:  # none where its files are damaged
+            found.setdefault(name, about["Version"] or "0")
     return dict(sorted(found.items()))
 
 

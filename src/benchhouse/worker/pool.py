@@ -107,6 +107,12 @@ class Pool:
                 if found[0] in self.workers and (job := self._gone(self.workers[found[0]], found[1])):
                     yield job
 
+    def hang_up(self) -> None:
+        """No worker gets another trial: one that is idle ends at once, one that is busy when its trial is sealed."""
+        for worker in self.workers.values():
+            with contextlib.suppress(OSError):  # it has ended
+                worker.line.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
         """Idle workers end when their lines do; they are waited for, as they tidy up behind them."""
         for worker in self.workers.values():
@@ -191,7 +197,7 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
         sharing.end()
         if scratch:
             scratch.remove()
-        os._exit(code)
+        os._exit(code)  # a fork: what the host registered with atexit, and its frames above, are not ours to run
 
 
 def _tell(line: socket.socket, what: bytes) -> None:

@@ -13,6 +13,7 @@ import resource
 import signal
 import socket
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from benchhouse.processes.cgroups import Cage
 from benchhouse.processes.owned import Scratch
 from benchhouse.processes.owner import TAG
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.schema.record import record
 from benchhouse.schema.service import SECRET
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.child import run_experiment
@@ -33,7 +33,7 @@ _MOST_BYTES = 1 << 16
 _ENDS = 3  # of a capture: stdout, stderr, and where logs are asked for
 
 
-@record
+@dataclass(frozen=True)
 class Done:
     """What a shared process tells when a trial of its is over: what it used for that."""
 

@@ -61,8 +61,7 @@ class Task:
         sweep_cages(LEFTOVERS)
         sweep_scratch(LEFTOVERS)
         if len(self.trials) > 1:
-            shared = bool(self.frame["runtime"].get("shared"))
-            warm_up(ExperimentRef.model_validate(self.frame["experiment"]), shared=shared)
+            warm_up(ExperimentRef.model_validate(self.frame["experiment"]))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
             signal.signal(number, self._told)
         unsealed = 0

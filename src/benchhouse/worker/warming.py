@@ -23,7 +23,7 @@ _MODELS = (
 )  # fmt: skip
 
 
-def warm_up(ref: ExperimentRef | None = None, *, shared: bool = False) -> None:
+def warm_up(ref: ExperimentRef | None = None) -> None:
     """Facts about this machine, and validators, which are otherwise built where they are first used.
 
     And the experiment, where it is known and one of ours: a stranger's package may start threads, or open a device, and
@@ -40,7 +40,7 @@ def warm_up(ref: ExperimentRef | None = None, *, shared: bool = False) -> None:
             if inputs is not None:
                 inputs.model_rebuild()
     if ref is not None:
-        preload(ref.name, ref.bridge, once=shared)
+        preload(ref.bridge)
     gc.freeze()  # so that no child copies pages only to mark objects in them
     gc.enable()
 
@@ -51,18 +51,16 @@ def warm_up_for(spec: Path) -> None:
     Read without a model: this is asked before every worker, and is nothing for nearly all of them.
     """
     try:
-        told = json.loads(spec.read_bytes())
-        name, bridge = told["experiment"]["name"], told["experiment"].get("bridge", "")
-        shared = bool(told["runtime"].get("shared"))
+        bridge = json.loads(spec.read_bytes())["experiment"].get("bridge", "")
     except (OSError, ValueError, KeyError, AttributeError):
         return  # the trial's own worker tells what is wrong with it
     if bridge:
-        _preload(name, bridge, shared)
+        _preload(bridge)
 
 
 @cache
-def _preload(name: str, bridge: str, shared: bool) -> None:
+def _preload(bridge: str) -> None:
     gc.disable()
-    preload(name, bridge, once=shared)
+    preload(bridge)
     gc.freeze()
     gc.enable()
