@@ -4,8 +4,8 @@ Lookups by key at 8 and 32 clients, updates at 32, p95 of lookups at a steady ra
 psycopg and asyncpg (the latter if scripts/install-peers.sh asyncpg has brought it). Rounds alternate; the median of the
 rounds' ratios counts. pgbench runs with two threads, as it does best on two cores, and our load with two processes
 (`processes: 2`), for the same reason. `driver: pgbench` is the same program with its log read back, and stands there to
-show what that costs; it has no bar. p95 is compared with pgbench's log of transactions, from sent to answered, at a rate (pgbench -R) at
-which neither client is short of time: at full speed pgbench's figure has its own queue in it.
+show what that costs; it has no bar. p95 is compared with pgbench's log of transactions, from sent to answered, at a
+rate (pgbench -R) at which neither client is short of time: at full speed pgbench's figure has its own queue in it.
 
     python benchmarks/postgres_pgbench.py [--rounds 5] [--seconds 3] [--json]
 

@@ -137,9 +137,9 @@ def _failure(code: int, stderr: str, job: PgbenchJob) -> Exception:
     if first.startswith("connection to server") or "could not translate host name" in first:
         return not_connected(first)
     if aborted := [line for line in lines if " aborted in " in line]:
+        why = "; ".join(dict.fromkeys([first, aborted[0]]))  # what could not be prepared is told before
         return CallFailed(
-            "client_aborted",
-            f"{aborted[0]} (a client of pgbench ends at an error; driver: postgres counts it and goes on)",
+            "client_aborted", f"{why} (a client of pgbench ends at an error; driver: postgres counts it and goes on)"
         )
     return BenchError(f"pgbench ended with {code}: {first}")
 

@@ -175,17 +175,17 @@ class Administrator:
 
 def connect(login: Login) -> "psycopg.Connection[Any]":
     """A connection on which every statement is a transaction by itself unless BEGIN is sent. Raises CallFailed."""
-    psycopg = psycopg_or_hint()
+    library = psycopg_or_hint()
     try:
-        return psycopg.connect(**parameters(login), autocommit=True, prepare_threshold=None)
-    except psycopg.Error as error:
+        made: psycopg.Connection[Any] = library.connect(**parameters(login), autocommit=True, prepare_threshold=None)
+    except library.Error as error:
         raise not_connected(str(error)) from None
+    return made
 
 
 def parameters(login: Login) -> dict[str, Any]:
     """What libpq takes for it, by its own names. Raises psycopg.ProgrammingError for an address that it can't read."""
-    psycopg = psycopg_or_hint()
-    given = psycopg.conninfo.conninfo_to_dict(login.endpoint)
+    given: dict[str, Any] = psycopg_or_hint().conninfo.conninfo_to_dict(login.endpoint)
     ours = {
         "application_name": login.name,
         "options": f"{given.get('options') or ''} {login.options}".strip(),

@@ -171,9 +171,8 @@ def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -
             certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)
             _check(session, tables, workload, book, ctx)
             judge(book, certificate, ctx)
-            rate = _report(workload, book, seen, ctx)
-            if driver.transport == "call" or not workload.sql:  # pgbench does not say how many rows came
-                ctx.emit("rows_per_s", rate * book.tally.operations / max(book.tally.calls, 1))
+            counts_rows = driver.transport == "call" or not workload.sql  # pgbench does not say how many came
+            _report(workload, book, seen, ctx, counts_rows=counts_rows)
     finally:
         session.close()
 
@@ -245,7 +244,7 @@ def _load(
     with _named(ctx, "the load"):
         if driver.transport == "program":
             job = pgbench.plan(workload, login, ctx.seed)
-            load = partial(pgbench.offer, driver, job, workload, ctx.artifacts / "requests.parquet")
+            load: Callable[[], Book] = partial(pgbench.offer, driver, job, workload, ctx.artifacts / "requests.parquet")
         else:
             load = _by_engine(driver, script, workload, login, where, ctx)
         with ServerWatch(pid, session, login.name) as watch:
@@ -325,8 +324,7 @@ def _wait_until_back(session: Administrator) -> None:
         sleep(0.1)
 
 
-def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx: Context) -> float:
-    """Transactions a second."""
+def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx: Context, *, counts_rows: bool) -> None:
     tally: PostgresTally = book.tally
     ctx.distribution("latency", tally.latency.histogram)
     ctx.distribution("latency_sent", tally.latency_sent.histogram)
@@ -339,6 +337,8 @@ def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx:
     ctx.distribution("latency_sql", own)
     rate = emit_rates(book, workload, ctx)
     ctx.emit("transactions_per_s", rate)
+    if counts_rows:
+        ctx.emit("rows_per_s", rate * tally.operations / max(tally.calls, 1))
     ctx.emit("deadlocks", book.errors["deadlock"])
     ctx.emit("serialization_errors", book.errors["serialization"])
     for name in ("cpu", "io_wait", "lock_wait"):
@@ -347,4 +347,3 @@ def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx:
     ctx.metadata(
         transactions={kind: stream.histogram.n for kind, stream in sorted(tally.by_kind.items())}, server_seen=seen
     )
-    return rate
