@@ -144,7 +144,7 @@ class PostgresTarget(Model):
 
 @experiment(
     "storage.postgres",
-    version="0.1",
+    version="0.2",
     metrics=METRICS,
     component="storage",
     services=("postgres", "postgresql"),
