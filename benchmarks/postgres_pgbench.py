@@ -1,15 +1,11 @@
-"""Our PostgreSQL drivers beside pgbench: same real server, same tables, same statements, prepared in the server.
+"""Our drivers of PostgreSQL beside pgbench: same real server, same tables, same statements, prepared in the server.
 
 Lookups by key at 8 and 32 clients, updates at 32, p95 of lookups at a steady rate, and COPY beside plain loops of
-psycopg2, psycopg and asyncpg (the last if scripts/install-peers.sh asyncpg has brought it). Rounds alternate; the
-median of the rounds' ratios counts. pgbench runs with two threads, as it does best on two cores, and our load with two
-processes (`processes: 2`), for the same reason. p95 is compared with pgbench's log of transactions, from sent to
-answered, at a rate (pgbench -R) at which neither client is short of time: at full speed pgbench's figure has its own
-queue in it.
-
-In the same rounds run the tightest loops of the same clients in plain Python (`postgres_bare.py`): no load through that
-client can do better on this CPU. Beside each bar stands what they reach. One that they miss too is told as the
-client's, where the machine was quiet as it began, and is missed all the same.
+psycopg and asyncpg (the latter if scripts/install-peers.sh asyncpg has brought it). Rounds alternate; the median of the
+rounds' ratios counts. pgbench runs with two threads, as it does best on two cores, and our load with two processes
+(`processes: 2`), for the same reason. `driver: pgbench` is the same program with its log read back, and stands there to
+show what that costs; it has no bar. p95 is compared with pgbench's log of transactions, from sent to answered, at a
+rate (pgbench -R) at which neither client is short of time: at full speed pgbench's figure has its own queue in it.
 
     python benchmarks/postgres_pgbench.py [--rounds 5] [--seconds 3] [--json]
 
@@ -32,20 +28,16 @@ from typing import Any
 ROWS, BATCH, SCHEMA = 100_000, 5_000, "benchhouse_figure"
 WARMUP_S = 0.5
 SHARES = 2  # threads of pgbench, load processes of ours
-PSYCOPG2, FAST = "postgres", "postgres_pq"
+PSYCOPG, PROGRAM, PEER = "driver postgres", "driver pgbench", "pgbench"
 # (what, operation, clients, driver, at least of pgbench's rate)
 RATES = (
-    ("lookups", "lookup", 8, PSYCOPG2, 0.62),
-    ("lookups", "lookup", 32, PSYCOPG2, 0.62),
-    ("lookups", "lookup", 8, FAST, 0.85),
-    ("lookups", "lookup", 32, FAST, 0.65),
-    ("updates", "update", 32, FAST, 0.95),
-    ("updates", "update", 32, PSYCOPG2, None),
+    ("lookups", "lookup", 8, PSYCOPG, 0.60),
+    ("lookups", "lookup", 32, PSYCOPG, 0.60),
+    ("lookups", "lookup", 8, PROGRAM, None),
+    ("lookups", "lookup", 32, PROGRAM, None),
+    ("updates", "update", 32, PSYCOPG, None),
 )
-BARE, THREADS = "bare", "postgres_threads"  # the same client without a load engine; with a thread a connection
 P95_CLIENTS, P95_RATE = 8, 2_000
-MOST_CPU_US = 48.0  # of psycopg2, a lookup
-P95_WITHIN = 0.25
 LEAST_COPIED, COPIED_SHARE = 180_000, 0.9
 SCRIPTS = {
     "lookup": "\\set id random(1, {rows})\nSELECT balance FROM accounts WHERE id = :id;\n",
@@ -58,14 +50,11 @@ COPY = f"COPY {SCHEMA}.history (account, amount, note) FROM STDIN"
 def benchhouse(
     endpoint: str, driver: str, operation: str, clients: int, seconds: float, rate: float = 0
 ) -> dict[str, float]:
-    """One load by our engine, as the experiment makes it; at a rate, or as fast as it goes."""
-    from benchhouse.drivers.postgres import Postgres
-    from benchhouse.drivers.postgres_pq import PostgresPq
-    from benchhouse.experiments.storage.postgres_tally import PostgresTally
-    from benchhouse.experiments.storage.postgres_workload import PostgresWorkload, Script
-    from benchhouse.load.engine import run_load
+    """One load as the experiment makes it; at a rate, or as fast as it goes."""
+    from benchhouse.drivers.pgbench import Pgbench
+    from benchhouse.experiments.storage import pgbench
+    from benchhouse.experiments.storage.postgres_workload import PostgresWorkload
     from benchhouse.load.protocols.postgres import Login
-    from benchhouse.load.source import Planned, Pool
 
     load = {"rps": rate, "max_in_flight": clients} if rate else {"concurrency": clients}
     workload = PostgresWorkload.model_validate(
@@ -73,18 +62,11 @@ def benchhouse(
         | {"processes": min(SHARES, clients)}
         | load
     )
-    script = Script(workload, seed=1)
     login = Login(endpoint, settings={"search_path": SCHEMA})
-
-    def make() -> Any:
-        made = {PSYCOPG2: Postgres, FAST: PostgresPq}[driver]
-        return made(login, script.statements, prepared=True, timeout_s=30)
-
-    planned = []
-    for work in script.works():
-        work.ready = work.ready or make().request(work)
-        planned.append(Planned(work, work.ready))
-    book = run_load(make, Pool(planned, 1), workload, lambda: PostgresTally(writes=operation != "lookup"))
+    if driver == PROGRAM:
+        book = pgbench.offer(Pgbench(), pgbench.plan(workload, login, 1), workload, Path())
+    else:
+        book = _by_engine(workload, login)
     if book.failed:
         raise SystemExit(f"{book.failed} transactions failed: {book.details}")
     return {
@@ -95,7 +77,27 @@ def benchhouse(
     }
 
 
-def pgbench(
+def _by_engine(workload: Any, login: Any) -> Any:
+    from benchhouse.drivers.postgres import Postgres
+    from benchhouse.experiments.storage.postgres_tally import PostgresTally
+    from benchhouse.experiments.storage.postgres_workload import Script
+    from benchhouse.load.engine import run_load
+    from benchhouse.load.source import Planned, Pool
+
+    script = Script(workload, seed=1)
+
+    def make() -> Any:
+        return Postgres(login, script.statements, prepared=True, timeout_s=30)
+
+    planned = []
+    for work in script.works():
+        work.ready = work.ready or make().request(work)
+        planned.append(Planned(work, work.ready))
+    writes = any(plan.item.effect for plan in planned)
+    return run_load(make, Pool(planned, 1), workload, lambda: PostgresTally(writes=writes))
+
+
+def pgbench_itself(
     program: Path, endpoint: str, operation: str, clients: int, seconds: float, rate: float = 0
 ) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
@@ -109,12 +111,12 @@ def pgbench(
             [*map(str, command)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
         assert process.stdout is not None
-        words = process.stdout.read()
+        output = process.stdout.read()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = status
         if status:
-            raise SystemExit(f"pgbench failed: {words}")
-        tps = next(float(line.split()[2]) for line in words.splitlines() if line.startswith("tps"))
+            raise SystemExit(f"pgbench failed: {output}")
+        tps = next(float(line.split()[2]) for line in output.splitlines() if line.startswith("tps"))
         lines = [line.split() for log in Path(folder).glob("log.*") for line in log.read_text().splitlines()]
         begin = min(int(line[4]) + int(line[5]) / 1e6 for line in lines) + WARMUP_S
         taken = sorted(  # at a rate, from when it was sent: the last column is how late that was
@@ -129,17 +131,6 @@ def pgbench(
 
 def _rows() -> bytes:
     return "".join(f"{number}\t{number % 100}\tentry {number}\n" for number in range(BATCH)).encode()
-
-
-def copy_psycopg2(endpoint: str, seconds: float) -> dict[str, float]:
-    import io
-
-    import psycopg2
-
-    connection = psycopg2.connect(endpoint)
-    connection.autocommit = True
-    cursor, rows = connection.cursor(), _rows()
-    return _copies(seconds, lambda: cursor.copy_expert(COPY, io.BytesIO(rows), 1 << 16))
 
 
 def copy_psycopg(endpoint: str, seconds: float) -> dict[str, float]:
@@ -178,7 +169,7 @@ def _copies(seconds: float, once: Callable[[], object]) -> dict[str, float]:
     return {"rows": count * BATCH / taken}
 
 
-COPIERS = {"psycopg2": copy_psycopg2, "psycopg": copy_psycopg, "asyncpg": copy_asyncpg}
+COPIERS = {"psycopg": copy_psycopg, "asyncpg": copy_asyncpg}
 
 
 @contextmanager
@@ -203,136 +194,95 @@ def server() -> Iterator[tuple[str, Path]]:
 
 def own_run(python: str, **options: object) -> dict[str, float]:
     """This program once more, as one client."""
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    done = subprocess.run([python, __file__, *words], check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    arguments = [argument for name, value in options.items() for argument in (f"--{name}", str(value))]
+    done = subprocess.run([python, __file__, *arguments], check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def measure(rounds: int, seconds: float) -> dict[str, Any]:
-    others = os.getloadavg()[0]
+    load_average = os.getloadavg()[0]
     loads = sorted({(operation, clients) for _, operation, clients, _, _ in RATES})
     taken: dict[str, list[dict[str, float]]] = {}
-    peer = (
-        Path(os.environ.get("BENCH_TEST_CACHE", Path.home() / ".cache/benchhouse-tests")) / "peers/asyncpg/bin/python"
-    )
-    bare = [f"{BARE} {driver}" for driver in (PSYCOPG2, FAST)]
+    cache = Path(os.environ.get("BENCH_TEST_CACHE", Path.home() / ".cache/benchhouse-tests"))
+    peer = cache / "peers/asyncpg/bin/python"
     with server() as (endpoint, program):
 
         def turn(key: str, who: tuple[str, ...], **load: Any) -> None:
             for client in who:
-                if client == "pgbench":
-                    one = pgbench(program, endpoint, **load)
+                if client == PEER:
+                    figures = pgbench_itself(program, endpoint, **load)
                 else:
-                    one = own_run(sys.executable, client=client, endpoint=endpoint, **load)
-                taken.setdefault(f"{key} {client}", []).append(one)
+                    figures = own_run(sys.executable, client=client, endpoint=endpoint, **load)
+                taken.setdefault(f"{key} {client}", []).append(figures)
 
         for number in range(rounds):
-            forth = ("pgbench", PSYCOPG2, FAST, *bare)
-            order = forth[:: -1 if number % 2 else 1]
+            order = (PEER, PSYCOPG, PROGRAM)[:: -1 if number % 2 else 1]
             for operation, clients in loads:
-                threads = (f"{BARE} {THREADS}",) if operation == "lookup" else ()
-                load = {"operation": operation, "clients": clients, "seconds": seconds}
-                turn(f"{operation} {clients}", (*order, *threads), **load)
+                turn(f"{operation} {clients}", order, operation=operation, clients=clients, seconds=seconds)
             turn("steady", order, operation="lookup", clients=P95_CLIENTS, seconds=seconds, rate=P95_RATE)
-            for name in (*COPIERS, PSYCOPG2, FAST):
+            for name in (*COPIERS, PSYCOPG):
                 python = str(peer) if name == "asyncpg" else sys.executable
                 if name == "asyncpg" and not peer.exists():
                     continue
-                one = own_run(
+                figures = own_run(
                     python, client=name, endpoint=endpoint, operation="copy", clients=1, seconds=min(seconds, 2.0)
                 )
-                taken.setdefault(f"copy {name}", []).append(one)
-    return judge(taken, rounds) | {"load_average": others}
+                taken.setdefault(f"copy {name}", []).append(figures)
+    return judge(taken, rounds) | {"load_average": load_average}
 
 
 def judge(taken: dict[str, list[dict[str, float]]], rounds: int) -> dict[str, Any]:
-    """Every bar: what it is about, what was found, and whether it was met."""
+    """Every bar: what it is about, what was measured, and whether it was met."""
     bars: list[dict[str, Any]] = []
 
-    def bar(
-        name: str, values: list[float], least: float | None = None, most: float | None = None,
-        bare: list[float] | None = None,
-    ) -> None:  # fmt: skip
-        """`bare` is the same of the client's tightest loop."""
-
-        def meets(value: float) -> bool:
-            return (least is None or value >= least) and (most is None or value <= most)
-
-        middle, ceiling = statistics.median(values), statistics.median(bare) if bare else None
-        bars.append({"name": name, "median": middle, "min": min(values), "max": max(values), "at_least": least,
-                     "at_most": most, "met": meets(middle), "bare": ceiling,
-                     "bare_met": None if ceiling is None else meets(ceiling)})  # fmt: skip
+    def bar(name: str, values: list[float], least: float | None = None) -> None:
+        median = statistics.median(values)
+        bars.append(
+            {"name": name, "median": median, "min": min(values), "max": max(values)}
+            | {"at_least": least, "met": least is None or median >= least}
+        )
 
     def ratios(key: str, driver: str, what: str) -> list[float]:
-        return [ours[what] / theirs[what] for ours, theirs in
-                zip(taken[f"{key} {driver}"], taken[f"{key} pgbench"], strict=True)]  # fmt: skip
+        pairs = zip(taken[f"{key} {driver}"], taken[f"{key} {PEER}"], strict=True)
+        return [ours[what] / theirs[what] for ours, theirs in pairs]
 
     for what, operation, clients, driver, least in RATES:
-        bar(
-            f"{what} a second at {clients}, {driver} to pgbench",
-            ratios(f"{operation} {clients}", driver, "rate"),
-            least,
-            bare=ratios(f"{operation} {clients}", f"{BARE} {driver}", "rate"),
-        )
-    for clients in (8, 32):
-        costs = [one["cpu_us"] for one in taken[f"lookup {clients} {PSYCOPG2}"]]
-        bare = [one["cpu_us"] for one in taken[f"lookup {clients} {BARE} {PSYCOPG2}"]]
-        bar(f"microseconds of CPU a lookup at {clients}, {PSYCOPG2}", costs, most=MOST_CPU_US, bare=bare)
-    for driver in (PSYCOPG2, FAST):
-        bar(
-            f"p95 of {P95_RATE} lookups a second, {driver} to pgbench",
-            ratios("steady", driver, "p95_us"),
-            1 - P95_WITHIN,
-            1 + P95_WITHIN,
-            bare=ratios("steady", f"{BARE} {driver}", "p95_us"),
-        )
+        key = f"{operation} {clients}"
+        bar(f"{what} a second at {clients}, {driver} to pgbench", ratios(key, driver, "rate"), least)
+        bar(f"CPU of the client for one of these, {driver} to pgbench", ratios(key, driver, "cpu_us"))
+    for driver in (PSYCOPG, PROGRAM):
+        bar(f"p95 of {P95_RATE} lookups a second, {driver} to pgbench", ratios("steady", driver, "p95_us"))
     peers = [name for name in COPIERS if f"copy {name}" in taken]
-    for driver in (PSYCOPG2, FAST):
-        ours = [one["rows"] for one in taken[f"copy {driver}"]]
-        best = [max(taken[f"copy {name}"][number]["rows"] for name in peers) for number in range(rounds)]
+    ours = [figures["rows"] for figures in taken[f"copy {PSYCOPG}"]]
+    best = [max(taken[f"copy {name}"][number]["rows"] for name in peers) for number in range(rounds)]
+    if statistics.median(ours) >= LEAST_COPIED:
+        bar(f"rows a second by COPY, {PSYCOPG}", ours, LEAST_COPIED)
+    else:
         shares = [mine / theirs for mine, theirs in zip(ours, best, strict=True)]
-        if statistics.median(ours) >= LEAST_COPIED:
-            bar(f"rows a second by COPY, {driver}", ours, LEAST_COPIED)
-        else:
-            bar(f"rows a second by COPY, {driver} to the best of {', '.join(peers)}", shares, COPIED_SHARE)
+        bar(f"rows a second by COPY, {PSYCOPG} to the best of {', '.join(peers)}", shares, COPIED_SHARE)
     return {
         "rounds": rounds,
         "clients": {
-            name: {what: statistics.median(one[what] for one in found) for what in found[0]}
-            for name, found in taken.items()
+            name: {what: statistics.median(figures[what] for figures in each) for what in each[0]}
+            for name, each in taken.items()
         },
         "bars": bars,
         "passed": all(item["met"] for item in bars),
     }
 
 
-def whose(item: dict[str, Any], load_average: float) -> str:
-    """What the bare loop tells of a bar."""
-    if item["bare"] is None:
-        return ""
-    words = f"; the bare loop {item['bare']:.3f}"
-    if item["met"]:
-        return words
-    if load_average > (os.cpu_count() or 1):
-        return f"{words}, but others had the cores, so that nobody can tell whose it is"
-    return words if item["bare_met"] else f"{words}, so that it is the client's, on this CPU"
-
-
-def table(found: dict[str, Any]) -> str:
-    lines = [f"load average before: {found['load_average']:.1f}"] + [
-        f"{name:<31} " + "  ".join(f"{what} {value:,.1f}" for what, value in each.items())
-        for name, each in found["clients"].items()
+def table(results: dict[str, Any]) -> str:
+    lines = [f"load average before: {results['load_average']:.1f}"] + [
+        f"{name:<26} " + "  ".join(f"{what} {value:,.1f}" for what, value in each.items())
+        for name, each in results["clients"].items()
     ]
-    for item in found["bars"]:
-        limits = [f"at least {item['at_least']:g}"] if item["at_least"] is not None else []
-        limits += [f"at most {item['at_most']:g}"] if item["at_most"] is not None else []
-        lines.append(
-            f"{'ok    ' if item['met'] else 'MISSED'} {item['name']}: median {item['median']:.3f}, "
-            f"{item['min']:.3f} to {item['max']:.3f}  ({', '.join(limits) or 'no bar'})"
-            + whose(item, found["load_average"])
-        )
-    return "\n".join([*lines, "passed" if found["passed"] else "MISSED"])
+    for item in results["bars"]:
+        limit = f"at least {item['at_least']:g}" if item["at_least"] is not None else "no bar"
+        verdict = "MISSED" if not item["met"] else "ok    " if item["at_least"] is not None else "      "
+        spread = f"median {item['median']:,.3f}, {item['min']:,.3f} to {item['max']:,.3f}"
+        lines.append(f"{verdict} {item['name']}: {spread}  ({limit})")
+    return "\n".join([*lines, "passed" if results["passed"] else "MISSED"])
 
 
 def main() -> int:
@@ -346,13 +296,6 @@ def main() -> int:
     if options.client in COPIERS:
         print(json.dumps(COPIERS[options.client](options.endpoint, options.seconds)))
         return 0
-    if options.client and options.client.startswith(BARE):
-        from postgres_bare import bare
-
-        given = (options.client.removeprefix(BARE).strip(), options.endpoint, SCHEMA, options.operation, ROWS)
-        found = bare(*given, int(options.clients), options.seconds, rate=float(options.rate or 0), processes=SHARES)
-        print(json.dumps(found))
-        return 0
     if options.client:
         given = (options.endpoint, options.client, options.operation, int(options.clients), options.seconds)
         print(json.dumps(benchhouse(*given, rate=float(options.rate or 0))))
@@ -360,12 +303,12 @@ def main() -> int:
     from benchhouse.schema.experiment import ExperimentFailed
 
     try:
-        found = measure(max(3, options.rounds), options.seconds)
+        results = measure(max(3, options.rounds), options.seconds)
     except ExperimentFailed as reason:
         print(f"no server: {reason.message}", file=sys.stderr)
         return 2
-    print(json.dumps(found, indent=2) if options.json else table(found))
-    return 0 if found["passed"] else 1
+    print(json.dumps(results, indent=2) if options.json else table(results))
+    return 0 if results["passed"] else 1
 
 
 if __name__ == "__main__":

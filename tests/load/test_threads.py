@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from itertools import islice
 
 import pytest
 
@@ -206,3 +207,12 @@ def test_a_call_that_is_under_way_keeps_the_load_alive(monkeypatch):
     book, _ = load(Slow, duration=60, warmup=0, concurrency=4)
     assert book.succeeded == 20
     assert book.stop_code == "server_gone"
+
+
+@pytest.mark.parametrize(("size", "processes"), [(1, 1), (7, 2), (8, 2), (9, 3), (4, 6)])
+def test_each_process_gets_the_items_that_the_source_has_for_its_numbers(size, processes):
+    pool = Pool([Planned(number) for number in range(size)], seed=1)
+    for shard in range(processes):
+        calls = list(islice(pool.following(shard, processes), 3 * size))
+        assert calls == [(index, pool.take(index).item) for index, _ in calls]
+        assert [index for index, _ in calls] == list(range(shard, 3 * size * processes, processes))

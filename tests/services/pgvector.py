@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import psycopg2
+import psycopg
 import pytest
 from services.postgres import ask
 
@@ -31,7 +31,7 @@ def _runs() -> bool:
                 f"CREATE TABLE probe AS {_VECTORS}",
                 "CREATE INDEX ON probe USING ivfflat (v vector_l2_ops) WITH (lists = 4)",
             )
-        except psycopg2.OperationalError:
+        except psycopg.OperationalError:
             if not _says(Path(folder), "signal 4: Illegal instruction"):  # any other death is a failure
                 raise
             return False

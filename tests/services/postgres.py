@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import psycopg2
+import psycopg
 import pytest
 from services.started import running
 
@@ -33,15 +33,10 @@ def own_postgres() -> Iterator[Service]:
 
 def ask(endpoint: str, *texts: str) -> list[tuple[Any, ...]]:
     """The rows of the last statement."""
-    connection = psycopg2.connect(endpoint)
-    connection.autocommit = True
-    try:
-        with connection.cursor() as cursor:
-            for text in texts:
-                cursor.execute(text)
-            return cursor.fetchall() if cursor.description else []
-    finally:
-        connection.close()
+    with psycopg.connect(endpoint, autocommit=True) as connection:
+        for text in texts:
+            cursor = connection.execute(text)
+        return cursor.fetchall() if cursor.description else []
 
 
 def schemas(endpoint: str) -> list[str]:

@@ -1,70 +1,75 @@
-"""Driver `postgres`: psycopg2, prepared in the server; a thread for each connection, where one can't serve all."""
+"""Driver `postgres`: psycopg 3, statements prepared in the server, a thread for each connection."""
 
-import io
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from benchhouse.drivers.postgres_watch import WATCH
 from benchhouse.load.protocols.calls import CallFailed, Reply
 from benchhouse.load.protocols.postgres import Login, Statement, Step, Value, Work, failure, not_connected
 from benchhouse.schema.errors import BenchError
 
-_AT_ONCE = 1000  # characters, of up to four bytes: a socket has room for these while nothing else is on its way
+if TYPE_CHECKING:
+    import psycopg
+
+# As numbers, which libpq never changes: comparing with members of psycopg's enumerations costs a lookup each.
+_COMMAND, _TUPLES = 1, 2
+_SQLSTATE, _PRIMARY = ord("C"), ord("M")
+_GOOD, _IDLE = 0, 0
+_SHORTEST_CONNECT_S = 2  # libpq takes no less
+
+
+class ReadyStep(NamedTuple):
+    """A step as libpq takes it."""
+
+    name: bytes  # of the prepared statement; empty where it is not prepared
+    text: bytes
+    values: list[bytes | None]
+    copied: bytes | None
+    rows: int | None  # that it must bring or change; None where nobody knows
 
 
 class Postgres:
-    """A call driver. A connection that was lost is made again at the next call."""
+    """A call driver. A connection that was lost is made again at the next call.
+
+    Statements go through `psycopg.pq`, psycopg's documented access to libpq: a call is one `exec_prepared`, in which
+    other threads run. A cursor of psycopg costs more than twice as much CPU a lookup. Values never become SQL text.
+    """
 
     transport: ClassVar[Literal["call"]] = "call"
 
     def __init__(self, login: Login, statements: Sequence[Statement], *, prepared: bool, timeout_s: float) -> None:
         self._login, self._prepared, self._timeout_s = login, prepared, timeout_s
-        self._statements = statements
-        self.abreast = not any(item.text.lstrip()[:4].upper() == "COPY" for item in statements)
         self._prepares = [item for item in statements if prepared and not item.control]
-        self._connection: Any = None
-        self._cursor: Any = None
-        self._error: Any = ()  # what psycopg2 raises
+        self._connection: psycopg.Connection[Any] | None = None
+        self._libpq: Any = None  # of that connection
+        self._broken: Any = ()  # what psycopg raises when a connection is lost
         self.calls = 0  # odd while one is under way
-
-    def goes_out_whole(self, work: Work) -> bool:
-        """Whether the socket takes each step at once. Psycopg2 does not tell what it still has to send."""
-        return all(len(text) <= _AT_ONCE for text, _, _ in work.ready)
-
-    def alongside(self) -> "Postgres":
-        """The same for a thread that keeps many connections busy (`schema.load.AbreastDriver`)."""
-        from benchhouse.drivers.postgres_abreast import PostgresAbreast
-
-        return PostgresAbreast(self._login, self._statements, prepared=self._prepared, timeout_s=self._timeout_s)
 
     @staticmethod
     def administrator(login: Login) -> "Administrator":
         return Administrator(login)
 
-    def request(self, work: Work) -> tuple[tuple[str, bytes | None, int | None], ...]:
-        """Text of each step, with its values as psycopg2 quotes them; rows to copy; rows that it must change."""
-        return tuple((self._text(step), step.copied, step.rows) for step in work.steps)
+    def request(self, work: Work) -> tuple[ReadyStep, ...]:
+        return tuple(self._ready(step) for step in work.steps)
 
-    def _text(self, step: Step) -> str:
+    def _ready(self, step: Step) -> ReadyStep:
         statement = step.statement
-        values = [_quoted(value) for value in step.values]
-        if not self._prepared or statement.control or step.copied is not None:
-            return statement.filled(dict(zip(statement.names, values, strict=True)))
-        return f"EXECUTE {statement.name}({', '.join(values)})" if values else f"EXECUTE {statement.name}"
+        name = statement.name.encode() if self._prepared and not statement.control else b""
+        values = [_text(value) for value in step.values]
+        return ReadyStep(name, statement.numbered.encode(), values, step.copied, step.rows)
 
     def open(self) -> None:
         self._connection = connect(self._login)
-        self._cursor = self._connection.cursor()
-        self._error = psycopg2_or_hint().Error
-        WATCH.add(self, self._connection.fileno(), self._timeout_s)
+        self._libpq = self._connection.pgconn
+        self._broken = psycopg_or_hint().Error
+        WATCH.add(self, self._libpq.socket, self._timeout_s)
         self.calls += 1
         try:
             for item in self._prepares:
-                self._cursor.execute(f"PREPARE {item.name} AS {item.numbered}")
-        except self._error as error:
-            failed = failure(error.pgcode, str(error))
+                _rows_of(self._libpq.prepare(item.name.encode(), item.numbered.encode()), None)
+        except CallFailed:
             self.close()
-            raise failed from None
+            raise
         finally:
             self.calls += 1
 
@@ -72,24 +77,27 @@ class Postgres:
         """The rows that it brought or changed."""
         if self._connection is None:
             self.open()
-        cursor, rows = self._cursor, 0
+        libpq, rows = self._libpq, 0
         self.calls += 1
         try:
-            for text, copied, expected in item.ready:
-                if copied is None:
-                    cursor.execute(text)
+            for name, text, values, copied, expected in item.ready:
+                if name:
+                    result = libpq.exec_prepared(name, values)
+                elif copied is not None:
+                    rows += self._copy(text, copied, expected)
+                    continue
                 else:
-                    cursor.copy_expert(text, io.BytesIO(copied), 1 << 16)
-                changed = cursor.rowcount
-                if changed != expected and expected is not None:
-                    raise CallFailed("wrong_rows", f"{changed} rows instead of {expected}")
-                if changed > 0:
-                    rows += changed
-        except self._error as error:
-            raise self._failed(error) from None
+                    result = libpq.exec_params(text, values) if values else libpq.exec_(text)
+                if result.status == _TUPLES and result.ntuples == expected:  # mostly; `_rows_of` is for all the rest
+                    rows += expected
+                else:
+                    rows += _rows_of(result, expected)
         except CallFailed:
-            self._roll_back()
+            self._clean_up()
             raise
+        except self._broken as error:
+            self.close()
+            raise failure(None, str(error)) from None
         finally:
             self.calls += 1
         return rows
@@ -103,27 +111,31 @@ class Postgres:
     def call(self, item: Work) -> Reply:
         return self.reply(item, self.ask(item))
 
-    def _failed(self, error: Any) -> CallFailed:
-        """The name of an error, after which the connection is clean, or gone."""
-        failed = failure(error.pgcode, str(error))
-        if self._connection.closed:
-            self.close()
-            return failed if error.pgcode else CallFailed("reset", failed.detail)
-        self._roll_back()
-        return failed
-
-    def _roll_back(self) -> None:
+    def _copy(self, text: bytes, rows: bytes, expected: int | None) -> int:
+        """By psycopg's own COPY, which waits without keeping other threads from running; libpq's calls would not."""
+        assert self._connection is not None
         try:
-            if self._connection.info.transaction_status != 0:
-                self._cursor.execute("ROLLBACK")
-        except self._error:
+            with self._connection.cursor() as cursor:
+                with cursor.copy(text) as copy:
+                    copy.write(rows)
+                return _checked(cursor.rowcount, expected)
+        except self._broken as error:
+            if error.sqlstate is None:
+                raise
+            raise failure(error.sqlstate, error.diag.message_primary or str(error)) from None
+
+    def _clean_up(self) -> None:
+        """After an error: roll back where a transaction is open, and drop a connection that is gone."""
+        if self._libpq.status == _GOOD and self._libpq.transaction_status != _IDLE:
+            self._libpq.exec_(b"ROLLBACK")
+        if self._libpq.status != _GOOD:
             self.close()
 
     def close(self) -> None:
         WATCH.forget(self)
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection = self._libpq = None
 
 
 class Administrator:
@@ -134,79 +146,84 @@ class Administrator:
 
     def __init__(self, login: Login) -> None:
         self._login, self._connection = login, connect(login)
-        self._error = psycopg2_or_hint().Error
-        self.version: int = self._connection.server_version
-        self.pid: int = self._connection.get_backend_pid()
+        self._error = psycopg_or_hint().Error
+        self.version: int = self._connection.info.server_version
+        self.pid: int = self._connection.info.backend_pid
 
     def query(self, text: str, values: Sequence[Value] = ()) -> list[tuple[Any, ...]]:
         if self._connection.closed:
             self._connection = connect(self._login)
         try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(text, values or None)
-                return list(cursor.fetchall()) if cursor.description else []
+            cursor = self._connection.execute(text, values or None)
+            return list(cursor.fetchall()) if cursor.description else []
         except self._error as error:
-            raise failure(error.pgcode, str(error)) from None
+            raise failure(error.sqlstate, str(error)) from None
 
     def copy(self, text: str, blocks: Iterable[bytes]) -> int:
         try:
             with self._connection.cursor() as cursor:
-                cursor.copy_expert(text, _Blocks(blocks), 1 << 16)
-                return int(cursor.rowcount)
+                with cursor.copy(text) as copy:
+                    for block in blocks:
+                        copy.write(block)
+                return cursor.rowcount
         except self._error as error:
-            raise failure(error.pgcode, str(error)) from None
+            raise failure(error.sqlstate, str(error)) from None
 
     def close(self) -> None:
         self._connection.close()
 
 
-def connect(login: Login) -> Any:
+def connect(login: Login) -> "psycopg.Connection[Any]":
     """A connection on which every statement is a transaction by itself unless BEGIN is sent. Raises CallFailed."""
-    psycopg2 = psycopg2_or_hint()
+    library = psycopg_or_hint()
     try:
-        words, given = asked(login)
-        made = psycopg2.connect(words, **given)
-    except psycopg2.Error as error:
+        made: psycopg.Connection[Any] = library.connect(**parameters(login), autocommit=True, prepare_threshold=None)
+    except library.Error as error:
         raise not_connected(str(error)) from None
-    made.autocommit = True
     return made
 
 
-def asked(login: Login) -> tuple[str, dict[str, Any]]:
-    """What psycopg2's `connect` takes for it. Raises psycopg2.Error for an address that it can't read."""
-    theirs = psycopg2_or_hint().extensions.parse_dsn(login.endpoint)
-    given = {
+def parameters(login: Login) -> dict[str, Any]:
+    """What libpq takes for it, by its own names. Raises psycopg.ProgrammingError for an address that it can't read."""
+    given: dict[str, Any] = psycopg_or_hint().conninfo.conninfo_to_dict(login.endpoint)
+    ours = {
         "application_name": login.name,
-        "options": f"{theirs.get('options', '')} {login.options}".strip(),
-        "connect_timeout": max(round(login.timeout_s), 2),  # libpq takes no less
+        "options": f"{given.get('options') or ''} {login.options}".strip(),
+        "connect_timeout": max(round(login.timeout_s), _SHORTEST_CONNECT_S),
     }
-    return login.endpoint, given | ({"password": login.password} if login.password else {})
+    return given | ours | ({"password": login.password} if login.password else {})
 
 
-def psycopg2_or_hint() -> Any:
+def psycopg_or_hint() -> Any:
     try:
-        import psycopg2.extensions
+        import psycopg
     except ImportError as error:
-        raise BenchError("driver postgres needs psycopg2", "pip install 'benchhouse[postgres]'") from error
-    return psycopg2
+        raise BenchError("driver postgres needs psycopg", "pip install 'benchhouse[postgres]'") from error
+    return psycopg
 
 
-def _quoted(value: Value) -> str:
-    """As psycopg2 writes it into SQL."""
-    adapted = psycopg2_or_hint().extensions.adapt(value)
-    if hasattr(adapted, "encoding"):
-        adapted.encoding = "utf8"
-    return str(adapted.getquoted().decode())
+def _rows_of(result: Any, expected: int | None) -> int:
+    """The rows that a result brought or changed. Raises CallFailed for an error, and for other rows."""
+    status = result.status
+    if status == _TUPLES:
+        return _checked(result.ntuples, expected)
+    if status == _COMMAND:
+        return _checked(result.command_tuples or 0, expected)
+    code = result.error_field(_SQLSTATE)
+    message = result.error_field(_PRIMARY) or result.error_message or b""
+    raise failure(code.decode() if code else None, message.decode(errors="replace"))
 
 
-class _Blocks:
-    """Blocks as a file to read from."""
+def _checked(rows: int, expected: int | None) -> int:
+    if rows != expected and expected is not None:
+        raise CallFailed("wrong_rows", f"{rows} rows instead of {expected}")
+    return rows
 
-    def __init__(self, blocks: Iterable[bytes]) -> None:
-        self._blocks, self._rest = iter(blocks), b""
 
-    def read(self, size: int) -> bytes:
-        while len(self._rest) < size and (block := next(self._blocks, b"")):
-            self._rest += block
-        out, self._rest = self._rest[:size], self._rest[size:]
-        return out
+def _text(value: Value) -> bytes | None:
+    """In text form, which the server reads as the type that it has found for the place."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    return str(value).encode()

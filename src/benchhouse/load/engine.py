@@ -9,21 +9,18 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
-from benchhouse.load.abreast import AbreastLoad, goes_abreast
 from benchhouse.load.book import Book, Clock, Tally
 from benchhouse.load.endpoint import Endpoint
 from benchhouse.load.nodes import Spread, on_nodes
-from benchhouse.load.paced import PacedLoad
 from benchhouse.load.records import Spool, write_parquet
 from benchhouse.load.shape import MAX_IN_FLIGHT, Shape
 from benchhouse.load.shards import EDGE_NS, NotReached, Pulse, Share, in_processes
 from benchhouse.load.sockets import SocketLoad
 from benchhouse.load.source import Source
 from benchhouse.load.threads import ThreadLoad
-from benchhouse.load.wires import WireLoad, goes_by_wire
 from benchhouse.schema.errors import BenchError
 
-__all__ = ["NotReached", "run_load"]
+__all__ = ["NotReached", "first_connections", "run_load"]
 
 _SPARE_FILES = 64
 
@@ -96,7 +93,7 @@ class Load:
 
     def _run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None) -> Book:
         shape, endpoints = self.shape, self.endpoints
-        most = _open_loop_guess(shape) if shape.open_loop else shape.most_in_flight
+        most = first_connections(shape) if shape.open_loop else shape.most_in_flight
         book = Book(self.tally(), len(shape.objectives.clauses) if shape.objectives else 0)
         if pulse is not None:
             book.pulse = pulse.of(shard)
@@ -108,8 +105,6 @@ class Load:
         if endpoints:
             turned = shard % len(endpoints)  # each load process begins at another
             load = SocketLoad(self.first, self.source, shape, book, endpoints[turned:] + endpoints[:turned])
-        elif goes_abreast(self.first, shape, self.source):
-            load = self._abreast(book)
         else:
             load = ThreadLoad(self.driver, self.source, shape, book)
         if problem := load.prepare(max(mine, 1)):
@@ -130,13 +125,6 @@ class Load:
         book.spool = book.pulse = None
         return book
 
-    def _abreast(self, book: Book) -> AbreastLoad:
-        """One thread for all connections, in the way that fits the load."""
-        if self.shape.open_loop:
-            return PacedLoad(self.driver, self.source, self.shape, book)
-        by_wire = goes_by_wire(self.first, self.shape, self.source)
-        return (WireLoad if by_wire else AbreastLoad)(self.driver, self.source, self.shape, book)
-
 
 @dataclass(frozen=True)
 class Made:
@@ -148,7 +136,7 @@ class Made:
         return self.driver
 
 
-def _open_loop_guess(shape: Shape) -> int:
+def first_connections(shape: Shape) -> int:
     """Connections that an open loop begins with; it opens more when they are needed."""
     return min(shape.max_in_flight, max(16, int(2 * math.sqrt(shape.rps or 0))))
 

@@ -43,18 +43,11 @@ class Pool:
     def take(self, index: int) -> Planned:
         return self._planned[index % len(self._planned)]
 
-    @property
-    def items(self) -> list[Any]:
-        return [planned.item for planned in self._planned]
-
     def following(self, first: int, step: int) -> Iterator[tuple[int, Any]]:
         """Numbers and items of one load process, as `take` has them, without a line of Python for each."""
-        return zip(count(first, step), cycle(self.turn(first, step)), strict=False)
-
-    def turn(self, first: int, step: int) -> list[Any]:
-        """The items of one load process, up to where they begin again."""
         size = len(self._planned)
-        return [self._planned[(first + at * step) % size].item for at in range(size // gcd(step, size))]
+        turn = [self._planned[(first + at * step) % size].item for at in range(size // gcd(step, size))]
+        return zip(count(first, step), cycle(turn), strict=False)
 
     def answered(self, item: Any, reply: Reply) -> None:
         pass

@@ -15,9 +15,9 @@ from benchhouse.schema.errors import BenchError
 
 _SECOND_NS = 1_000_000_000
 _TICK_S = 0.02
-BACK_OFF_S = 0.05
+_BACK_OFF_S = 0.05
 _AT_A_TIME = 256  # calls that a thread writes down together: one by one would cost more than many a call
-LONGEST_NS = _SECOND_NS // 4
+_LONGEST_NS = _SECOND_NS // 4
 _DEAD_AFTER_NS = 3 * _SECOND_NS  # as of sockets
 _CONNECTING = ("refused", "dns", "tls")
 # A call that has ended: its number, whether it is measured, its item, what came of it, when it was sent and answered.
@@ -88,10 +88,7 @@ class ThreadLoad:
 
     def _add_thread(self) -> None:
         self._book.connections += 1
-        self._start(self._work)
-
-    def _start(self, work: Callable[[], None]) -> None:
-        thread = threading.Thread(target=work, daemon=True)
+        thread = threading.Thread(target=self._work, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -155,13 +152,13 @@ class ThreadLoad:
                     self._note_life(problem.kind, now)
                 if now >= self._clock.stop_ns or self._problems:
                     return False
-                sleep(BACK_OFF_S)
+                sleep(_BACK_OFF_S)
 
     def _one_by_one(self, driver: CallDriver) -> None:
         ended: list[tuple[Call, Reply]] = []
         while not self._problems and (call := self._next()):
             ended.append((call, self._make_call(driver, call)))
-            if len(ended) >= self._at_a_time or call.ended_ns - ended[0][0].ended_ns > LONGEST_NS:
+            if len(ended) >= self._at_a_time or call.ended_ns - ended[0][0].ended_ns > _LONGEST_NS:
                 self._settle(ended)
         self._settle(ended)
 
@@ -183,15 +180,15 @@ class ThreadLoad:
             try:
                 answer = ask(item)
             except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
-                answer = failed(problem)
+                answer = _failed(problem)
             ended_ns = monotonic_ns()
             made.append((index, measured, item, answer, sent_ns, ended_ns))
             if type(answer) is Reply and answer.error is not None:
                 with self._lock:
                     self._note_life(answer.error, ended_ns)
-                sleep(BACK_OFF_S)
+                sleep(_BACK_OFF_S)
                 ended_ns = monotonic_ns()
-            if len(made) >= most or ended_ns - first_ns > LONGEST_NS:
+            if len(made) >= most or ended_ns - first_ns > _LONGEST_NS:
                 self._settle_made(driver, made)
                 first_ns = ended_ns
         self._settle_made(driver, made)
@@ -259,7 +256,7 @@ class ThreadLoad:
         try:
             reply = driver.call(call.item)
         except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
-            reply = failed(problem)
+            reply = _failed(problem)
         call.ended_ns = monotonic_ns()
         with self._lock:
             self._note_life(reply.error, call.ended_ns)
@@ -269,7 +266,7 @@ class ThreadLoad:
         if call.ended_ns - sent_ns > self._timeout_ns:
             reply = self._too_late()
         if not self._open_loop and (self._think_s or reply.error is not None):
-            sleep(self._think_s if reply.error is None else max(self._think_s, BACK_OFF_S))
+            sleep(self._think_s if reply.error is None else max(self._think_s, _BACK_OFF_S))
         return reply
 
     def _settle(self, ended: list[tuple[Call, Reply]]) -> None:
@@ -284,9 +281,9 @@ class ThreadLoad:
                 self._note_life(None, ended[-1][0].ended_ns)
         ended.clear()
 
-    def _note_life(self, error: str | None, now: int, client: int = 0) -> None:
-        """How the last call of a client, or of this thread, ended; one that failed for another reason says nothing."""
-        client = client or threading.get_ident()
+    def _note_life(self, error: str | None, now: int) -> None:
+        """How the last call of this thread ended; one that failed for another reason says nothing."""
+        client = threading.get_ident()
         if error in _CONNECTING:
             self._cut.add(client)
             self._cut_ns = now
@@ -331,7 +328,7 @@ class ThreadLoad:
                 last_row = second
 
 
-def failed(problem: BaseException) -> Reply:
+def _failed(problem: Exception) -> Reply:
     if isinstance(problem, CallFailed):
         return Reply(error=problem.kind, detail=problem.detail)
     return Reply(error="client", detail=f"{type(problem).__name__}: {problem}")

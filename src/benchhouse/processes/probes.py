@@ -124,18 +124,15 @@ class Probe:
 
     def _by_sql(self) -> bool:
         try:
-            import psycopg2 as postgres
-        except ImportError:
-            try:
-                import psycopg as postgres  # type: ignore[no-redef]
-            except ImportError as error:
-                raise BenchError("the SQL probe needs psycopg", "pip install 'benchhouse[postgres]'") from error
+            import psycopg
+        except ImportError as error:
+            raise BenchError("the SQL probe needs psycopg", "pip install 'benchhouse[postgres]'") from error
         try:
-            connection = postgres.connect(self.url, connect_timeout=2)
-        except postgres.Error:
+            connection = psycopg.connect(self.url, connect_timeout=2)
+        except psycopg.Error:
             return False
-        with contextlib.closing(connection), contextlib.suppress(postgres.Error):
-            connection.cursor().execute(self.ready.query)
+        with contextlib.closing(connection), contextlib.suppress(psycopg.Error):
+            connection.execute(self.ready.query.encode())
             return True
         return False
 

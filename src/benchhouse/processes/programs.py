@@ -1,15 +1,12 @@
 """Where the program of a recipe is on this machine, and which version it has."""
 
-import glob
-import os
 import re
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 
 from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.programs import locate
 from benchhouse.schema.recipe import Recipe, fill
 
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
@@ -18,9 +15,8 @@ _ANSWER_S = 10.0
 
 def find_program(recipe: Recipe) -> str:
     """The first of the recipe's programs that is here. Raises ExperimentFailed, saying how to get it."""
-    for place in recipe.program:
-        if found := _look(place):
-            return found
+    if program := locate(recipe.program):
+        return program
     what = f"{recipe.program[0]!r} is not a program here" if recipe.program else "it comes as a container image alone"
     said = f"{recipe.name}: {what}"
     raise ExperimentFailed(
@@ -29,7 +25,7 @@ def find_program(recipe: Recipe) -> str:
 
 
 def is_here(recipe: Recipe) -> bool:
-    return any(_look(place) for place in recipe.program)
+    return locate(recipe.program) is not None
 
 
 def chosen_program(recipe: Recipe, chosen: str | None) -> str:
@@ -60,15 +56,3 @@ def version_of(recipe: Recipe, chosen: str | None = None) -> str:
         return ""
     found = _VERSION.search(said.stdout + said.stderr)
     return found[0] if found and not said.returncode else ""
-
-
-def _look(place: str) -> str | None:
-    package, colon, inside = place.partition(":")
-    if colon and not place.startswith("/"):
-        spec = find_spec(package)
-        roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
-        return next((str(root / inside) for root in roots if os.access(root / inside, os.X_OK)), None)
-    if "*" in place:
-        found = (path for path in glob.glob(os.path.expanduser(place)) if os.access(path, os.X_OK))  # noqa: PTH207, PTH111
-        return max(found, default=None)
-    return shutil.which(place) or shutil.which(place, path=str(Path(sys.executable).parent))

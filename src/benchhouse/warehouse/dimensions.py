@@ -20,7 +20,7 @@ _FRAMEWORKS = ("torch", "jax", "tensorflow", "onnxruntime", "faiss-cpu", "faiss-
 _MATTERS = (
     *_FRAMEWORKS, "vllm", "sglang", "tritonclient", "transformers", "numpy", "scipy", "pyarrow", "duckdb", "ray",
     "dask", "distributed", "pyspark", "chromadb", "pymilvus", "weaviate-client", "qdrant-client", "lancedb",
-    "psycopg2-binary", "psycopg2", "boto3", "triton",
+    "psycopg", "psycopg-binary", "psycopg2-binary", "psycopg2", "boto3", "triton",
 )  # fmt: skip
 _NOT_READ = "the evidence is older than the reading of topology"
 _SITE_SILENT = "the site profile's `cluster` section does not say"

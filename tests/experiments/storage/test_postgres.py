@@ -8,7 +8,6 @@ from benchhouse.experiments.storage.postgres_workload import BUILT_IN, PostgresW
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Service
 
-DRIVERS = ("postgres", "postgres_pq")
 FEW = {
     "concurrency": 2,
     "requests": 40,
@@ -27,10 +26,9 @@ def endpoint(postgres_server: Service):  # noqa: F811
     assert schemas(postgres_server.endpoint) == [], "a trial leaves nothing behind"
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("operation", BUILT_IN)
-def test_every_kind_of_transaction_is_counted_and_what_it_wrote_is_there(play, endpoint, driver, operation):
-    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, FEW | {"operation": operation})
+def test_every_kind_of_transaction_is_counted_and_what_it_wrote_is_there(play, endpoint, operation):
+    ctx = play(postgres, {"endpoint": endpoint}, FEW | {"operation": operation})
 
     rows = {"lookup": 1, "range": 10, "update": 1, "transfer": 2, "oltp": 3, "insert": 20, "copy": 20}[operation]
     assert ctx.values["errors"] == [0], ctx.facts["first_errors"]
@@ -47,11 +45,10 @@ def test_every_kind_of_transaction_is_counted_and_what_it_wrote_is_there(play, e
     assert check["found"]["balance"] - check["loaded"]["balance"] == check["acknowledged"]["balance"]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_a_mix_has_its_weights_and_works_without_prepared_statements(play, endpoint, driver):
+def test_a_mix_has_its_weights_and_works_without_prepared_statements(play, endpoint):
     mix = {"lookup": 70, "update": 20, "insert": 10}
     workload = FEW | {"mix": mix, "prepared": False, "requests": 600, "distinct": 1000}
-    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, workload)
+    ctx = play(postgres, {"endpoint": endpoint}, workload)
 
     assert ctx.values["errors"] == [0], ctx.facts["first_errors"]
     shares = {kind: count / 6 for kind, count in ctx.facts["transactions"].items()}
@@ -59,21 +56,19 @@ def test_a_mix_has_its_weights_and_works_without_prepared_statements(play, endpo
     assert ctx.values["lost_writes"] == [0]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_an_open_loop_and_several_processes_write_what_they_say(play, endpoint, driver):
+def test_an_open_loop_and_several_processes_write_what_they_say(play, endpoint):
     load = {"concurrency": None, "requests": None, "rps": 200, "duration": 0.5, "processes": 2, "operation": "oltp"}
-    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, FEW | load | {"max_in_flight": 8})
+    ctx = play(postgres, {"endpoint": endpoint}, FEW | load | {"max_in_flight": 8})
 
     assert ctx.values["errors"] == [0], ctx.facts["first_errors"]
     check = ctx.facts["check"]
     assert check["found"]["hits"] == check["found"]["rows"] == ctx.facts["measured"] + ctx.facts["not_measured"] > 50
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_what_a_load_process_wrote_that_was_killed_is_nobodys_mistake(play, endpoint, driver, kill_shards):
+def test_what_a_load_process_wrote_that_was_killed_is_nobodys_mistake(play, endpoint, kill_shards):
     kill_shards(1, shards=2)
     load = {"requests": None, "duration": 2, "processes": 2, "operation": "insert"}
-    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, FEW | load)
+    ctx = play(postgres, {"endpoint": endpoint}, FEW | load)
 
     assert ctx.invalidities["shard_lost"].startswith("load process 1 ended by signal 9")
     assert "writes_not_checked" in ctx.warnings and "writes_unasked" not in ctx.invalidities
@@ -82,19 +77,17 @@ def test_what_a_load_process_wrote_that_was_killed_is_nobodys_mistake(play, endp
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_a_planted_sleep_is_the_latency(play, endpoint, driver):
+def test_a_planted_sleep_is_the_latency(play, endpoint):
     nap = {"text": "SELECT pg_sleep(:seconds)", "params": {"seconds": 0.02}}
     workload = FEW | {"operation": "nap", "sql": {"nap": nap}, "requests": 20}
-    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, workload)
+    ctx = play(postgres, {"endpoint": endpoint}, workload)
 
     latency = ctx.histograms["latency_sql"]
     assert latency.n == 20
     assert 20 <= latency.quantile(0.5) / 1e6 < 25
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_own_sql_takes_its_values_as_values(play, endpoint, driver):
+def test_own_sql_takes_its_values_as_values(play, endpoint):
     ask(endpoint, "DROP TABLE IF EXISTS seen", "CREATE TABLE public.seen (word text, number integer)")
     evil = "'); DROP TABLE seen; --"
     own = {
@@ -103,7 +96,7 @@ def test_own_sql_takes_its_values_as_values(play, endpoint, driver):
     }
     for prepared in (True, False):
         workload = FEW | {"operation": "note", "sql": {"note": own}, "prepared": prepared}
-        ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, workload)
+        ctx = play(postgres, {"endpoint": endpoint}, workload)
         assert ctx.values["errors"] == [0], ctx.facts["first_errors"]
 
     rows = ask(endpoint, "SELECT word, number FROM seen")
@@ -127,9 +120,8 @@ def test_own_sql_that_writes_to_our_tables_is_not_checked_and_says_so(play, endp
     assert "writes_unasked" not in ctx.invalidities
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_deadlocks_are_counted_under_their_name(play, endpoint, driver):
-    target = {"endpoint": endpoint, "driver": driver, "settings": {"deadlock_timeout": "5ms"}}
+def test_deadlocks_are_counted_under_their_name(play, endpoint):
+    target = {"endpoint": endpoint, "settings": {"deadlock_timeout": "5ms"}}
     workload = FEW | {"operation": "transfer", "rows": 2, "span": 1, "concurrency": 6, "requests": 300}
     ctx = play(postgres, target, workload)
 
@@ -138,10 +130,9 @@ def test_deadlocks_are_counted_under_their_name(play, endpoint, driver):
     assert ctx.values["lost_writes"] == [0]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_serialization_errors_are_counted_under_their_name(play, endpoint, driver):
+def test_serialization_errors_are_counted_under_their_name(play, endpoint):
     workload = FEW | {"operation": "oltp", "rows": 2, "span": 1, "concurrency": 4, "isolation": "serializable"}
-    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, workload | {"requests": 200})
+    ctx = play(postgres, {"endpoint": endpoint}, workload | {"requests": 200})
 
     assert ctx.values["serialization_errors"][0] > 0
     assert ctx.values["serialization_errors"] == ctx.values["errors"], ctx.facts["errors"]

@@ -20,7 +20,6 @@ from benchhouse.experiments.storage.postgres import postgres
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Service
 
-DRIVERS = ("postgres", "postgres_pq")
 FEW = {"concurrency": 2, "requests": 200, "warmup": 0, "rows": 100, "span": 10, "distinct": 100, "timeout": 20}
 LONG = {"concurrency": 2, "duration": 1.5, "warmup": 0, "rows": 100, "span": 10, "distinct": 100, "timeout": 20}
 # Every table `accounts` that is made gets a trigger, which keeps count of what it drops.
@@ -64,11 +63,10 @@ def dropped(endpoint: str) -> int:
     return last if called else 0
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("operation", ["update", "oltp"])
-def test_a_lost_write_is_told(play, endpoint, planted, driver, operation):
+def test_a_lost_write_is_told(play, endpoint, planted, operation):
     planted("OLD")  # the server says UPDATE 1, and has changed nothing
-    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, FEW | {"operation": operation})
+    ctx = play(postgres, {"endpoint": endpoint}, FEW | {"operation": operation})
 
     lost = dropped(endpoint)
     assert lost > 5
@@ -77,10 +75,9 @@ def test_a_lost_write_is_told(play, endpoint, planted, driver, operation):
     assert ctx.values["errors"] == [0]
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_an_update_that_changes_no_row_is_an_error_and_no_lost_write(play, endpoint, planted, driver):
+def test_an_update_that_changes_no_row_is_an_error_and_no_lost_write(play, endpoint, planted):
     planted("NULL")  # the server says UPDATE 0
-    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, FEW | {"operation": "update"})
+    ctx = play(postgres, {"endpoint": endpoint}, FEW | {"operation": "update"})
 
     assert ctx.facts["errors"] == {"wrong_rows": dropped(endpoint)}
     assert ctx.values["errors"][0] > 5
@@ -88,8 +85,7 @@ def test_an_update_that_changes_no_row_is_an_error_and_no_lost_write(play, endpo
     assert "writes_lost" not in ctx.invalidities
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_writes_of_somebody_else_are_told(play, endpoint, driver):
+def test_writes_of_somebody_else_are_told(play, endpoint):
     def meddle() -> None:
         while not ask(endpoint, "SELECT 1 FROM pg_stat_activity WHERE application_name = 'benchhouse_trial'"):
             time.sleep(0.02)
@@ -97,7 +93,7 @@ def test_writes_of_somebody_else_are_told(play, endpoint, driver):
 
     meddler = threading.Thread(target=meddle)
     meddler.start()
-    ctx = play(postgres, {"endpoint": endpoint, "driver": driver}, LONG | {"operation": "lookup"})
+    ctx = play(postgres, {"endpoint": endpoint}, LONG | {"operation": "lookup"})
     meddler.join()
     assert "has grown by 1000; 0 were acknowledged" in ctx.invalidities["writes_unasked"]
 
@@ -113,16 +109,14 @@ def _when_written(server: Service, then: int) -> None:
             continue
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_crash_in_mid_run_loses_what_was_acknowledged_only_where_commits_do_not_wait(
     play,
     own_postgres,  # noqa: F811
-    driver,
     durable,
 ):
     ask(own_postgres.endpoint, "ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
-    target = {"endpoint": own_postgres.endpoint, "driver": driver, "settings": {"synchronous_commit": durable}}
+    target = {"endpoint": own_postgres.endpoint, "settings": {"synchronous_commit": durable}}
     crasher = threading.Thread(target=_crash_a_session, args=(own_postgres,))
     crasher.start()
     ctx = play(postgres, target, LONG | {"operation": "update"})
@@ -140,8 +134,7 @@ def _crash_a_session(server: Service) -> None:
     os.kill(found[0][0], signal.SIGKILL)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_a_server_that_is_killed_in_mid_run_is_told(play, own_postgres, driver, monkeypatch):  # noqa: F811
+def test_a_server_that_is_killed_in_mid_run_is_told(play, own_postgres, monkeypatch):  # noqa: F811
     monkeypatch.setattr("benchhouse.experiments.storage.postgres._BACK_S", 0.3)
 
     def kill() -> None:
@@ -153,13 +146,12 @@ def test_a_server_that_is_killed_in_mid_run_is_told(play, own_postgres, driver, 
     with pytest.raises(
         ExperimentFailed, match=r"not_reached: after \d+ good transactions.*could not be checked.*refused"
     ):
-        play(postgres, {"endpoint": own_postgres.endpoint, "driver": driver}, LONG | {"operation": "update"})
+        play(postgres, {"endpoint": own_postgres.endpoint}, LONG | {"operation": "update"})
     killer.join()
 
 
 @pytest.mark.parametrize("loop", [{"concurrency": 2}, {"concurrency": None, "rps": 200}])
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_a_load_whose_server_was_killed_ends_long_before_its_time(play, own_postgres, driver, loop):  # noqa: F811
+def test_a_load_whose_server_was_killed_ends_long_before_its_time(play, own_postgres, loop):  # noqa: F811
     def kill() -> None:
         _when_written(own_postgres, 20)
         os.kill(own_postgres.pid, signal.SIGKILL)
@@ -172,7 +164,7 @@ def test_a_load_whose_server_was_killed_ends_long_before_its_time(play, own_post
     ):
         play(
             postgres,
-            {"endpoint": own_postgres.endpoint, "driver": driver},
+            {"endpoint": own_postgres.endpoint},
             LONG | loop | {"operation": "update", "duration": 100},
         )
     killer.join()
@@ -195,12 +187,11 @@ def test_a_connection_dropped_while_tables_are_made_fails_the_trial_and_leaves_n
     scissors.close()
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_a_connection_dropped_in_the_load_is_one_error_and_made_again(play, endpoint, driver):
+def test_a_connection_dropped_in_the_load_is_one_error_and_made_again(play, endpoint):
     own = {"text": "SELECT :word", "params": {"word": ["snip", *map(str, range(99))]}}
     scissors = Scissors(endpoint, b"snip", cuts=1)
     workload = FEW | {"operation": "say", "sql": {"say": own}, "requests": 400, "distinct": 400}
-    ctx = play(postgres, {"endpoint": scissors.endpoint, "driver": driver}, workload)
+    ctx = play(postgres, {"endpoint": scissors.endpoint}, workload)
     scissors.close()
 
     assert ctx.facts["errors"] == {"reset": 1}
@@ -244,14 +235,13 @@ def test_tables_of_the_same_name_are_never_touched(play, endpoint):
         ask(endpoint, "DROP TABLE public.accounts", "DROP SCHEMA IF EXISTS benchhouse_trial CASCADE")
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_a_password_is_needed_given_and_never_shown(play, own_postgres, driver):  # noqa: F811
+def test_a_password_is_needed_given_and_never_shown(play, own_postgres):  # noqa: F811
     endpoint = own_postgres.endpoint
     ask(endpoint, "CREATE ROLE locked LOGIN SUPERUSER PASSWORD 'right-one'")
     hba = own_postgres.folder / "pg_hba.conf"
     hba.write_text(f"host all locked 127.0.0.1/32 scram-sha-256\n{hba.read_text()}")
     ask(endpoint, "SELECT pg_reload_conf()")
-    target = {"endpoint": re.sub("postgres:[^@]*@", "locked@", endpoint), "driver": driver}
+    target = {"endpoint": re.sub("postgres:[^@]*@", "locked@", endpoint)}
     for password, words in ((None, "no password supplied"), ("wrong-one", "password authentication failed")):
         with pytest.raises(ExperimentFailed, match=f"login: .*{words}") as refused:
             play(postgres, target | {"password": password}, FEW)
@@ -287,12 +277,11 @@ def test_a_server_that_is_too_old_is_told(play, version):
         play(postgres, {"endpoint": endpoint}, FEW)
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_more_clients_than_the_server_takes_is_told(play, endpoint, driver):
+def test_more_clients_than_the_server_takes_is_told(play, endpoint):
     ask(endpoint, "ALTER ROLE postgres CONNECTION LIMIT 500", "CREATE ROLE few LOGIN SUPERUSER")
     try:
         ask(endpoint, "ALTER ROLE few NOSUPERUSER CONNECTION LIMIT 3", "GRANT CREATE ON DATABASE postgres TO few")
-        target = {"endpoint": re.sub("postgres:[^@]*@", "few@", endpoint), "driver": driver}
+        target = {"endpoint": re.sub("postgres:[^@]*@", "few@", endpoint)}
         with pytest.raises(ExperimentFailed, match=r"not_reached.*too many connections"):
             play(postgres, target, FEW | {"concurrency": 8})
     finally:

@@ -1,6 +1,6 @@
 """Experiment `storage.postgres`: PostgreSQL under a load of transactions, and whether it kept what it acknowledged."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, field_validator
 
+from benchhouse.experiments.storage import pgbench
+from benchhouse.experiments.storage.pgbench_scripts import scripts
 from benchhouse.experiments.storage.postgres_server import ServerWatch, server_of
 from benchhouse.experiments.storage.postgres_tables import SchemaExists, Tables, discrepancies, lost, schema_name
 from benchhouse.experiments.storage.postgres_tally import PostgresTally
@@ -98,9 +100,7 @@ class PostgresTarget(Model):
         "", description="postgresql://user@host:port/database, without a password; empty: a server is started."
     )
     password: str | None = Field(None, repr=False, description="A secret, by the name of its variable: $NAME.")
-    driver: str = Field(
-        "postgres", description="postgres (psycopg2) or postgres_pq (libpq, and messages of our own; leaner)."
-    )
+    driver: str = Field("postgres", description="postgres (psycopg, in our load engine) or pgbench (the program).")
     settings: dict[str, bool | int | float | str] = Field(
         {}, description="Settings of each session of the load, such as {synchronous_commit: off}."
     )
@@ -144,14 +144,15 @@ class PostgresTarget(Model):
 
 @experiment(
     "storage.postgres",
-    version="0.1",
+    version="0.2",
     metrics=METRICS,
     component="storage",
     services=("postgres", "postgresql"),
-    drivers=("postgres", "postgres_pq"),
+    drivers=("postgres", "pgbench"),
 )
 def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -> None:
     """Put PostgreSQL under load: lookups, ranges, updates, transactions, inserts, COPY, or SQL of your own."""
+    driver = _driver(target, workload, ctx)
     service = None if target.endpoint else ctx.service("postgres")
     endpoint = service.endpoint if service else target.endpoint
     where = urlsplit(endpoint).hostname or endpoint
@@ -162,13 +163,16 @@ def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -
             ctx.fail("unsupported_version", said(too_old(session.version)))
         pid = service.pid if service else server_of(session.pid)
         ctx.metadata(server=f"PostgreSQL {session.version // 10000}.{session.version % 10000}", driver=target.driver)
+        if driver.transport == "program":
+            ctx.metadata(pgbench=driver.version)
         with _tables(session, workload, ctx) as tables:
             login = target.session(endpoint, tables.schema, workload)
-            book, seen = _load(target, workload, login, session, pid, where, ctx)
+            book, seen = _load(driver, workload, login, session, pid, where, ctx)
             certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)
             _check(session, tables, workload, book, ctx)
             judge(book, certificate, ctx)
-            _report(workload, book, seen, ctx)
+            counts_rows = driver.transport == "call" or not workload.sql  # pgbench does not say how many came
+            _report(workload, book, seen, ctx, counts_rows=counts_rows)
     finally:
         session.close()
 
@@ -211,8 +215,21 @@ def _tables(session: Administrator, workload: PostgresWorkload, ctx: Context) ->
             ctx.warn("left_behind", f"the schema {tables.schema} could not be dropped: {failed.kind}: {failed.detail}")
 
 
+def _driver(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -> Any:
+    """The class of a call driver, or the program pgbench. Refuses what can't be, before anything is started."""
+    kind = ctx.driver(target.driver)
+    transport = getattr(kind, "transport", "")
+    with _named(ctx, "the load"):
+        if transport == "program":
+            scripts(workload)
+            return kind()
+    if transport != "call" or "prepared" not in signature(kind).parameters:
+        ctx.fail("bad_load", f"{target.driver!r} is no driver of PostgreSQL: postgres and pgbench are")
+    return kind
+
+
 def _load(
-    target: PostgresTarget,
+    driver: Any,
     workload: PostgresWorkload,
     login: Login,
     session: Administrator,
@@ -224,30 +241,29 @@ def _load(
     script = Script(workload, ctx.seed)
     if workload.prepared:
         _try(script, login, session, ctx)
-
     with _named(ctx, "the load"):
-        kind = ctx.driver(target.driver)
-    if "prepared" not in signature(kind).parameters:
-        ctx.fail("bad_load", f"{target.driver!r} is no driver of PostgreSQL: postgres and postgres_pq are")
-
-    make = partial(kind, login, script.statements, prepared=workload.prepared, timeout_s=workload.timeout)
-    with _named(ctx, "the load"):
-        driver = make()
-        planned = []
-        for work in script.works():
-            work.ready = work.ready or driver.request(work)
-            planned.append(Planned(work, work.ready))
-    writes = any(plan.item.effect for plan in planned)
-    with ServerWatch(pid, session, login.name) as watch:
-        book = offer(
-            make,
-            Pool(planned, ctx.seed),
-            workload,
-            partial(PostgresTally, workload.objectives, writes=writes),
-            ctx,
-            where=where,
-        )
+        if driver.transport == "program":
+            job = pgbench.plan(workload, login, ctx.seed)
+            load: Callable[[], Book] = partial(pgbench.offer, driver, job, workload, ctx.artifacts / "requests.parquet")
+        else:
+            load = _by_engine(driver, script, workload, login, where, ctx)
+        with ServerWatch(pid, session, login.name) as watch:
+            book = load()
     return book, watch.between(book.start_ns, min(book.end_ns, book.last_ended_ns))
+
+
+def _by_engine(
+    kind: Any, script: Script, workload: PostgresWorkload, login: Login, where: str, ctx: Context
+) -> Callable[[], Book]:
+    """The load of a call driver, ready to be offered."""
+    make = partial(kind, login, script.statements, prepared=workload.prepared, timeout_s=workload.timeout)
+    driver = make()
+    planned = []
+    for work in script.works():
+        work.ready = work.ready or driver.request(work)
+        planned.append(Planned(work, work.ready))
+    tally = partial(PostgresTally, workload.objectives, writes=any(plan.item.effect for plan in planned))
+    return partial(offer, make, Pool(planned, ctx.seed), workload, tally, ctx, where=where)
 
 
 def _try(script: Script, login: Login, session: Administrator, ctx: Context) -> None:
@@ -308,7 +324,7 @@ def _wait_until_back(session: Administrator) -> None:
         sleep(0.1)
 
 
-def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx: Context) -> None:
+def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx: Context, *, counts_rows: bool) -> None:
     tally: PostgresTally = book.tally
     ctx.distribution("latency", tally.latency.histogram)
     ctx.distribution("latency_sent", tally.latency_sent.histogram)
@@ -321,7 +337,8 @@ def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx:
     ctx.distribution("latency_sql", own)
     rate = emit_rates(book, workload, ctx)
     ctx.emit("transactions_per_s", rate)
-    ctx.emit("rows_per_s", rate * tally.operations / max(tally.calls, 1))
+    if counts_rows:
+        ctx.emit("rows_per_s", rate * tally.operations / max(tally.calls, 1))
     ctx.emit("deadlocks", book.errors["deadlock"])
     ctx.emit("serialization_errors", book.errors["serialization"])
     for name in ("cpu", "io_wait", "lock_wait"):

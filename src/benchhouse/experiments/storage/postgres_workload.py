@@ -242,6 +242,6 @@ def _added(rows: list[tuple[int, int, str]]) -> Effect:
 
 
 def _many_rows(count: int) -> Statement:
-    """One statement for all rows of a batch: what psycopg2's execute_values sends, and can be prepared."""
+    """One statement for all rows of a batch, which can be prepared."""
     places = ", ".join(f"(:account{number}, :amount{number}, :note{number})" for number in range(count))
     return Statement("insert_rows", f"INSERT INTO history (account, amount, note) VALUES {places}")  # noqa: S608 - of places

@@ -61,11 +61,11 @@ class Statement:
         self.name, self.text = name, text
         self.control = control  # BEGIN, COMMIT: can't be prepared
         pieces, places, at = [], [], 0
-        for found in _OUTSIDE.finditer(text):
-            if found["place"]:
-                pieces.append(text[at : found.start()])
-                places.append(found["place"])
-                at = found.end()
+        for match in _OUTSIDE.finditer(text):
+            if match["place"]:
+                pieces.append(text[at : match.start()])
+                places.append(match["place"])
+                at = match.end()
         self.pieces: tuple[str, ...] = (*pieces, text[at:])
         self.places: tuple[str, ...] = tuple(places)
         self.names: tuple[str, ...] = tuple(dict.fromkeys(places))  # $1, $2, ...
@@ -75,6 +75,16 @@ class Statement:
         """With $1, $2, ... for the places, as the server takes it."""
         numbers = {name: f"${number}" for number, name in enumerate(self.names, 1)}
         return self.filled(numbers)
+
+    @property
+    def quoted(self) -> tuple[str, ...]:
+        """Strings, quoted names and comments: what looks like a place there is none."""
+        return tuple(match[0] for match in _OUTSIDE.finditer(self.text) if not match["place"])
+
+    @property
+    def unquoted(self) -> str:
+        """All but these."""
+        return _OUTSIDE.sub(" ", self.text)
 
     def filled(self, texts: Mapping[str, str]) -> str:
         parts = [self.pieces[0]]
@@ -113,7 +123,7 @@ class Work:
 
 
 class PostgresDriver(Protocol):
-    """A call driver or a wire driver (`schema.load`) whose items are Work; `request` makes their `ready`."""
+    """A call driver (`schema.load`) whose items are Work; `request` makes their `ready`."""
 
     transport: ClassVar[str]
 
