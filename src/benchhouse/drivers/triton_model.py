@@ -154,7 +154,7 @@ def described(metadata: Mapping[str, Any], config: Mapping[str, Any], version: s
             TensorSpec(
                 each["name"],
                 each["datatype"],
-                tuple(int(size) for size in each["shape"])[1 if max_batch else 0 :],
+                tuple(int(size) for size in each.get("shape", ()))[1 if max_batch else 0 :],
                 each["name"] in optional,
             )
             for each in tensors
