@@ -1,8 +1,10 @@
 """The part of the page that puts points in order: by each metric, and side by side under identical load."""
 
+from markupsafe import Markup
+
 from benchhouse.report.content import CaseRanking, Number, Point, Ranking, ReportData, Standing
 from benchhouse.report.numbers import NONE, THIN, number, plural, spread_text, titled
-from benchhouse.report.tags import Markup, join, tag
+from benchhouse.report.tags import join, tag
 
 
 def comparison_section(data: ReportData) -> Markup:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from markupsafe import Markup
+
 from benchhouse.report.curves import Scaling, ScalingCurve, Stage, Tradeoff, span
 from benchhouse.report.numbers import NONE, number, percent, plural, quantity, titled
-from benchhouse.report.tags import Markup, join, tag
+from benchhouse.report.tags import join, tag
 
 _HOW = (
     "Each curve goes through the points of one target. What it has at the level is read off the curve, never from "

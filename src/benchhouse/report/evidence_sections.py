@@ -4,9 +4,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from markupsafe import Markup
+
 from benchhouse.report.content import Environment, FailureFacts, ReportData, RunFacts
 from benchhouse.report.numbers import number
-from benchhouse.report.tags import Markup, join, tag
+from benchhouse.report.tags import join, tag
 from benchhouse.schema.trial import outcome_words
 
 _SHORT = 12

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from benchhouse.report.loads import LoadFacts, by_point
 from benchhouse.report.numbers import number, percent, plural
-from benchhouse.report.tags import Markup, join, tag
+from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import nice_step
 
 HEADS = (

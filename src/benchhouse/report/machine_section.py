@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from markupsafe import Markup
+
 from benchhouse.report.machine import MOST_SAMPLES, Figure, MachineFacts
 from benchhouse.report.numbers import NONE, duration, number, plural, quantity, titled
-from benchhouse.report.tags import Markup, join, tag
+from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import phase_words, scaled, time_chart
 
 HEADS = ("what", "phase", "avg", "p95", "max", "n")

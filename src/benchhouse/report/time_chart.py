@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from markupsafe import Markup
+
 from benchhouse.report.machine import Panel
 from benchhouse.report.numbers import number
-from benchhouse.report.tags import Markup, tag
+from benchhouse.report.tags import tag
 from benchhouse.schema.telemetry import STEADY, TEARDOWN, WARMUP, WHOLE, Phase
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 460, 200, 52, 10, 22, 36
