@@ -170,6 +170,8 @@ def exchange(
     try:
         answer = HttpClient(timeout_s, total=False).request(method, url.rstrip("/") + path, body, headers)
     except NoAnswer as error:
+        if error.failure == "address":
+            raise
         kind = error.failure if error.failure in ("dns", "timeout", "refused", "reset") else "server_error"
         raise CallFailed(kind, error.message) from error
     return answer.status, answer.body

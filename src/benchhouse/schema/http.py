@@ -31,15 +31,15 @@ from urllib.request import (
 
 from benchhouse.schema.errors import BenchError
 
-Failure = Literal["dns", "timeout", "refused", "reset", "tls", "too_large", "malformed"]
+Failure = Literal["address", "dns", "timeout", "refused", "reset", "tls", "too_large", "malformed"]
 _PIECE_BYTES = 1 << 20
 
 
 class NoAnswer(BenchError):  # noqa: N818 - what happened, in two words
     """There is no whole HTTP answer. `reason` says why, without the address; neither holds a secret of the address."""
 
-    def __init__(self, address: str, failure: Failure, reason: str) -> None:
-        super().__init__(f"{address}: {reason}")
+    def __init__(self, address: str, failure: Failure, reason: str, hint: str = "") -> None:
+        super().__init__(f"{address}: {reason}", hint)
         self.failure, self.reason = failure, reason
 
 
@@ -93,9 +93,9 @@ class HttpClient:
         self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> Response:
         """The answer, whatever its status; raises NoAnswer where there is none."""
-        address = without_secrets(url)
+        address, request = without_secrets(url), _request(method, url, body, headers or {})
         try:
-            with self._open(_request(method, url, body, headers or {})) as answer:
+            with self._open(request) as answer:
                 data = answer.read(self.limit_bytes + 1)
                 response = Response(address, answer.status, answer.reason or "", answer.headers, data)
         except (OSError, HTTPException, ValueError) as error:
@@ -108,8 +108,9 @@ class HttpClient:
 
     def download(self, url: str, target: BinaryIO) -> None:
         """Write a file of any size. Raises NoAnswer, also for a refusal."""
+        request = _request("GET", url, None, {})
         try:
-            with self._open(_request("GET", url, None, {})) as answer:
+            with self._open(request) as answer:
                 if answer.status != 200:
                     raise NoAnswer(
                         without_secrets(url), "refused", f"answers {answer.status} {answer.reason or ''}".rstrip()
@@ -152,11 +153,11 @@ def without_secrets(url: str) -> str:
 
 
 def _request(method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Request:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BenchError(
-            f"{without_secrets(url)!r} is not the address of a server", "for example http://127.0.0.1:8000"
+    if not _is_address(url):
+        raise NoAnswer(
+            without_secrets(url), "address", "is not the address of a server", "for example http://127.0.0.1:8000"
         )
+    parts = urlsplit(url)
     credentials, _, host = parts.netloc.rpartition("@")
     request = Request(  # noqa: S310 - http or https, as checked above
         parts._replace(netloc=host).geturl(), body, {"User-Agent": "benchhouse", **headers}, method=method
@@ -165,6 +166,14 @@ def _request(method: str, url: str, body: bytes | None, headers: Mapping[str, st
         coded = base64.b64encode(unquote(credentials).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {coded}")
     return request
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # the port is no number, or brackets do not match
+        return False
 
 
 def _explain(cause: object, timeout_s: float) -> tuple[Failure, str]:

@@ -41,6 +41,12 @@ def test_a_file_that_is_no_library_is_no_source(tmp_path, python_with):
     assert (json.loads(done.stdout)[0], done.stderr) == (None, "")
 
 
+def test_a_missing_binding_is_a_reason_that_says_how_to_install_it(library, python_with):
+    done = python_with(library.parent, "-c", f"import sys; sys.modules['pynvml'] = None{ASK}")
+    reason = "NVML is here, but not its Python binding: pip install nvidia-ml-py"
+    assert json.loads(done.stdout)[:2] == [None, reason], done.stderr
+
+
 def test_a_library_without_its_functions_is_no_source_and_a_reason(tmp_path, python_with):
     empty = tmp_path / "empty.c"
     empty.write_text("int nothing;\n")

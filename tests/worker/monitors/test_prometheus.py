@@ -196,6 +196,10 @@ def test_a_refusal_and_a_closed_port_are_told():
     assert [item.name for item in source.series] == ["x"], "a pattern can't be waited for, a name can"
 
 
+def test_an_address_that_is_none_is_told():
+    assert "is not the address of a server" in Endpoint("localhost:9100/metrics").problems[0]
+
+
 def test_an_endpoint_that_comes_up_later_is_read_then():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -83,8 +83,10 @@ def initialise() -> Any:
         ctypes.CDLL(_LIBRARY)  # importing pynvml takes 100 ms of CPU, which machines without a GPU are spared
     except OSError as error:
         raise NoNvml(f"NVML, the library of NVIDIA's driver, is not here ({_LIBRARY})") from error
-    import pynvml
-
+    try:
+        import pynvml
+    except ImportError as error:
+        raise NoNvml("NVML is here, but not its Python binding: pip install nvidia-ml-py") from error
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
