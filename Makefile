@@ -7,7 +7,7 @@ BIN := .venv/bin
 export WORKERS ?= 3
 export TESTS ?= tests
 
-.PHONY: help venv demo test test-deps check docs reference bench clean
+.PHONY: help venv demo test test-deps check docs reference messages bench clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -39,6 +39,9 @@ docs: venv ## the documentation as a site in site/
 
 reference: venv ## make the generated pages of docs/reference anew
 	$(BIN)/python scripts/make_reference.py
+
+messages: venv ## generate the protobuf messages of src/benchhouse/drivers/kserve.proto anew
+	$(BIN)/python scripts/make_messages.py
 
 bench: venv ## the figures of benchmarks/ that need no other product installed
 	scripts/figures.sh

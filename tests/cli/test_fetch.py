@@ -63,7 +63,7 @@ def test_data_that_cannot_be_had_are_told_with_their_address(bench, table):
     table.unlink()
     done = bench("fetch", "table")
     assert done.code == 2
-    assert "can't download table from file://" in done.err
+    assert "can't copy table from file://" in done.err
 
 
 def test_an_unknown_name_is_refused_with_a_guess(bench, table):

@@ -6,7 +6,7 @@ import numpy
 import pytest
 from services.triton import Triton, counted, free_ports
 
-from benchhouse.drivers import triton_wire as wire
+from benchhouse.drivers import kserve_pb2
 from benchhouse.drivers.triton import TritonHttp, TritonTarget
 from benchhouse.drivers.triton_grpc import TritonGrpc
 from benchhouse.load.protocols.kserve import sequence
@@ -34,8 +34,8 @@ def drive(triton):
 
 def raw(driver: TritonGrpc, item) -> dict[str, bytes]:
     """The outputs of a real answer by name."""
-    answer = wire.read_infer_response(driver._infer(driver.request(item)))
-    return {output.name: bytes(output.data) for output in answer.outputs}
+    answer = kserve_pb2.ModelInferResponse.FromString(driver._infer(driver.request(item)))
+    return {output.name: data for output, data in zip(answer.outputs, answer.raw_output_contents, strict=True)}
 
 
 def test_a_batch_of_floats_comes_back_bit_by_bit(drive):
@@ -150,5 +150,5 @@ def test_an_answer_of_the_wrong_size_is_malformed(drive):
 
 def test_without_grpcio_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "grpc", None)
-    with pytest.raises(BenchError, match=r"needs grpcio\n.*benchhouse\[triton\]"):
+    with pytest.raises(BenchError, match=r"needs grpcio and protobuf\n.*benchhouse\[triton\]"):
         TritonGrpc(TritonTarget(url="grpc://h:1", model="m", protocol="grpc"))

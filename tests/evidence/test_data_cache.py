@@ -63,7 +63,7 @@ def test_what_is_not_declared_or_can_not_be_had_is_named(tmp_path):
     cache = DataCache(tmp_path / "cache", "e", [declared("file:///nowhere/at/all")])
     with pytest.raises(BenchError, match=r"declares no data 'tabel' \(declared: table\)"):
         cache.fetch("tabel")
-    with pytest.raises(BenchError, match="can't download table from file:///nowhere"):
+    with pytest.raises(BenchError, match="can't copy table from file:///nowhere"):
         cache.fetch("table")
 
 

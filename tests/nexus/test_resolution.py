@@ -1,8 +1,10 @@
 """Requirements that must install together: a real resolver, over wheels and folders made here and a real git."""
 
+import re
 import socket
 import subprocess
 import zipfile
+from importlib.metadata import requires
 
 import pytest
 
@@ -18,8 +20,9 @@ def _no_index(tmp_path, monkeypatch):
     """Only wheels of this folder are to be had, those that Benchhouse itself needs as empty ones."""
     links = tmp_path / "links"
     links.mkdir()
-    for name in ("click", "duckdb", "numpy", "pyarrow", "pydantic", "PyYAML", "rich"):
-        make_wheel(links, name, "99")
+    for needed in requires("benchhouse") or ():
+        if "extra ==" not in needed:
+            make_wheel(links, re.split(r"[^\w.-]", needed)[0].replace("-", "_"), "99")
     for version in ("1.0", "2.0"):
         make_wheel(links, "tool", version)
     settings = tmp_path / "uv.toml"

@@ -63,6 +63,7 @@ def test_a_trial_sees_the_versions_of_its_own_environment(lab):
     assert inside.meta["custom"]["prefix"].startswith(str(lab.root / "cache" / "venvs"))
     assert inside.meta["packages"]["flavour"] == "2"
     assert "duckdb" not in inside.meta["packages"]
+    assert {"nvidia-ml-py", "prometheus_client"} <= set(inside.meta["packages"]), "its monitors need them there"
     assert inside.meta["package_lock_digest"] != outside.meta["package_lock_digest"]
     (made,) = environments(lab)
     stamp = (made / "ready").stat().st_mtime_ns

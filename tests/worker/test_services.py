@@ -8,9 +8,9 @@ import pytest
 from laboratory import wait_until
 from mocks.llm import build
 
-from benchhouse.experiments.serving.server_queries import ask
 from benchhouse.processes.programs import find_program
 from benchhouse.schema.experiment import ExperimentFailed
+from benchhouse.schema.http import HttpClient, NoAnswer
 from benchhouse.schema.recipe import Ready, Recipe
 from benchhouse.worker.output import Capture
 from benchhouse.worker.services import Services
@@ -76,11 +76,12 @@ def test_a_server_is_up_until_it_is_ended_and_its_folder_goes_with_it(services):
     service = services.start(recipe(MOCK))
     assert service.endpoint.startswith("http://127.0.0.1:") and "{port}" not in service.endpoint
     assert service.start_s < 120 and service.folder.is_dir()
-    assert ask(f"{service.endpoint}/mock/stats")
+    client = HttpClient(timeout_s=10)
+    assert client.get(f"{service.endpoint}/mock/stats").ok
     assert services.close() == ""
     assert not service.folder.exists()
-    with pytest.raises(OSError, match="refused"):
-        ask(f"{service.endpoint}/mock/stats", timeout_s=1)
+    with pytest.raises(NoAnswer, match="refused"):
+        client.get(f"{service.endpoint}/mock/stats")
 
 
 def test_a_server_and_its_children_are_ended_though_they_resist(services, tmp_path):

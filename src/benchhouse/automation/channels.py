@@ -3,13 +3,12 @@
 import json
 import os
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from benchhouse.schema.alarms import Channel
+from benchhouse.schema.http import HttpClient, NoAnswer
 from benchhouse.schema.secrets import REDACTED, reference
 
 Message = Mapping[str, Any]
@@ -37,7 +36,7 @@ def tell(channel: Channel, message: Message) -> str:
         else:
             _notify(address, message)
     except (Undelivered, OSError, ValueError) as error:
-        text = str(getattr(error, "reason", "") or error)
+        text = str(error)
         return (text.replace(address, REDACTED) if address else text)[:_LONGEST]
     return ""
 
@@ -55,15 +54,12 @@ def _address(text: str) -> str:
 def _post(address: str, body: Any) -> None:
     if not address.startswith(("http://", "https://")):
         raise Undelivered("the address does not begin with http:// or https://")
-    data = json.dumps(body).encode()
-    request = urllib.request.Request(address, data, {"Content-Type": "application/json"})  # noqa: S310 - checked above
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE_S):  # noqa: S310
-            pass
-    except urllib.error.HTTPError as error:
-        raise Undelivered(
-            f"it answered {error.code} {error.reason}: {error.read(200).decode(errors='replace')}"
-        ) from error
+        answer = HttpClient(_PATIENCE_S, proxy=True, redirects=True).post_json(address, body)
+    except NoAnswer as error:
+        raise Undelivered(error.reason) from error
+    if not answer.ok:
+        raise Undelivered(f"it answered {answer.status} {answer.reason}: {answer.text(200)}")
 
 
 def _alert(message: Message) -> dict[str, Any]:

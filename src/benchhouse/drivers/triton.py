@@ -142,9 +142,9 @@ class TritonHttp:
         verb = head.split(b" ")[1].decode().rpartition("/")[2]
         headers = {name: value for name, _, value in lines if name not in ("Host", "Content-Length")}
         path = f"{model_path(self.target.model, self.target.version)}/{verb}"
-        status, found, data = self._server.send(path, body, headers)
-        answer = "HTTP/1.1\n" + "".join(f"{name}: {value}\n" for name, value in found.items())
-        return Exchange(0, status, answer.encode("latin-1", "replace"), data, [(len(data), 0)])
+        answer = self._server.send(path, body, headers)
+        lines_back = "HTTP/1.1\n" + "".join(f"{name}: {value}\n" for name, value in answer.headers.items())
+        return Exchange(0, answer.status, lines_back.encode("latin-1", "replace"), answer.body, [(len(answer.body), 0)])
 
     def _share(self) -> None:
         """Put inputs into shared memory, and make room there for what each of them was answered with once."""

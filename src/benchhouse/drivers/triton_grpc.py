@@ -1,10 +1,10 @@
 """Driver `triton_grpc`: KServe v2 inference over gRPC, with requests serialised before the load.
 
-Needs grpcio (the extra `triton`) for HTTP/2 alone: messages are those of `triton_wire.py`. gRPC and fork are no
-friends, so nothing is connected before `open`, which the engine calls in its load processes.
+Needs grpcio and protobuf (the extra `triton`). The messages of `kserve.proto` are generated; calls of the load pass
+bytes, so that a request is serialised once and not for each call. gRPC does not promise to survive a fork, so nothing
+is connected before `open`, which the engine calls in its load processes.
 """
 
-import importlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,17 +13,22 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from secrets import randbits
 from time import monotonic_ns
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from benchhouse.drivers import triton_wire as wire
 from benchhouse.drivers.triton_model import TritonModel, counters, described, since, unknown_model
 from benchhouse.drivers.triton_target import TritonTarget, input_sets, sequence_parameters, together
-from benchhouse.drivers.triton_tensors import check_size
+from benchhouse.drivers.triton_tensors import Tensor, check_size
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, NoServer, Survey, TensorInputs
 from benchhouse.schema.errors import BenchError
 
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+    from benchhouse.drivers import kserve_pb2
+
+Answer = TypeVar("Answer", bound="Message")
 _SERVICE = "/inference.GRPCInferenceService/"
 # What HTTP calls the same thing, so that errors of both protocols are counted under one name.
 _AS_HTTP = {
@@ -40,11 +45,10 @@ _OPTIONS = [
 
 @dataclass(frozen=True)
 class Prepared:
-    """What all drivers of one process share: the model and the inputs of its requests, as bytes."""
+    """What all drivers of one process share: the model and its serialised requests, without parameters of sequences."""
 
     model: TritonModel
-    inputs: Sequence[Sequence[tuple[str, str, tuple[int, ...], bytes]]]
-    requests: Sequence[bytes]  # empty for sequences, where each request is its own
+    requests: Sequence[bytes]
 
 
 class TritonGrpc:
@@ -59,9 +63,16 @@ class TritonGrpc:
         if target.protocol != "grpc":
             raise BenchError(f"this driver speaks gRPC, and the target's protocol is {target.protocol}")
         try:
-            self._grpc: Any = importlib.import_module("grpc")
+            import grpc
+            from google.protobuf.message import DecodeError
+
+            from benchhouse.drivers import kserve_pb2
         except ImportError as error:
-            raise BenchError("Triton over gRPC needs grpcio", hint="pip install 'benchhouse[triton]'") from error
+            raise BenchError(
+                "Triton over gRPC needs grpcio and protobuf", hint="pip install 'benchhouse[triton]'"
+            ) from error
+        self._grpc: Any = grpc
+        self._messages, self._decode_error = kserve_pb2, DecodeError
         self.target, self._timeout_s = target, timeout_s or target.timeout
         self._channel: Any = None
         self._metadata = [(name.lower(), value) for name, value in target.headers.items()]
@@ -88,13 +99,15 @@ class TritonGrpc:
 
     def request(self, item: Any) -> bytes:
         """The serialised ModelInferRequest for an item."""
-        if self._mine.requests:
-            number = item if isinstance(item, int) else item.number
-            return self._mine.requests[number % len(self._mine.requests)]
+        number = item if isinstance(item, int) else item.number
+        request = self._mine.requests[number % len(self._mine.requests)]
+        if not self.target.sequence_length:
+            return request
         if not isinstance(item, InferItem) or not item.sequence:
             raise BenchError(f"model {self.model.name!r} takes sequences: its items are those of sequence()")
-        inputs = self._mine.inputs[item.number % len(self._mine.inputs)]
-        return _encode(self.target, inputs, sequence_parameters(item))
+        parameters = self._messages.ModelInferRequest()
+        _set_parameters(parameters, sequence_parameters(item))
+        return request + parameters.SerializeToString()  # protobuf merges messages that follow each other
 
     def call(self, item: Any) -> Reply:
         data = self.request(item)
@@ -124,33 +137,35 @@ class TritonGrpc:
         child.start()
         theirs.close()
         try:
-            found: Survey | BenchError = ours.recv()
+            answer: Survey | BenchError = ours.recv()
         except EOFError:
             raise BenchError("the process that asks the server about itself died; its log says more") from None
         finally:
             child.join()
-        if isinstance(found, BenchError):
-            raise found
-        return found
+        if isinstance(answer, BenchError):
+            raise answer
+        return answer
 
     def since(self, before: Mapping[str, float], answered: int) -> dict[str, float]:
         return since(self.statistics, before, answered)
 
     def statistics(self) -> dict[str, float]:
         """The server's counters for the model; `triton_model.between` makes times a request of two of them."""
+        request = self._messages.ModelStatisticsRequest(name=self.target.model, version=self.target.version)
         try:
             with self._connected():
-                answer = self._ask("ModelStatistics", self.target.model, self.target.version)
+                answer = self._ask("ModelStatistics", request, self._messages.ModelStatisticsResponse)
         except _NotThereError:
             return {}  # other servers of the protocol keep none
-        found = [wire.read_statistics(entry) for entry in wire.submessages(answer, 1)]
-        found.sort(key=lambda entry: (len(entry["version"]), entry["version"]))
-        return counters(found[-1]) if found else {}
+        newest = max(answer.model_stats, key=lambda entry: (len(entry.version), entry.version), default=None)
+        return counters(_as_json(newest)) if newest is not None else {}
 
     def server(self) -> str:
         """What the server calls itself, with its version."""
-        answer = self._unary("ServerMetadata", b"")
-        return " ".join(wire.text(part) for at in (1, 2) for part in wire.submessages(answer, at))
+        answer = self._ask(
+            "ServerMetadata", self._messages.ServerMetadataRequest(), self._messages.ServerMetadataResponse
+        )
+        return f"{answer.name} {answer.version}".strip()
 
     def close(self) -> None:
         if self._channel is not None:
@@ -178,40 +193,46 @@ class TritonGrpc:
                 self.close()
 
     def _method(self, kind: str, name: str) -> Callable[..., Any]:
-        made: Callable[..., Any] = getattr(self._channel, kind)(_SERVICE + name)  # bytes in, bytes out
-        return made
+        method: Callable[..., Any] = getattr(self._channel, kind)(_SERVICE + name)  # bytes in, bytes out
+        return method
 
     def _prepare(self) -> Prepared:
         model = self._discover()
-        inputs = [
-            [(tensor.name, tensor.datatype, tensor.shape, tensor.encode()) for tensor in tensors]
-            for tensors in input_sets(self.target, model)
-        ]
-        requests = [] if self.target.sequence_length else [_encode(self.target, each, {}) for each in inputs]
-        return Prepared(model, inputs, requests)
+        return Prepared(model, [self._serialise(tensors) for tensors in input_sets(self.target, model)])
+
+    def _serialise(self, tensors: Iterable[Tensor]) -> bytes:
+        """A ModelInferRequest with raw contents."""
+        request = self._messages.ModelInferRequest(model_name=self.target.model, model_version=self.target.version)
+        _set_parameters(request, self.target.parameters)
+        for tensor in tensors:
+            request.inputs.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+            request.raw_input_contents.append(tensor.encode())
+        for name in self.target.outputs:
+            request.outputs.add(name=name)
+        return request.SerializeToString()
 
     def _discover(self) -> TritonModel:
-        name, version = self.target.model, self.target.version
+        pb, name, version = self._messages, self.target.model, self.target.version
         try:
-            metadata = self._ask("ModelMetadata", name, version)
+            metadata = self._ask(
+                "ModelMetadata", pb.ModelMetadataRequest(name=name, version=version), pb.ModelMetadataResponse
+            )
         except _NotThereError as problem:
-            entries = wire.submessages(self._unary("RepositoryIndex", b""), 1)
-            raise unknown_model(
-                self.target.url, name, version, str(problem), [wire.read_index_entry(entry) for entry in entries]
-            ) from None
+            index = self._ask("RepositoryIndex", pb.RepositoryIndexRequest(), pb.RepositoryIndexResponse)
+            entries = [_as_json(entry) for entry in index.models]
+            raise unknown_model(self.target.url, name, version, str(problem), entries) from None
         try:
-            config = wire.read_config(wire.submessages(self._ask("ModelConfig", name, version), 1)[0])
+            answer = self._ask("ModelConfig", pb.ModelConfigRequest(name=name, version=version), pb.ModelConfigResponse)
+            config = _as_json(answer.config)
         except _NotThereError:
             config = {}  # other servers of the protocol have no configuration to show
-        return described(wire.read_metadata(metadata), config, version)
+        return described(_as_json(metadata), config, version)
 
-    def _ask(self, method: str, name: str, version: str) -> bytes:
-        return self._unary(method, wire.delimited(1, name) + (wire.delimited(2, version) if version else b""))
-
-    def _unary(self, method: str, message: bytes) -> bytes:
+    def _ask(self, method: str, request: "Message", response: "type[Answer]") -> "Answer":
+        """A question beside the load."""
         try:
-            call = self._method("unary_unary", method)
-            answer: bytes = call(message, timeout=self.target.timeout, metadata=self._metadata)
+            call = self._channel.unary_unary(_SERVICE + method, type(request).SerializeToString, response.FromString)
+            answer: Answer = call(request, timeout=self.target.timeout, metadata=self._metadata)
         except self._grpc.RpcError as error:
             if error.code().name in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
                 raise NoServer(
@@ -223,8 +244,8 @@ class TritonGrpc:
 
     def _read(self, answer: bytes) -> Reply:
         try:
-            problem = self._problem(wire.read_infer_response(answer))
-        except wire.WireError as error:
+            problem = self._problem(self._messages.ModelInferResponse.FromString(answer))
+        except self._decode_error as error:
             problem = str(error)
         if problem:
             return Reply(error="malformed", detail=problem[:300], size=len(answer))
@@ -245,10 +266,11 @@ class TritonGrpc:
             stamp = monotonic_ns()
             size += len(answer)
             try:
-                error, inside = wire.read_stream_response(answer)
-                problem = "" if error else self._problem(inside)
-            except wire.WireError as wrong:
-                error, problem = "", str(wrong)
+                response = self._messages.ModelStreamInferResponse.FromString(answer)
+                error = response.error_message
+                problem = "" if error else self._problem(response.infer_response)
+            except self._decode_error as undecodable:
+                error, problem = "", str(undecodable)
             if error or problem:
                 kind = "server_error" if error else "malformed"
                 return Reply(error=kind, detail=(error or problem)[:300], token_ns=stamps, size=size)
@@ -257,14 +279,17 @@ class TritonGrpc:
             return Reply(error="empty", detail="the stream ended without an answer")
         return Reply(token_ns=stamps, size=size, count=self.target.batch)
 
-    def _problem(self, answer: wire.InferResponse) -> str:
+    def _problem(self, answer: "kserve_pb2.ModelInferResponse") -> str:
         """What is wrong with an answer's tensors, or an empty string."""
-        for output in answer.outputs:
-            if output.data is None:
-                return f"output {output.name} came without its raw contents"
-            if wrong := check_size(output.datatype, output.shape, output.data):
-                return f"output {output.name} has {wrong}"
-        names = {output.name for output in answer.outputs}
+        outputs, contents = answer.outputs, answer.raw_output_contents
+        if len(contents) > len(outputs):
+            return f"{len(contents)} raw contents for {len(outputs)} outputs"
+        for output, data in zip(outputs, contents, strict=False):
+            if mismatch := check_size(output.datatype, output.shape, data):
+                return f"output {output.name} has {mismatch}"
+        if len(contents) < len(outputs):
+            return f"output {outputs[len(contents)].name} came without its raw contents"
+        names = {output.name for output in outputs}
         wanted = self.target.outputs or [spec.name for spec in self.model.outputs]
         missing = [name for name in wanted if name not in names]
         return f"output {missing[0]} is missing" if missing else ""
@@ -277,7 +302,7 @@ def _survey(target: TritonTarget, answer: Connection) -> None:
         before = driver.statistics()
         driver.check()
         driver.since(before, answered=1)  # else the load's first request would be this one
-        answer.send(Survey(driver.model.facts(), driver.server(), len(driver._mine.inputs), driver.statistics()))
+        answer.send(Survey(driver.model.facts(), driver.server(), len(driver._mine.requests), driver.statistics()))
     except BenchError as problem:
         answer.send(problem)
     finally:
@@ -299,9 +324,21 @@ def refused(error: Any) -> Reply:
     return Reply(error=f"http_{_AS_HTTP.get(code, 500)}", detail=f"{code}: {words}")
 
 
-def _encode(
-    target: TritonTarget,
-    inputs: Sequence[tuple[str, str, tuple[int, ...], bytes]],
-    more: Mapping[str, bool | int | float | str],
-) -> bytes:
-    return wire.infer_request(target.model, target.version, inputs, target.outputs, {**target.parameters, **more})
+def _set_parameters(request: "kserve_pb2.ModelInferRequest", values: Mapping[str, bool | int | float | str]) -> None:
+    for name, value in values.items():
+        parameter = request.parameters[name]
+        if isinstance(value, bool):
+            parameter.bool_param = value
+        elif isinstance(value, int):
+            parameter.int64_param = value
+        elif isinstance(value, str):
+            parameter.string_param = value
+        else:
+            parameter.double_param = value
+
+
+def _as_json(message: "Message") -> dict[str, Any]:
+    """As the server's HTTP side has it; protobuf's JSON writes 64-bit integers as text."""
+    from google.protobuf.json_format import MessageToDict
+
+    return MessageToDict(message, preserving_proto_field_name=True)

@@ -1,12 +1,8 @@
 """What a Triton server says of a model before the load begins, and of its own times before and after it."""
 
 import json
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from http.client import HTTPException
 from time import monotonic, sleep
 from typing import Any
 from urllib.parse import quote
@@ -15,6 +11,7 @@ from benchhouse.documents.problems import did_you_mean
 from benchhouse.drivers.triton_tensors import TensorSpec
 from benchhouse.load.protocols.kserve import NoServer
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.http import HttpClient, NoAnswer, Response
 
 # The parts of a request's time in the server, as its statistics name them, and ours.
 PARTS = {
@@ -25,6 +22,7 @@ PARTS = {
     "compute_output": "compute_output",
 }
 _COUNTED_WITHIN_S = 1.0
+_LIMIT_BYTES = 1 << 30  # an answer to an inference request is as large as the model's outputs
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,8 @@ class ServerHttp:
     """The management side of the server's HTTP port: small JSON questions, never in the timed path."""
 
     def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, *, verify_tls: bool = True) -> None:
-        self.url, self.headers, self.timeout_s = url.rstrip("/"), dict(headers), timeout_s
-        # No proxy: the load goes straight to the server too.
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
-        if not verify_tls:
-            handlers.append(urllib.request.HTTPSHandler(context=ssl._create_unverified_context()))  # noqa: S323 - as told
-        self._opener = urllib.request.build_opener(*handlers)
+        self.url, self.headers = url.rstrip("/"), dict(headers)
+        self._client = HttpClient(timeout_s, total=False, limit_bytes=_LIMIT_BYTES, verify_tls=verify_tls)
 
     def model(self, name: str, version: str) -> TritonModel:
         """Raises BenchError where the server or the model is not there, or the model not ready."""
@@ -85,27 +79,23 @@ class ServerHttp:
 
     def ask(self, path: str, body: Any = None) -> tuple[int, Any]:
         """The status and what the JSON says; POST where there is a body, which is sent as it is when bytes."""
-        status, _, data = self.send(path, body if isinstance(body, bytes | None) else json.dumps(body).encode(), {})
+        answer = self.send(path, body if isinstance(body, bytes | None) else json.dumps(body).encode(), {})
         try:
-            return status, json.loads(data) if data.strip() else {}
-        except ValueError:
-            if status != 200:
-                return status, {"error": data[:200].decode("utf-8", "replace")}
+            return answer.status, answer.json() if answer.body.strip() else {}
+        except NoAnswer:
+            if answer.status != 200:
+                return answer.status, {"error": answer.text(200)}
             raise BenchError(
                 f"{self.url}{path} does not answer in JSON", hint="target.url: is that the HTTP port of the server?"
             ) from None
 
-    def send(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
-        request = urllib.request.Request(self.url + path, data=body, headers={**self.headers, **headers})  # noqa: S310
+    def send(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> Response:
+        method = "GET" if body is None else "POST"
         try:
-            with self._opener.open(request, timeout=self.timeout_s) as answer:
-                return answer.status, dict(answer.headers), answer.read()
-        except urllib.error.HTTPError as error:
-            return error.code, dict(error.headers), error.read()
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", error) if isinstance(error, OSError) else "it does not speak HTTP/1.1"
+            return self._client.request(method, self.url + path, body, {**self.headers, **headers})
+        except NoAnswer as error:
             raise NoServer(
-                f"no Triton server answers at {self.url}: {reason}",
+                f"no Triton server answers at {self.url}: {error.reason}",
                 hint="start it, or correct target.url (HTTP is port 8000 by default, gRPC 8001)",
             ) from error
 
@@ -154,7 +144,7 @@ def described(metadata: Mapping[str, Any], config: Mapping[str, Any], version: s
             TensorSpec(
                 each["name"],
                 each["datatype"],
-                tuple(int(size) for size in each["shape"])[1 if max_batch else 0 :],
+                tuple(int(size) for size in each.get("shape", ()))[1 if max_batch else 0 :],
                 each["name"] in optional,
             )
             for each in tensors

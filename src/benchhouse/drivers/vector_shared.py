@@ -1,6 +1,5 @@
 """What vector drivers have in common: how they begin and end, what they refuse, how answers and failures are put."""
 
-import http.client
 import importlib
 import json
 import shutil
@@ -163,22 +162,19 @@ def exchange(
     url: str, method: str, path: str, timeout_s: float, body: bytes | None = None, key: str = ""
 ) -> tuple[int, bytes]:
     """Status and body of one HTTP answer. Raises CallFailed that says why there is none."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BenchError(f"{url!r} is not the address of a server", hint="for example http://127.0.0.1:8000")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+    from benchhouse.schema.http import HttpClient, NoAnswer
+
     headers = {"Content-Type": "application/json"} if body is not None else {}
     if key:
         headers |= {"Authorization": f"Bearer {key}", "api-key": key}
     try:
-        connection.request(method, parts.path.rstrip("/") + path, body, headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise named(error, f"{url}: {getattr(error, 'strerror', None) or error}") from error
-    finally:
-        connection.close()
+        answer = HttpClient(timeout_s, total=False).request(method, url.rstrip("/") + path, body, headers)
+    except NoAnswer as error:
+        if error.failure == "address":
+            raise
+        kind = error.failure if error.failure in ("dns", "timeout", "refused", "reset") else "server_error"
+        raise CallFailed(kind, error.message) from error
+    return answer.status, answer.body
 
 
 def named(error: BaseException, detail: str = "") -> CallFailed:

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from benchhouse.evidence.writing import write_text
 from benchhouse.schema.digests import digest, file_digest
@@ -108,21 +109,33 @@ def nearest_source(url: str, environ: Mapping[str, str]) -> str:
 
 
 def _bring(item: Data, part: Path) -> None:
-    if item.source.startswith(("http://", "https://", "file://")):
-        import urllib.request
-
-        url = nearest_source(item.source, os.environ)
+    if item.source.startswith(("http://", "https://")):
+        _download(item.name, nearest_source(item.source, os.environ), part)
+        return
+    if item.source.startswith("file://"):
         try:
-            with urllib.request.urlopen(url, timeout=60) as source, part.open("wb") as target:  # noqa: S310
-                shutil.copyfileobj(source, target, 1 << 20)
+            shutil.copyfile(unquote(urlsplit(item.source).path), part)
         except OSError as error:
-            raise BenchError(f"can't download {item.name} from {url}: {error}") from error
+            raise BenchError(f"can't copy {item.name} from {item.source}: {error.strerror or error}") from error
         return
     package, _, inside = item.source.partition(":")
     from importlib.resources import files
 
     with files(package).joinpath(inside).open("rb") as source, part.open("wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
+
+
+def _download(name: str, url: str, part: Path) -> None:
+    from benchhouse.schema.http import HttpClient, NoAnswer
+
+    client = HttpClient(timeout_s=60, total=False, proxy=True, redirects=True)
+    try:
+        with part.open("wb") as target:
+            client.download(url, target)
+    except NoAnswer as error:
+        raise BenchError(f"can't download {name} from {error.message}") from error
+    except OSError as error:
+        raise BenchError(f"can't write {part}: {error.strerror or error}") from error
 
 
 def _settle(part: Path) -> None:

@@ -3,19 +3,17 @@
 Spoken over HTTP by hand: it is four requests, and the machine that submits need not have Ray.
 """
 
-import json
 import os
 import shlex
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.http import HttpClient, NoAnswer
 
-_ANSWER_S = 10.0
+_CLIENT = HttpClient(timeout_s=10.0, proxy=True, redirects=True)
 _STOP_S = 120.0
 _SENT = ("BENCH_", "PYTHONPATH")  # nothing else of our environment: everybody sees what a job was given
 
@@ -52,27 +50,20 @@ class RayJobs:
             time.sleep(0.3)
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        if key := token():
-            headers["Authorization"] = f"Bearer {key}"
-        request = urllib.request.Request(f"{self.address}{path}", data, headers)  # noqa: S310 - http(s), by its schema
+        url, headers = f"{self.address}{path}", {"Authorization": f"Bearer {key}"} if (key := token()) else {}
         try:
-            with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
-                found: dict[str, Any] = json.load(answer)
-        except urllib.error.HTTPError as error:
-            said = error.read(2000).decode("utf-8", "replace").strip().splitlines()
-            hint = "its token: RAY_AUTH_TOKEN_PATH" if error.code in (401, 403) else "see the cluster's dashboard"
-            last = said[-1] if said else error.reason
+            answer = _CLIENT.get(url, headers) if body is None else _CLIENT.post_json(url, body, headers)
+            if answer.ok:
+                document: dict[str, Any] = answer.json()
+                return document
+        except NoAnswer as error:
             raise BenchError(
-                f"Ray at {self.address} refuses ({error.code}): {last[:300]}", hint, Exit.BAD_INPUT
+                f"no Ray cluster answers at {self.address}: {error.reason}", "is its dashboard up? http://HOST:8265"
             ) from error
-        except (OSError, ValueError) as error:
-            why = getattr(error, "reason", None) or error
-            raise BenchError(
-                f"no Ray cluster answers at {self.address}: {why}", "is its dashboard up? http://HOST:8265"
-            ) from error
-        return found
+        lines = answer.text(2000).strip().splitlines()
+        hint = "its token: RAY_AUTH_TOKEN_PATH" if answer.status in (401, 403) else "see the cluster's dashboard"
+        last = lines[-1] if lines else answer.reason
+        raise BenchError(f"Ray at {self.address} refuses ({answer.status}): {last[:300]}", hint, Exit.BAD_INPUT)
 
 
 def token() -> str:

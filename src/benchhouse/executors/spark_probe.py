@@ -1,12 +1,11 @@
 """Is there a Spark master, and who works for it? Asked in a few bytes: Spark itself waits a minute."""
 
-import json
 import socket
 import struct
-import urllib.request
 from collections.abc import Mapping
 
 from benchhouse.executors.cluster_engine import Node
+from benchhouse.schema.http import HttpClient, NoAnswer
 from benchhouse.schema.spark import STANDALONE
 
 _ANSWER_S = 8.0
@@ -44,11 +43,11 @@ def workers(page: str, master: str) -> list[Node] | None:
     Nothing else of Spark says it: an application without executors may wait for its turn, or for nobody.
     """
     try:
-        with urllib.request.urlopen(f"{page.rstrip('/')}/json/", timeout=_PAGE_S) as answer:  # noqa: S310 - http only
-            told = json.loads(answer.read(1 << 24))
-    except (OSError, ValueError):
+        answer = HttpClient(_PAGE_S, proxy=True, redirects=True).get(f"{page.rstrip('/')}/json/")
+        state = answer.json() if answer.ok else None
+    except NoAnswer:
         return None
-    if not isinstance(told, dict) or told.get("url") != master:
+    if not isinstance(state, dict) or state.get("url") != master:
         return None
     return [
         Node(
@@ -57,6 +56,6 @@ def workers(page: str, master: str) -> list[Node] | None:
             gpus=len(worker.get("resources", {}).get("gpu", {}).get("addresses", [])),
             memory=worker["memory"] << 20,
         )
-        for worker in told.get("workers", [])
+        for worker in state.get("workers", [])
         if worker.get("state") == "ALIVE"
     ]

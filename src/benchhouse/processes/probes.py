@@ -12,7 +12,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.recipe import LOOPBACK, Ready, fill
 
 if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
+    from benchhouse.schema.http import HttpClient
 
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.005, 0.1
 _ANSWER_S = 2.0
@@ -41,7 +41,7 @@ class Probe:
             "http": self._by_http, "tcp": self._by_port, "grpc": self._by_grpc, "sql": self._by_sql,
             "log": self._by_log, "command": self._by_command,
         }[ready.kind]  # fmt: skip
-        self._opener: OpenerDirector | None = None
+        self._client: HttpClient | None = None
         self._times = self._good = 0
 
     @property
@@ -92,17 +92,12 @@ class Probe:
         return False
 
     def _by_http(self) -> bool:
-        from urllib.error import HTTPError  # whoever asks otherwise does not pay for it
+        from benchhouse.schema.http import HttpClient, NoAnswer  # other kinds of probes do not pay for it
 
-        if self._opener is None:
-            self._opener = _opener(self.ready.verify_tls)
-        try:
-            with self._opener.open(self.url, timeout=_ANSWER_S) as answer:
-                return int(answer.status) == 200
-        except HTTPError as error:
-            error.close()
-        except (OSError, ValueError):
-            pass
+        if self._client is None:
+            self._client = HttpClient(_ANSWER_S, verify_tls=self.ready.verify_tls, redirects=True)
+        with contextlib.suppress(NoAnswer):
+            return self._client.get(self.url).status == 200
         return False
 
     def _by_log(self) -> bool:
@@ -111,7 +106,7 @@ class Probe:
     def _by_grpc(self) -> bool:
         """The standard health service, without its generated code: an empty question, and one small field."""
         try:
-            import grpc  # type: ignore[import-untyped]
+            import grpc
         except ImportError as error:
             raise BenchError("the gRPC probe needs grpcio", "pip install grpcio") from error
         address = self.url.rpartition("//")[2].partition("/")[0]
@@ -135,16 +130,3 @@ class Probe:
             connection.execute(self.ready.query.encode())
             return True
         return False
-
-
-def _opener(verify_tls: bool) -> "OpenerDirector":
-    """Asks without a proxy: servers here are on this machine, or on one beside it."""
-    import ssl
-    from urllib.request import BaseHandler, HTTPSHandler, ProxyHandler, build_opener
-
-    handlers: list[BaseHandler] = [ProxyHandler({})]
-    if not verify_tls:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        handlers.append(HTTPSHandler(context=context))
-    return build_opener(*handlers)

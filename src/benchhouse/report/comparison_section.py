@@ -1,6 +1,8 @@
 """The part of the page that puts points in order: by each metric, and side by side under identical load."""
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.results.content import CaseRanking, Number, Point, Ranking, ReportData, Standing
 from benchhouse.results.numbers import NONE, THIN, number, plural, spread_text, titled
 

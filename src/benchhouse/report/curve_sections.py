@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.results.curves import Scaling, ScalingCurve, Stage, Tradeoff, span
 from benchhouse.results.numbers import NONE, number, percent, plural, quantity, titled
 

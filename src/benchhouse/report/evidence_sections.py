@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.results.content import Environment, FailureFacts, ReportData, RunFacts
 from benchhouse.results.numbers import number
 from benchhouse.schema.trial import outcome_words

@@ -1,7 +1,6 @@
 """One HTML file that opens offline: styles, scripts and data inside, no request to anywhere."""
 
-from functools import cache
-from importlib import resources
+from markupsafe import Markup
 
 from benchhouse.report.comparison_section import comparison_section
 from benchhouse.report.curve_sections import scaling_section, tradeoff_section
@@ -17,7 +16,7 @@ from benchhouse.report.evidence_sections import (
 from benchhouse.report.load_section import load_section
 from benchhouse.report.machine_section import machine_section
 from benchhouse.report.payload import axis_values, payload, varying_axes
-from benchhouse.report.tags import Markup, embedded_json, join, tag
+from benchhouse.report.tags import asset, embedded_json, join, tag
 from benchhouse.results.content import ReportData
 from benchhouse.results.numbers import number, plural
 from benchhouse.schema.trial import outcome_words
@@ -37,17 +36,17 @@ def render(data: ReportData) -> str:
     sections = [section for section in _sections(data) if section[2]]
     links = [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in sections]
     body = [tag("section", tag("h2", title), content, id=name) for name, title, content in sections]
-    script = "\n".join(_asset(name) for name in _SCRIPTS)
+    script = Markup("\n").join(asset(name) for name in _SCRIPTS)
     page = tag(
         "html",
         tag(
             "head",
             tag("meta", charset="utf-8"),
-            Markup(f'<meta http-equiv="Content-Security-Policy" content="{CSP}">'),
+            tag("meta", http_equiv="Content-Security-Policy", content=CSP),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("meta", name="referrer", content="no-referrer"),
             tag("title", f"{data.scenario}: benchmark report"),
-            tag("style", Markup(_asset("report.css"))),
+            tag("style", asset("report.css")),
         ),
         tag(
             "body",
@@ -57,16 +56,11 @@ def render(data: ReportData) -> str:
             _footer(data),
             tag("dialog", id="lineage-dialog", aria_labelledby="lineage-title"),
             tag("script", embedded_json(payload(data)), type="application/json", id="data"),
-            tag("script", Markup(f'(() => {{ "use strict";\n{script}\n}})();')),
+            tag("script", Markup('(() => { "use strict";\n'), script, Markup("\n})();")),
         ),
         lang="en",
     )
     return f"<!doctype html>\n{page}\n"
-
-
-@cache
-def _asset(name: str) -> str:
-    return resources.files("benchhouse.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:

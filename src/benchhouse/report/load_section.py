@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import nice_step
 from benchhouse.results.loads import LoadFacts, by_point
 from benchhouse.results.numbers import number, percent, plural

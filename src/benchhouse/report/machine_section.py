@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import phase_words, scaled, time_chart
 from benchhouse.results.machine import MOST_SAMPLES, Figure, MachineFacts
 from benchhouse.results.numbers import NONE, duration, number, plural, quantity, titled

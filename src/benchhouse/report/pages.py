@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
+
+from markupsafe import Markup
 
 from benchhouse.report.html import CSP
-from benchhouse.report.tags import Markup, tag
+from benchhouse.report.tags import asset, tag
 
 _FENCE = "```"
 _LONG = 40  # characters of a cell that may be broken
@@ -60,7 +61,6 @@ class Page:
 
 def as_html(page: Page) -> str:
     """One file: styles inside, no script, no request to anywhere."""
-    css = resources.files("benchhouse.report").joinpath("assets", "report.css").read_text(encoding="utf-8")
     sections: list[tuple[str, list[Block]]] = [("", [])]
     for block in page.blocks:
         if isinstance(block, Heading):
@@ -75,10 +75,10 @@ def as_html(page: Page) -> str:
         tag(
             "head",
             tag("meta", charset="utf-8"),
-            Markup(f'<meta http-equiv="Content-Security-Policy" content="{CSP}">'),
+            tag("meta", http_equiv="Content-Security-Policy", content=CSP),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("title", page.title),
-            tag("style", Markup(css)),
+            tag("style", asset("report.css")),
         ),
         tag(
             "body",

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from benchhouse.report.tags import Markup, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import tag
 from benchhouse.results.machine import Panel
 from benchhouse.results.numbers import number
 from benchhouse.schema.telemetry import STEADY, TEARDOWN, WARMUP, WHOLE, Phase

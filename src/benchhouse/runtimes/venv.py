@@ -18,7 +18,8 @@ from benchhouse.schema.protocols import Container, Place
 from benchhouse.schema.scenario import Runtime
 
 _OURS = Path(__file__).resolve().parent.parent
-_WORKER_NEEDS = ("pydantic", "PyYAML")  # what `benchhouse.worker` imports; the rest of our core stays outside
+# What `benchhouse.worker` imports, its monitors included; the rest of our core stays outside.
+_WORKER_NEEDS = ("pydantic", "PyYAML", "nvidia-ml-py", "prometheus-client")
 
 
 class VenvRuntime:
@@ -62,7 +63,7 @@ class _Request:
         self._base = {
             "python": spec.python or [sys.executable, sys.version],
             "local": self.local,
-            "benchhouse": [str(_OURS), version("benchhouse")],
+            "benchhouse": [str(_OURS), version("benchhouse"), *_WORKER_NEEDS],
         }
         self._venvs = cache / "venvs"
         name = digest(self._base | {"requirements": sorted(spec.requirements)})[:16]

@@ -14,7 +14,10 @@ from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
 
 OURS = Path(__file__).resolve().parent.parent
-_NEEDS = ("pydantic", "PyYAML", "pydantic_core", "annotated-types", "typing_extensions", "typing-inspection")
+_NEEDS = (
+    "pydantic", "PyYAML", "pydantic_core", "annotated-types", "typing_extensions", "typing-inspection",
+    "nvidia-ml-py", "prometheus-client",
+)  # fmt: skip
 _START = '''"""Stands for the interpreter: `start.py -m MODULE ...`, the layer behind the image's own packages."""
 
 import runpy

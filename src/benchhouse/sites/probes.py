@@ -1,5 +1,6 @@
 """Questions to the machine that `bench site check` runs on. Each has a time limit, and none fails."""
 
+import contextlib
 import getpass
 import os
 import platform
@@ -7,14 +8,13 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from benchhouse.schema.http import HttpClient, NoAnswer
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.quantities import show_bytes, show_seconds
 from benchhouse.schema.site import Site
@@ -246,14 +246,9 @@ def _answers(url: str) -> bool:
     heard = threading.Event()
 
     def call() -> None:
-        try:
-            request = urllib.request.Request(url, method="HEAD")  # noqa: S310
-            urllib.request.urlopen(request, timeout=_ANSWER_S).close()  # noqa: S310
+        with contextlib.suppress(NoAnswer):
+            HttpClient(_ANSWER_S, proxy=True).request("HEAD", url)  # a refusal is an answer too
             heard.set()
-        except urllib.error.HTTPError:
-            heard.set()  # a refusal is an answer
-        except OSError:
-            pass
 
     thread = threading.Thread(target=call, daemon=True)
     thread.start()

@@ -1,14 +1,12 @@
 """What a tag of an image stands for now: asked of its registry, as Docker's and OCI's protocol say."""
 
-import json
 import re
-import urllib.error
-import urllib.request
 from urllib.parse import urlencode
 
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.http import HttpClient, NoAnswer, Response
 
-_ANSWER_S = 30.0
+_CLIENT = HttpClient(timeout_s=30.0, proxy=True, redirects=True)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _ACCEPT = ", ".join(
     (
@@ -57,35 +55,33 @@ def _ask(host: str, repository: str, tag: str) -> str:
     url = f"{'http' if is_plain(host) else 'https'}://{host}/v2/{repository}/manifests/{tag}"
     headers = {"Accept": _ACCEPT}
     try:
-        try:
-            found = _head(url, headers)
-        except urllib.error.HTTPError as refused:
-            if refused.code != 401:
-                raise
-            found = _head(url, headers | {"Authorization": f"Bearer {_token(refused, repository)}"})
-    except (OSError, ValueError) as error:
+        answer = _CLIENT.request("HEAD", url, headers=headers)
+        if answer.status == 401:
+            token = _token(answer, repository)
+            answer = _CLIENT.request("HEAD", url, headers=headers | {"Authorization": f"Bearer {token}"})
+        if not answer.ok:
+            raise ValueError(f"it answers {answer.status} {answer.reason}".rstrip())
+    except (NoAnswer, ValueError) as error:
+        reason = error.reason if isinstance(error, NoAnswer) else str(error)
         raise BenchError(
-            f"{host} does not say what {repository}:{tag} is: {error}",
+            f"{host} does not say what {repository}:{tag} is: {reason}",
             "check the name; where there is no network, bring the .sif by other means: bench images add FILE.sif",
             Exit.TRIAL_FAILED,
         ) from error
-    if not _DIGEST.fullmatch(found):
+    digest = str(answer.headers.get("Docker-Content-Digest", ""))
+    if not _DIGEST.fullmatch(digest):
         raise BenchError(f"{host} gives no digest of {repository}:{tag}", "name it: docker://NAME@sha256:...")
-    return found
+    return digest
 
 
-def _head(url: str, headers: dict[str, str]) -> str:
-    request = urllib.request.Request(url, headers=headers, method="HEAD")  # noqa: S310 - http or https, as made above
-    with urllib.request.urlopen(request, timeout=_ANSWER_S) as answer:  # noqa: S310
-        return str(answer.headers.get("Docker-Content-Digest", ""))
-
-
-def _token(refused: urllib.error.HTTPError, repository: str) -> str:
+def _token(refusal: Response, repository: str) -> str:
     """Registries let anybody read public images, with a token that anybody gets."""
-    asked = dict(re.findall(r'(\w+)="([^"]*)"', refused.headers.get("WWW-Authenticate", "")))
-    if not asked.get("realm", "").startswith("https://"):
+    challenge = dict(re.findall(r'(\w+)="([^"]*)"', refusal.headers.get("WWW-Authenticate", "")))
+    if not challenge.get("realm", "").startswith("https://"):
         raise ValueError("it asks for a login")
-    query = {"service": asked.get("service", ""), "scope": asked.get("scope") or f"repository:{repository}:pull"}
-    with urllib.request.urlopen(f"{asked['realm']}?{urlencode(query)}", timeout=_ANSWER_S) as answer:  # noqa: S310
-        said = json.load(answer)
-    return str(said.get("token") or said.get("access_token") or "")
+    query = {
+        "service": challenge.get("service", ""),
+        "scope": challenge.get("scope") or f"repository:{repository}:pull",
+    }
+    granted = _CLIENT.get(f"{challenge['realm']}?{urlencode(query)}").json()
+    return str(granted.get("token") or granted.get("access_token") or "")

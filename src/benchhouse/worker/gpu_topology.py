@@ -1,123 +1,97 @@
 """GPUs and how they are joined, by NVML. Only asked, never set; what one GPU can't tell is null for it alone."""
 
 import contextlib
-import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchhouse.schema.topology import Gpu
-from benchhouse.worker.monitors.nvml import Library, NvmlError
+from benchhouse.worker.monitors.nvml import NoNvml, initialise
 
-_LIBRARY = "libnvidia-ml.so.1"
-_MOST_LINKS = 18
-_SWITCH = 2
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 class NoGpus(Exception):  # noqa: N818 - a reason, kept in the evidence
     """Why nothing can be said about GPUs here."""
 
 
-class _PciInfo(ctypes.Structure):
-    _fields_ = (
-        ("legacy", ctypes.c_char * 16), ("domain", ctypes.c_uint), ("bus", ctypes.c_uint), ("device", ctypes.c_uint),
-        ("device_id", ctypes.c_uint), ("subsystem_id", ctypes.c_uint), ("address", ctypes.c_char * 32),
-    )  # fmt: skip
-
-
-class _Memory(ctypes.Structure):
-    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
-
-
-def read_gpus(path: str = _LIBRARY) -> tuple[list[Gpu], str | None, str | None]:
+def read_gpus() -> tuple[list[Gpu], str | None, str | None]:
     """All GPUs, the driver's version and the newest CUDA that it knows."""
     try:
-        library = Library(path)
-        library.call("nvmlInit_v2")
-    except (OSError, AttributeError) as error:
-        raise NoGpus(f"NVML, the library of NVIDIA's driver, is not here ({path})") from error
-    except NvmlError as error:
-        raise NoGpus(f"NVML does not begin: {error}") from error
+        nvml = initialise()
+    except NoNvml as reason:
+        raise NoGpus(str(reason)) from reason
+    driver = _Driver(nvml)
     try:
-        count = library.number("nvmlDeviceGetCount_v2", ctypes.c_uint)
-        gpus = [_gpu(library, index) for index in range(count)]
-        return gpus, _or_none(lambda: library.text("nvmlSystemGetDriverVersion")), _or_none(lambda: _cuda(library))
-    except NvmlError as error:
-        raise NoGpus(f"NVML does not list GPUs: {error}") from error
+        gpus = [driver.gpu(index) for index in range(nvml.nvmlDeviceGetCount())]
+        return gpus, driver.value(nvml.nvmlSystemGetDriverVersion), driver.value(driver.cuda)
+    except nvml.NVMLError as error:
+        raise NoGpus(f"NVML does not list GPUs: {error} ({error.value})") from error
     finally:
-        with contextlib.suppress(NvmlError):
-            library.call("nvmlShutdown")
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
 
 
-def _gpu(library: Library, index: int) -> Gpu:
-    handle = ctypes.c_void_p()
-    try:
-        library.call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
-    except NvmlError:
-        return Gpu()  # it is there, and lost
+class _Driver:
+    """NVML, asked one fact at a time."""
 
-    def number(call: str, *arguments: Any) -> int | None:
-        return _or_none(lambda: library.number(call, ctypes.c_uint, handle, *arguments))
+    def __init__(self, nvml: Any) -> None:
+        self.nvml = nvml
 
-    bus = _or_none(lambda: _address(library, "nvmlDeviceGetPciInfo_v3", handle))
-    nvlinks, peers = _nvlinks(library, handle)
-    return Gpu(
-        uuid=_or_none(lambda: library.text("nvmlDeviceGetUUID", handle)),
-        name=_or_none(lambda: library.text("nvmlDeviceGetName", handle)),
-        memory_bytes=_or_none(lambda: _memory(library, handle)),
-        bus=bus,
-        numa=_numa(bus),
-        pcie_width=number("nvmlDeviceGetCurrPcieLinkWidth"),
-        pcie_width_most=number("nvmlDeviceGetMaxPcieLinkWidth"),
-        pcie_generation=number("nvmlDeviceGetCurrPcieLinkGeneration"),
-        pcie_generation_most=number("nvmlDeviceGetMaxPcieLinkGeneration"),
-        nvlinks=nvlinks,
-        nvlink_peers=peers,
-    )
-
-
-def _nvlinks(library: Library, handle: ctypes.c_void_p) -> tuple[int | None, list[str]]:
-    """How many links are up, and what is at their other ends, sorted."""
-    states = []
-    for link in range(_MOST_LINKS):
+    def value(self, read: Callable[..., Value], *arguments: Any) -> Value | None:
+        """None where NVML does not say."""
         try:
-            state = library.number("nvmlDeviceGetNvLinkState", ctypes.c_uint, handle, ctypes.c_uint(link))
-        except NvmlError:
-            break
-        states.append(state)
-    peers = [
-        _or_none(lambda link=link: _peer(library, handle, link)) or "unknown"  # type: ignore[misc]
-        for link, state in enumerate(states)
-        if state
-    ]
-    return (sum(map(bool, states)) if states else None), sorted(peers)
+            return read(*arguments)
+        except self.nvml.NVMLError:
+            return None
+
+    def cuda(self) -> str:
+        number = self.nvml.nvmlSystemGetCudaDriverVersion_v2()
+        return f"{number // 1000}.{number % 1000 // 10}"
+
+    def gpu(self, index: int) -> Gpu:
+        nvml = self.nvml
+        handle = self.value(nvml.nvmlDeviceGetHandleByIndex, index)
+        if handle is None:
+            return Gpu()  # it is there, and lost
+        memory = self.value(nvml.nvmlDeviceGetMemoryInfo, handle)
+        bus = _address(self.value(nvml.nvmlDeviceGetPciInfo, handle))
+        nvlinks, peers = self.nvlinks(handle)
+        return Gpu(
+            uuid=self.value(nvml.nvmlDeviceGetUUID, handle),
+            name=self.value(nvml.nvmlDeviceGetName, handle),
+            memory_bytes=int(memory.total) if memory is not None else None,
+            bus=bus,
+            numa=_numa(bus),
+            pcie_width=self.value(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+            pcie_width_most=self.value(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+            pcie_generation=self.value(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+            pcie_generation_most=self.value(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+            nvlinks=nvlinks,
+            nvlink_peers=peers,
+        )
+
+    def nvlinks(self, handle: Any) -> tuple[int | None, list[str]]:
+        """How many links are up, and what is at their other ends, sorted."""
+        states: list[int] = []
+        for link in range(self.nvml.NVML_NVLINK_MAX_LINKS):
+            state = self.value(self.nvml.nvmlDeviceGetNvLinkState, handle, link)
+            if state is None:
+                break
+            states.append(state)
+        peers = [self.peer(handle, link) for link, state in enumerate(states) if state]
+        return (sum(map(bool, states)) if states else None), sorted(peers)
+
+    def peer(self, handle: Any, link: int) -> str:
+        kind = self.value(self.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        if kind == self.nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            return "switch"
+        return _address(self.value(self.nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) or "unknown"
 
 
-def _peer(library: Library, handle: ctypes.c_void_p, link: int) -> str:
-    kind = _or_none(
-        lambda: library.number("nvmlDeviceGetNvLinkRemoteDeviceType", ctypes.c_uint, handle, ctypes.c_uint(link))
-    )
-    if kind == _SWITCH:
-        return "switch"
-    return _address(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", handle, ctypes.c_uint(link))
-
-
-def _address(library: Library, call: str, *arguments: Any) -> str:
-    info = _PciInfo()
-    library.call(call, *arguments, ctypes.byref(info))
-    return str(info.address.decode(errors="replace")).lower()
-
-
-def _memory(library: Library, handle: ctypes.c_void_p) -> int:
-    out = _Memory()
-    library.call("nvmlDeviceGetMemoryInfo", handle, ctypes.byref(out))
-    return int(out.total)
-
-
-def _cuda(library: Library) -> str:
-    number = library.number("nvmlSystemGetCudaDriverVersion_v2", ctypes.c_int)
-    return f"{number // 1000}.{number % 1000 // 10}"
+def _address(info: Any) -> str | None:
+    """The address of a device on the PCI bus."""
+    return str(info.busId).lower() if info is not None else None
 
 
 def _numa(bus: str | None) -> int | None:
@@ -128,10 +102,3 @@ def _numa(bus: str | None) -> int | None:
         node = int(Path(f"/sys/bus/pci/devices/{bus[4:] if bus.count(':') == 2 else bus}/numa_node").read_text())
         return node if node >= 0 else None
     return None
-
-
-def _or_none(read: Callable[[], Found]) -> Found | None:
-    try:
-        return read()
-    except NvmlError:
-        return None

@@ -1,8 +1,8 @@
-"""A fake NVML, compiled once a test process."""
+"""A fake NVML, compiled once a test process, for processes of its own: the loader takes the first that it finds."""
 
-import ctypes
+import os
 import subprocess
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,19 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory) -> str:
-    made = tmp_path_factory.mktemp("nvml") / "libnvidia-ml-fake.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", made, HERE / "fake_nvml.c"], check=True)
-    return str(made)
+def library(tmp_path_factory) -> Path:
+    """A fake library under the name that the loader looks for."""
+    path = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", path, HERE / "fake_nvml.c"], check=True)
+    return path
 
 
 @pytest.fixture
-def faults(tmp_path) -> Iterator[Path]:
-    """Lines of "CALL GPU CODE": from then on that call fails."""
-    path = tmp_path / "faults"
-    path.write_text("")
-    ctypes.CDLL(None).setenv(b"FAKE_NVML_FAULTS", str(path).encode(), 1)
-    yield path
-    ctypes.CDLL(None).unsetenv(b"FAKE_NVML_FAULTS")
+def python_with():
+    """Runs Python where the loader finds the libraries of a folder."""
+
+    def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        environ = os.environ | {"LD_LIBRARY_PATH": str(folder)}
+        return subprocess.run([sys.executable, *arguments], env=environ, capture_output=True, text=True)
+
+    return run

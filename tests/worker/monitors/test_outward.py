@@ -1,7 +1,8 @@
-"""What looks outward beside a running sampler: GPUs that come, fail and hang, and trials too short for any of it."""
+"""What looks outward beside a running sampler: drivers that hang, and trials too short for any of it.
 
-import functools
-import math
+GPUs that come and fail: cases_nvml.py.
+"""
+
 import threading
 import time
 
@@ -16,10 +17,8 @@ ASKED = Monitors(interval=0.1, sources=["gpu"])
 
 
 @pytest.fixture
-def fake_driver(library, faults, monkeypatch):
+def fake_driver(monkeypatch):
     monkeypatch.setattr(outward, "driver_is_here", lambda: True)
-    monkeypatch.setattr(nvml, "open_gpus", functools.partial(nvml.open_gpus, library))
-    return faults
 
 
 def watched(seconds: float, meanwhile=None):
@@ -33,24 +32,6 @@ def watched(seconds: float, meanwhile=None):
         time.sleep(seconds)
     beside.end()
     return sampler.stop()
-
-
-def test_gpus_are_sampled_in_threads_of_their_own(fake_driver):
-    recording = watched(0.6)
-    assert [track.scope for track in recording.tracks] == ["gpu0", "gpu1"]
-    busy = [track.column(1) for track in recording.tracks]
-    assert len(busy[0]) >= 4
-    assert set(busy[0]) == {0.97}
-    assert recording.problems == []
-
-
-def test_a_gpu_that_falls_off_the_bus_ends_nothing_and_is_named(fake_driver):
-    recording = watched(0.6, lambda: fake_driver.write_text("* 0 15\n"))
-    lost, well = (track.column(1) for track in recording.tracks)
-    assert lost[0] == 0.97
-    assert math.isnan(lost[-1])
-    assert set(well) == {0.0}
-    assert recording.problems == ["gpu0 NVIDIA H200: the GPU is lost, its series end here"]
 
 
 def test_a_trial_that_is_over_at_once_opens_nothing(fake_driver, monkeypatch):

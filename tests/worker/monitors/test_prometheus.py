@@ -52,9 +52,8 @@ def values(source: Endpoint) -> dict[str, float]:
 
 
 def read(page: str, patterns=(), labels=()) -> dict[str, float]:
-    body = page.encode()
-    chosen = choose(body, patterns, labels)
-    return dict(zip((wanted.series.name for _, wanted in chosen), reader(chosen)(body), strict=True))
+    chosen = choose(page, patterns, labels)
+    return dict(zip((wanted.series.name for _, wanted in chosen), reader(chosen)(page), strict=True))
 
 
 def test_vllm_is_told_in_the_words_that_all_servers_share():
@@ -102,11 +101,23 @@ c 9
     [
         ("x 1", 1), ("x 1.5e3 1700000000000", 1500), ("x{} 2", 2), ("x\t3", 3), ('x{a="}"} 4', 4),
         ('x{a="\\"b\\\\",c="d"} 5', 5), ('x{a="ü"} 6', 6), ("x +Inf", math.nan), ("x NaN", math.nan),
-        ('x 7 # {trace_id="abc"} 0.1 1700000000.0', 7), ("x word", math.nan), ("x 8\r", 8),
+        ('x 7 # {trace_id="abc"} 0.1 1700000000.0', 7), ("x 8\r", 8),
     ],
 )  # fmt: skip
 def test_lines_of_every_shape_are_read(line, value):
     assert read(f"{line}\n", ["x"]) == pytest.approx({"x": value}, nan_ok=True)
+
+
+def test_a_line_that_can_not_be_read_costs_its_own_value_alone():
+    assert read('x 1\ny word\nz{a="b} 3\nw 4\n', ["*"]) == {"x": 1, "w": 4}
+
+
+def test_a_redirect_is_not_followed():
+    def elsewhere(handler):
+        handler.wfile.write(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
+
+    with serving(elsewhere) as url:
+        assert "answers 302 Found" in Endpoint(url).problems[0]
 
 
 def test_openmetrics_is_read_and_buckets_are_left_out():
@@ -122,7 +133,7 @@ http_seconds_created 1700000000.0
 jobs_total 12
 # EOF"""
     assert read(page) == {"http_seconds_count": 4, "http_seconds_sum": 5.5, "jobs_total": 12}
-    chosen = {wanted.series.name: wanted.series for _, wanted in choose(page.encode(), (), ())}
+    chosen = {wanted.series.name: wanted.series for _, wanted in choose(page, (), ())}
     assert {item.kind for item in chosen.values()} == {"counter"}
     assert chosen["http_seconds_sum"].unit == "s"
     assert "How long." in chosen["http_seconds_sum"].description
@@ -142,7 +153,7 @@ def test_families_of_exporters_are_told_by_their_names():
         "my_own": "service",
     }
     page = "".join(f"{name} 1\n" for name in names)
-    chosen = choose(page.encode(), ["*"], ())
+    chosen = choose(page, ["*"], ())
     assert {name: wanted.series.family for name, wanted in chosen} == names
 
 
@@ -162,7 +173,7 @@ def test_garbage_is_named_once_and_then_nan():
         source = Endpoint(url, name="odd", patterns=["x"])
         for _ in range(3):
             assert list(map(math.isnan, source.sample())) == [True]
-        assert source.problems == [f"service:odd: {url} answers no metrics but b'<html>'; values are missing"]
+        assert source.problems == [f"service:odd: {url} answers no metrics but '<html>'; values are missing"]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +194,10 @@ def test_a_refusal_and_a_closed_port_are_told():
     source = Endpoint(url, patterns=["x", "y*"])
     assert "refused" in source.problems[0]
     assert [item.name for item in source.series] == ["x"], "a pattern can't be waited for, a name can"
+
+
+def test_an_address_that_is_none_is_told():
+    assert "is not the address of a server" in Endpoint("localhost:9100/metrics").problems[0]
 
 
 def test_an_endpoint_that_comes_up_later_is_read_then():
@@ -264,9 +279,9 @@ def test_a_password_in_the_address_is_not_told():
 
 @pytest.mark.serial
 def test_a_page_of_vllm_is_read_in_less_than_two_milliseconds():
-    body = (PAGES / "vllm_0_32.txt").read_bytes()
-    values_of = reader(choose(body, (), ()))
-    best = min(_timed(lambda: values_of(body)) for _ in range(50))
+    page = (PAGES / "vllm_0_32.txt").read_text()
+    values_of = reader(choose(page, (), ()))
+    best = min(_timed(lambda: values_of(page)) for _ in range(50))
     assert best < 2e-3
 
 

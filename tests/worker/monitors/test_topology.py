@@ -1,4 +1,4 @@
-"""What a worker reads of its node: the machine that runs this test, and GPUs of a fake NVML."""
+"""What a worker reads of its node: the machine that runs this test. GPUs: cases_nvml.py."""
 
 import os
 import platform
@@ -6,7 +6,6 @@ import platform
 import pytest
 
 from benchhouse.worker import topology as module
-from benchhouse.worker.gpu_topology import NoGpus, read_gpus
 from benchhouse.worker.topology import node_topology, topology
 
 
@@ -49,38 +48,3 @@ def test_limits_of_cgroups_are_the_least_from_here_upward(monkeypatch, tmp_path)
     fake = {"/proc/self/cgroup": "0::/job/step"}
     monkeypatch.setattr(module, "_read", lambda path: fake.get(str(path)) or read(path))
     assert (module._cpu_quota(), module._memory_limit()) == (1.5, 1 << 20)
-
-
-def test_gpus_tell_how_they_are_joined(library, faults):
-    (first, second), driver, cuda = read_gpus(library)
-    assert (driver, cuda) == ("570.86.10", "12.8")
-    assert (first.uuid, first.name, first.memory_bytes) == ("GPU-0", "NVIDIA H200", 143771 << 20)
-    assert (first.bus, first.pcie_width, first.pcie_generation_most) == ("00000000:a0:00.0", 16, 5)
-    assert (second.pcie_width, second.pcie_width_most) == (8, 16)
-    assert first.nvlinks == 17, "one of 18 is down"
-    assert first.nvlink_peers == ["00000000:a1:00.0"] * 9 + ["switch"] * 8
-    assert (second.nvlinks, second.nvlink_peers) == (None, [])
-
-
-def test_what_one_gpu_does_not_tell_is_null_for_it_alone(library, faults):
-    faults.write_text("nvmlDeviceGetUUID 1 3\nnvmlDeviceGetHandleByIndex_v2 0 15\n")
-    (first, second), driver, _ = read_gpus(library)
-    assert (first.uuid, first.name, first.nvlinks) == (None, None, None)
-    assert (second.uuid, second.name, driver) == (None, "NVIDIA H200", "570.86.10")
-
-
-def test_what_a_gpu_does_not_tell_has_a_reason(monkeypatch, library, faults):
-    faults.write_text("nvmlDeviceGetUUID 1 3\n")
-    monkeypatch.setattr(module, "read_gpus", lambda: read_gpus(library))
-    unknown = node_topology.__wrapped__().unknown
-    assert unknown["gpus.1.uuid"] == "NVML does not say"
-    assert unknown["gpus.1.nvlinks"] == "NVML shows no NVLink on it"
-    assert "gpus.0.nvlinks" not in unknown and "gpus.0.uuid" not in unknown
-
-
-def test_no_nvml_is_a_reason(tmp_path, library, faults):
-    with pytest.raises(NoGpus, match="is not here"):
-        read_gpus(str(tmp_path / "none.so"))
-    faults.write_text("nvmlInit_v2 0 9\n")
-    with pytest.raises(NoGpus, match="does not begin"):
-        read_gpus(library)

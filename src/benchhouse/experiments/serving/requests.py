@@ -1,6 +1,5 @@
 """Requests of a serving trial: the prompts as the driver sends them, and the tally of what comes back."""
 
-import json
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,7 +9,6 @@ from math import ceil
 from pathlib import Path
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.error import HTTPError, URLError
 
 from benchhouse.experiments.serving.lengths import load_tokenizer
 from benchhouse.experiments.serving.prompts import (
@@ -21,7 +19,6 @@ from benchhouse.experiments.serving.prompts import (
     SyntheticPrompts,
     build_prompts,
 )
-from benchhouse.experiments.serving.server_queries import ask
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.arrivals import Trace
 from benchhouse.load.engine import NotReached
@@ -29,6 +26,7 @@ from benchhouse.load.protocols.calls import HttpDriver, Reply
 from benchhouse.load.source import Planned, Pool, Source
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
+from benchhouse.schema.http import HttpClient, NoAnswer
 
 if TYPE_CHECKING:
     from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
@@ -176,15 +174,14 @@ def _model_at(url: str, target: "ServingTarget") -> str:
     base = url.rstrip("/").removesuffix("/v1")
     headers = dict(target.headers) | ({"Authorization": f"Bearer {target.api_key}"} if target.api_key else {})
     try:
-        found = ask(f"{base}/v1/models", headers=headers, verify_tls=target.verify_tls)
-        names = [str(item["id"]) for item in json.loads(found)["data"]]
-    except URLError as error:
-        if isinstance(error, HTTPError):
-            raise BenchError(f"{base}/v1/models answers with status {error.code}", "name target.model") from error
+        answer = HttpClient(timeout_s=10.0, verify_tls=target.verify_tls).get(f"{base}/v1/models", headers)
+    except NoAnswer as error:
         raise NotReached(f"{error.reason} (is the server up, and is target.url right?)") from error
-    except OSError as error:
-        raise NotReached(f"{error} (is the server up, and is target.url right?)") from error
-    except (ValueError, LookupError, TypeError) as error:
+    if not answer.ok:
+        raise BenchError(f"{base}/v1/models answers with status {answer.status}", "name target.model")
+    try:
+        names = [str(item["id"]) for item in answer.json()["data"]]
+    except (NoAnswer, LookupError, TypeError) as error:
         raise BenchError(f"{base}/v1/models does not say which models there are", "name target.model") from error
     if len(names) != 1:
         raise BenchError(f"the server has {len(names)} models ({', '.join(names[:5])})", "name target.model")

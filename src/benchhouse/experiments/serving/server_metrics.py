@@ -1,11 +1,10 @@
 """What the server says about itself in Prometheus' text format, before and after the load."""
 
-import re
 from collections.abc import Sequence
 
-from benchhouse.experiments.serving.server_queries import ask
+from benchhouse.schema.exposition import samples
+from benchhouse.schema.http import HttpClient, NoAnswer
 
-_LINE = re.compile(r"^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{[^}]*\})?\s+([-+0-9.eEinfNa]+)", re.MULTILINE)
 _QUEUE = "request_queue_time_seconds"
 _KEPT = ("prefix_cache", "queue_time", "preemptions", "prompt_tokens", "generation_tokens", "gpu_cache_usage")
 
@@ -17,7 +16,7 @@ class ServerMetrics:
     """
 
     def __init__(self, urls: Sequence[str], verify_tls: bool = True) -> None:
-        self._verify_tls = verify_tls
+        self._client = HttpClient(timeout_s=5.0, verify_tls=verify_tls)
         self._before = {url: self._read(url) for url in urls}
         self._after: dict[str, dict[str, float]] = {}
 
@@ -43,23 +42,18 @@ class ServerMetrics:
         grown: dict[str, float] = {}
         for url, after in self._after.items():
             for name, value in after.items():
-                if any(part in name for part in _KEPT) and not name.endswith("_bucket"):
-                    grown[name] = grown.get(name, 0.0) + value - self._before[url].get(name, 0.0)
+                grown[name] = grown.get(name, 0.0) + value - self._before[url].get(name, 0.0)
         return grown
 
     def _read(self, url: str) -> dict[str, float]:
+        """The counters of interest, each summed over its labels."""
         try:
-            text = ask(_metrics(url), verify_tls=self._verify_tls, timeout_s=5.0).decode("utf-8", "replace")
-        except (OSError, ValueError):
+            answer = self._client.get(f"{url.rstrip('/').removesuffix('/v1')}/metrics")
+        except NoAnswer:
             return {}
-        found: dict[str, float] = {}
-        for name, value in _LINE.findall(text):
-            try:
-                found[name] = found.get(name, 0.0) + float(value)
-            except ValueError:
-                continue
-        return found
-
-
-def _metrics(url: str) -> str:
-    return f"{url.rstrip('/').removesuffix('/v1')}/metrics"
+        lines = [line for line in answer.text().split("\n") if any(part in line for part in _KEPT)] if answer.ok else []
+        values: dict[str, float] = {}
+        for name, _, value in samples("\n".join(lines)):
+            if any(part in name for part in _KEPT) and not name.endswith("_bucket"):
+                values[name] = values.get(name, 0.0) + value
+        return values

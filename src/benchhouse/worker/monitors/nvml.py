@@ -1,18 +1,16 @@
-"""GPUs through NVML, the driver's own library, by ctypes: nothing to install, and no 100 ms to import a binding."""
+"""GPUs through NVML, the library of NVIDIA's driver, by NVIDIA's own binding (nvidia-ml-py, the module pynvml)."""
 
 import contextlib
 import ctypes
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from benchhouse.schema.telemetry import Series
 
 _LIBRARY = "libnvidia-ml.so.1"
-_LOST = 15
-_NOT_HERE = (2, 3, 4, 13)  # invalid argument, not supported, no permission, function not found
 _ALL_LINKS = 0xFFFFFFFF
-_MOST_LINKS = 18
 _KIB = 1024.0
 
 
@@ -75,97 +73,63 @@ def throttles(mask: int) -> list[float]:
     return [float(bool(mask & bits)) for bits in (POWER_CAP | HARDWARE | HEAT, POWER_CAP, HEAT, HARDWARE)]
 
 
-class NvmlError(Exception):
-    """A call that NVML answered with an error."""
-
-    def __init__(self, call: str, code: int, words: str = "") -> None:
-        super().__init__(f"{call}: {words or 'error'} ({code})")
-        self.code = code
+class NoNvml(Exception):  # noqa: N818 - a reason, kept in the evidence
+    """Why NVML can't be used here."""
 
 
-class _Utilisation(ctypes.Structure):
-    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
-
-
-class _Memory(ctypes.Structure):
-    _fields_ = (
-        ("version", ctypes.c_uint), ("total", ctypes.c_ulonglong), ("reserved", ctypes.c_ulonglong),
-        ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong),
-    )  # fmt: skip
-
-
-class _Value(ctypes.Union):
-    _fields_ = (
-        ("double", ctypes.c_double), ("uint", ctypes.c_uint), ("ulong", ctypes.c_ulong),
-        ("ulonglong", ctypes.c_ulonglong), ("longlong", ctypes.c_longlong), ("int", ctypes.c_int),
-        ("ushort", ctypes.c_ushort),
-    )  # fmt: skip
-
-
-_VALUE_TYPES = ("double", "uint", "ulong", "ulonglong", "longlong", "int", "ushort")  # by the number NVML gives
-
-
-class _Field(ctypes.Structure):
-    _fields_ = (
-        ("field", ctypes.c_uint), ("scope", ctypes.c_uint), ("timestamp", ctypes.c_longlong),
-        ("latency_us", ctypes.c_longlong), ("type", ctypes.c_int), ("code", ctypes.c_int), ("value", _Value),
-    )  # fmt: skip
-
-
-# One call reads all of these. (series, fields that are added, scope, factor)
-# Not the PCIe byte counters (197, 198): they have 32 bits, which a fast link passes several times a second.
-_FIELDS: tuple[tuple[Series, tuple[int, ...], int, float], ...] = (
-    (MEMORY_TEMPERATURE, (82,), 0, 1.0),
-    (PCIE_REPLAYS, (94,), 0, 1.0),
-    (NVLINK_SENT, (138,), _ALL_LINKS, _KIB),
-    (NVLINK_RECEIVED, (139,), _ALL_LINKS, _KIB),
-    (NVLINK_CRC, (38, 45), 0, 1.0),
-    (NVLINK_REPLAYS, (52,), 0, 1.0),
-    (NVLINK_RECOVERIES, (59,), 0, 1.0),
-)
-
-Read = Callable[[], Sequence[float]]
-
-
-class Library:
-    """libnvidia-ml, loaded. It counts by itself how often it was begun and ended."""
-
-    def __init__(self, path: str) -> None:
-        self._functions = ctypes.CDLL(path)
-        self._functions.nvmlErrorString.restype = ctypes.c_char_p
-
-    def call(self, name: str, *arguments: Any) -> None:
-        function = getattr(self._functions, name, None)
-        code = 13 if function is None else function(*arguments)
-        if code:
-            words = self._functions.nvmlErrorString(code)
-            raise NvmlError(name, code, words.decode(errors="replace") if words else "")
-
-    def number(self, name: str, kind: Any, *arguments: Any) -> int:
-        out = kind()
-        self.call(name, *arguments, ctypes.byref(out))
-        found: int = out.value
-        return found
-
-    def text(self, name: str, *arguments: Any) -> str:
-        out = ctypes.create_string_buffer(96)
-        self.call(name, *arguments, out, len(out))
-        return out.value.decode(errors="replace")
-
-
-def open_gpus(path: str = _LIBRARY) -> "list[Gpu] | None":
-    """A source for each GPU; None where NVML can't be loaded or does not begin, which is no news on most machines."""
+def initialise() -> Any:
+    """The module pynvml, with NVML initialised once more: whoever calls this calls `nvmlShutdown` once."""
     try:
-        library = Library(path)
-        library.call("nvmlInit_v2")
-    except (OSError, AttributeError, NvmlError):
+        ctypes.CDLL(_LIBRARY)  # importing pynvml takes 100 ms of CPU, which machines without a GPU are spared
+    except OSError as error:
+        raise NoNvml(f"NVML, the library of NVIDIA's driver, is not here ({_LIBRARY})") from error
+    try:
+        import pynvml
+    except ImportError as error:
+        raise NoNvml("NVML is here, but not its Python binding: pip install nvidia-ml-py") from error
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise NoNvml(f"NVML does not start: {error} ({error.value})") from error
+    return pynvml
+
+
+# One call reads all of these. (series, pynvml's names of the fields that are added, scope, factor)
+# Not the PCIe byte counters: they have 32 bits, which a fast link passes several times a second.
+_FIELDS: tuple[tuple[Series, tuple[str, ...], int, float], ...] = (
+    (MEMORY_TEMPERATURE, ("MEMORY_TEMP",), 0, 1.0),
+    (PCIE_REPLAYS, ("PCIE_REPLAY_COUNTER",), 0, 1.0),
+    (NVLINK_SENT, ("NVLINK_THROUGHPUT_DATA_TX",), _ALL_LINKS, _KIB),
+    (NVLINK_RECEIVED, ("NVLINK_THROUGHPUT_DATA_RX",), _ALL_LINKS, _KIB),
+    (NVLINK_CRC, ("NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "NVLINK_CRC_DATA_ERROR_COUNT_TOTAL"), 0, 1.0),
+    (NVLINK_REPLAYS, ("NVLINK_REPLAY_ERROR_COUNT_TOTAL",), 0, 1.0),
+    (NVLINK_RECOVERIES, ("NVLINK_RECOVERY_ERROR_COUNT_TOTAL",), 0, 1.0),
+)
+_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")  # of a field, by NVML's number of its type
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One call of NVML, and the series that it gives the values of."""
+
+    call: str
+    series: tuple[Series, ...]
+    read: Callable[[], Sequence[float]]
+
+
+def open_gpus() -> "list[Gpu] | None":
+    """A source for each GPU; None where NVML can't be used, which is no news on most machines."""
+    try:
+        nvml = initialise()
+    except NoNvml:
         return None
-    with contextlib.suppress(NvmlError):
-        count = library.number("nvmlDeviceGetCount_v2", ctypes.c_uint)
-        gpus = [Gpu(library, index) for index in range(count)]
-        library.call("nvmlShutdown")
-        return gpus
-    return None
+    try:
+        return [Gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())]
+    except nvml.NVMLError:
+        return None
+    finally:
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
 
 
 class Gpu:
@@ -173,152 +137,153 @@ class Gpu:
 
     slow = True  # an H200 takes 50 ms: 21 for each way of PCIe, as the driver watches that long; 5 for the energy
 
-    def __init__(self, library: Library, index: int) -> None:
+    def __init__(self, nvml: Any, index: int) -> None:
         self.name, self.model = f"gpu{index}", ""
         self.problems: list[str] = []
-        self._library, self._lost, self._told, self._open = library, False, False, True
-        self._handle = ctypes.c_void_p()
-        self._reads: list[tuple[int, Read]] = []
-        series: list[Series] = []
-        library.call("nvmlInit_v2")
+        self._nvml, self._lost, self._reported, self._open = nvml, False, False, True
+        self._unknown_here = (
+            nvml.NVML_ERROR_INVALID_ARGUMENT,
+            nvml.NVML_ERROR_NOT_SUPPORTED,
+            nvml.NVML_ERROR_NO_PERMISSION,
+            nvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        )
+        self._readings: list[Reading] = []
+        nvml.nvmlInit()
         try:
-            library.call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(self._handle))
-            self.model = library.text("nvmlDeviceGetName", self._handle)
-            for items, read in self._candidates():
-                if self._answers(read):
-                    series += items
-                    self._reads.append((len(items), read))
-        except NvmlError as error:
-            self._trouble(error)
-        self.series: Sequence[Series] = tuple(series)
+            self._handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            self.model = nvml.nvmlDeviceGetName(self._handle)
+            self._readings += (reading for reading in self._candidates() if self._answers(reading))
+        except nvml.NVMLError as error:
+            self._report("NVML", error)
+        self.series: Sequence[Series] = tuple(series for reading in self._readings for series in reading.series)
 
     def sample(self) -> Sequence[float]:
         values: list[float] = []
-        for count, read in self._reads:
+        for reading in self._readings:
             if not self._lost:
                 try:
-                    values += read()
+                    values += reading.read()
                     continue
-                except NvmlError as error:
-                    self._trouble(error)
-            values += [math.nan] * count
+                except self._nvml.NVMLError as error:
+                    self._report(reading.call, error)
+            values += [math.nan] * len(reading.series)
         return values
 
     def close(self) -> None:
         if self._open:
             self._open, self._lost = False, True
-            with contextlib.suppress(NvmlError):
-                self._library.call("nvmlShutdown")
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._nvml.nvmlShutdown()
 
-    def _trouble(self, error: NvmlError) -> None:
+    def _report(self, call: str, error: Any) -> None:
         """Say once that values are missing. A GPU that is gone is not asked again: such calls may take seconds."""
-        if error.code == _LOST:
+        if error.value == self._nvml.NVML_ERROR_GPU_IS_LOST:
             self._lost = True
             self.problems.append(f"{self.name} {self.model}: the GPU is lost, its series end here".replace(" :", ":"))
-        elif not self._told:
-            self._told = True
-            self.problems.append(f"{self.name}: {error}; values are missing where it does not answer")
+        elif not self._reported:
+            self._reported = True
+            self.problems.append(
+                f"{self.name}: {call}: {error} ({error.value}); values are missing where it does not answer"
+            )
 
-    def _answers(self, read: Read) -> bool:
+    def _answers(self, reading: Reading) -> bool:
         """Whether this GPU knows such a thing; another error may pass, so the series is kept."""
         try:
-            read()
-        except NvmlError as error:
-            if error.code == _LOST:
-                raise
-            return error.code not in _NOT_HERE
+            reading.read()
+        except self._nvml.NVMLError as error:
+            self._raise_if_lost(error)
+            return error.value not in self._unknown_here
         return True
 
-    def _candidates(self) -> "Iterable[tuple[tuple[Series, ...], Read]]":
-        yield (BUSY, MEMORY_BUSY), self._utilisation
-        yield (MEMORY_USED, MEMORY_TOTAL), self._memory
-        yield (SM_CLOCK,), self._uint("nvmlDeviceGetClockInfo", ctypes.c_uint(1))
-        yield (MEMORY_CLOCK,), self._uint("nvmlDeviceGetClockInfo", ctypes.c_uint(2))
-        yield (POWER,), self._uint("nvmlDeviceGetPowerUsage", factor=1e-3)
-        yield (ENERGY,), self._uint("nvmlDeviceGetTotalEnergyConsumption", kind=ctypes.c_ulonglong, factor=1e-3)
-        yield (TEMPERATURE,), self._uint("nvmlDeviceGetTemperature", ctypes.c_uint(0))
-        yield THROTTLES, self._throttles
-        for item, error_type in ((ECC_CORRECTED, 0), (ECC_UNCORRECTED, 1)):
-            kind = ctypes.c_uint(error_type), ctypes.c_uint(0)
-            yield (item,), self._uint("nvmlDeviceGetTotalEccErrors", *kind, kind=ctypes.c_ulonglong)
-        yield (PCIE_WIDTH,), self._uint("nvmlDeviceGetCurrPcieLinkWidth")
-        yield (PCIE_WIDTH_MOST,), self._uint("nvmlDeviceGetMaxPcieLinkWidth")
-        yield (PCIE_GENERATION,), self._uint("nvmlDeviceGetCurrPcieLinkGeneration")
-        yield (PCIE_GENERATION_MOST,), self._uint("nvmlDeviceGetMaxPcieLinkGeneration")
-        try:
-            known = self._known_fields()
-        except NvmlError as error:
-            if error.code == _LOST:
-                raise
-            known = []  # drivers before 2018
-        if known:
-            yield tuple(_FIELDS[at][0] for at in known), self._fields(known)
-        for item, counter in ((PCIE_SENT, 0), (PCIE_RECEIVED, 1)):
-            yield (item,), self._uint("nvmlDeviceGetPcieThroughput", ctypes.c_uint(counter), factor=1e3)
-        if links := self._links():
-            yield (NVLINK_ACTIVE,), self._active(links)
+    def _raise_if_lost(self, error: Any) -> None:
+        if error.value == self._nvml.NVML_ERROR_GPU_IS_LOST:
+            raise error
 
-    def _uint(self, call: str, *arguments: Any, kind: Any = ctypes.c_uint, factor: float = 1.0) -> Read:
-        return lambda: (self._library.number(call, kind, self._handle, *arguments) * factor,)
+    def _candidates(self) -> Iterable[Reading]:
+        nvml = self._nvml
+        yield Reading("nvmlDeviceGetUtilizationRates", (BUSY, MEMORY_BUSY), self._utilisation)
+        yield Reading("nvmlDeviceGetMemoryInfo_v2", (MEMORY_USED, MEMORY_TOTAL), self._memory)
+        yield self._number(SM_CLOCK, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_SM)
+        yield self._number(MEMORY_CLOCK, "nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_MEM)
+        yield self._number(POWER, "nvmlDeviceGetPowerUsage", factor=1e-3)
+        yield self._number(ENERGY, "nvmlDeviceGetTotalEnergyConsumption", factor=1e-3)
+        yield self._number(TEMPERATURE, "nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)
+        # The name before driver 535; newer drivers have it too.
+        yield Reading("nvmlDeviceGetCurrentClocksThrottleReasons", THROTTLES, self._throttles)
+        for item, kind in (
+            (ECC_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+            (ECC_UNCORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        ):
+            yield self._number(item, "nvmlDeviceGetTotalEccErrors", kind, nvml.NVML_VOLATILE_ECC)
+        yield self._number(PCIE_WIDTH, "nvmlDeviceGetCurrPcieLinkWidth")
+        yield self._number(PCIE_WIDTH_MOST, "nvmlDeviceGetMaxPcieLinkWidth")
+        yield self._number(PCIE_GENERATION, "nvmlDeviceGetCurrPcieLinkGeneration")
+        yield self._number(PCIE_GENERATION_MOST, "nvmlDeviceGetMaxPcieLinkGeneration")
+        if known := self._known_fields():
+            yield self._fields(known)
+        yield self._number(PCIE_SENT, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_TX_BYTES, factor=1e3)
+        yield self._number(PCIE_RECEIVED, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_RX_BYTES, factor=1e3)
+        if links := self._links():
+            yield Reading("nvmlDeviceGetNvLinkState", (NVLINK_ACTIVE,), lambda: (float(sum(map(self._link, links))),))
+
+    def _number(self, series: Series, call: str, *arguments: int, factor: float = 1.0) -> Reading:
+        function = getattr(self._nvml, call)
+        return Reading(call, (series,), lambda: (function(self._handle, *arguments) * factor,))
 
     def _utilisation(self) -> Sequence[float]:
-        out = _Utilisation()
-        self._library.call("nvmlDeviceGetUtilizationRates", self._handle, ctypes.byref(out))
-        return out.gpu / 100, out.memory / 100
+        rates = self._nvml.nvmlDeviceGetUtilizationRates(self._handle)
+        return rates.gpu / 100, rates.memory / 100
 
     def _memory(self) -> Sequence[float]:
         """As nvidia-smi tells it: what the driver keeps for itself is not in use. Needs a driver of 2021 or later."""
-        out = _Memory(version=ctypes.sizeof(_Memory) | 2 << 24)
-        self._library.call("nvmlDeviceGetMemoryInfo_v2", self._handle, ctypes.byref(out))
-        return float(out.used), float(out.total)
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, self._nvml.nvmlMemory_v2)
+        return float(memory.used), float(memory.total)
 
     def _throttles(self) -> Sequence[float]:
-        name = "nvmlDeviceGetCurrentClocksThrottleReasons"  # its new name is missing in drivers before 535
-        return throttles(self._library.number(name, ctypes.c_ulonglong, self._handle))
+        return throttles(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
 
     def _known_fields(self) -> list[int]:
-        return [at for at in range(len(_FIELDS)) if not any(map(math.isnan, self._fields([at], quiet=True)()))]
+        """Places in _FIELDS; none with drivers before 2018."""
+        try:
+            return [at for at in range(len(_FIELDS)) if not any(map(math.isnan, self._fields([at], quiet=True).read()))]
+        except self._nvml.NVMLError as error:
+            self._raise_if_lost(error)
+            return []
 
-    def _fields(self, places: Sequence[int], quiet: bool = False) -> Read:
+    def _fields(self, places: Sequence[int], quiet: bool = False) -> Reading:
         """Several fields by one call; one that fails is NaN, the others stand."""
         wanted = [_FIELDS[at] for at in places]
-        asked = [(field, scope) for _, fields, scope, _ in wanted for field in fields]
-        buffer = (_Field * len(asked))()
-        for slot, (field, scope) in zip(buffer, asked, strict=True):
-            slot.field, slot.scope = field, scope
+        numbers = [
+            (getattr(self._nvml, f"NVML_FI_DEV_{name}"), scope) for _, names, scope, _ in wanted for name in names
+        ]
 
-        def value(slot: _Field) -> float:
-            if not slot.code and 0 <= slot.type < len(_VALUE_TYPES):
-                return float(getattr(slot.value, _VALUE_TYPES[slot.type]))
-            error = NvmlError(f"nvmlDeviceGetFieldValues, field {slot.field}", slot.code)
-            if slot.code == _LOST:
-                raise error
+        def value(slot: Any) -> float:
+            if not slot.nvmlReturn and 0 <= slot.valueType < len(_VALUES):
+                return float(getattr(slot.value, _VALUES[slot.valueType]))
+            error = self._nvml.NVMLError(slot.nvmlReturn)
+            self._raise_if_lost(error)
             if not quiet:
-                self._trouble(error)
+                self._report(f"nvmlDeviceGetFieldValues, field {slot.fieldId}", error)
             return math.nan
 
         def read() -> Sequence[float]:
-            self._library.call("nvmlDeviceGetFieldValues", self._handle, len(asked), buffer)
-            slots = iter(buffer)
-            return [sum(value(next(slots)) for _ in fields) * factor for _, fields, _, factor in wanted]
+            slots = iter(self._nvml.nvmlDeviceGetFieldValues(self._handle, numbers))
+            return [sum(value(next(slots)) for _ in names) * factor for _, names, _, factor in wanted]
 
-        return read
+        return Reading("nvmlDeviceGetFieldValues", tuple(series for series, _, _, _ in wanted), read)
 
     def _links(self) -> list[int]:
         """NVLinks that this GPU has, up or not."""
-        found = []
-        for link in range(_MOST_LINKS):
+        links: list[int] = []
+        for link in range(self._nvml.NVML_NVLINK_MAX_LINKS):
             try:
-                self._library.number("nvmlDeviceGetNvLinkState", ctypes.c_uint, self._handle, ctypes.c_uint(link))
-            except NvmlError as error:
-                if error.code == _LOST:
-                    raise
+                self._link(link)
+            except self._nvml.NVMLError as error:
+                self._raise_if_lost(error)
                 break
-            found.append(link)
-        return found
+            links.append(link)
+        return links
 
-    def _active(self, links: Sequence[int]) -> Read:
-        call = "nvmlDeviceGetNvLinkState"
-        return lambda: (
-            float(sum(self._library.number(call, ctypes.c_uint, self._handle, ctypes.c_uint(link)) for link in links)),
-        )
+    def _link(self, link: int) -> int:
+        """1 where the link is up, else 0."""
+        return int(self._nvml.nvmlDeviceGetNvLinkState(self._handle, link))

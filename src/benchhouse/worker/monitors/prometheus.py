@@ -1,30 +1,31 @@
 """Any Prometheus endpoint as a source: the service metrics of vLLM and Triton, dcgm, node exporter, a stranger's own.
 
-Text format 0.0.4 and OpenMetrics. Names are chosen by pattern when the endpoint is first read; from then on a scrape is
-one pass of one regular expression that sees nothing but these.
+Text format 0.0.4 and OpenMetrics. Names are chosen by pattern when the endpoint is first read; from then on only the
+lines of these are parsed.
 """
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from benchhouse.schema.exposition import Family as Described
+from benchhouse.schema.exposition import families, parse_sample, samples
 from benchhouse.schema.telemetry import Family, Series
-from benchhouse.worker.monitors.scraping import ScrapeError, fetch
+
+if TYPE_CHECKING:
+    from benchhouse.schema.http import HttpClient
 
 LIMIT_S = 2.0
 LIMIT_BYTES = 8 << 20
 SERIES_BUDGET = 200
 
-_NAME = rb"[a-zA-Z_:][a-zA-Z0-9_:]*"
-_LABELS = rb'(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?'
-_VALUE = rb"[ \t]+([^ \t\n\r]+)"
-_ANY = re.compile(rb"^(" + _NAME + rb")" + _LABELS + _VALUE, re.MULTILINE)
-_TYPE = re.compile(rb"^# (TYPE|UNIT|HELP) (" + _NAME + rb") ?(.*)$", re.MULTILINE)
-_LABEL = re.compile(rb'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_ACCEPT = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1"
+_HELP_LIMIT = 200
 _PARTS = ("_bucket", "_created", "_info")  # of histograms and the like: too many, or no numbers
 
 
@@ -105,12 +106,11 @@ class Wanted:
     label: str = ""
     kept: dict[str, str] = field(default_factory=dict)
 
-    def takes(self, labels: bytes) -> bool:
-        if not self.label and not self.kept:
-            return True
-        found = parse_labels(labels)
+    def takes(self, labels: Mapping[str, str]) -> bool:
         name, _, value = self.label.partition("=")
-        return (not name or found.get(name) == value) and all(found.get(key, "") == it for key, it in self.kept.items())
+        return (not name or labels.get(name) == value) and all(
+            labels.get(key, "") == kept for key, kept in self.kept.items()
+        )
 
 
 class Endpoint:
@@ -131,112 +131,120 @@ class Endpoint:
     ) -> None:
         self.name = f"service:{name or urlsplit(url).netloc.rpartition('@')[2]}"
         self.problems: list[str] = []
-        self._url, self._limit_s, self._limit_bytes = url, limit_s, limit_bytes
-        self._told = False
-        body = self._fetch()
-        chosen = choose(body, patterns, labels) if body else _unseen(patterns)
+        self._url = url if urlsplit(url).path else f"{url}/metrics"
+        self._limit_s, self._limit_bytes = limit_s, limit_bytes
+        self._client: HttpClient | None = None
+        self._reported = False
+        page = self._fetch()
+        chosen = choose(page, patterns, labels) if page else _unseen(patterns)
         if len(chosen) > budget:
             self.problems.append(
                 f"{self.name}: {len(chosen)} series are chosen, {budget} are kept; name fewer in `series`"
             )
             chosen = chosen[:budget]
         self.series: Sequence[Series] = tuple(wanted.series for _, wanted in chosen)
-        self._values: Callable[[bytes], list[float]] = reader(chosen)
+        self._values = reader(chosen)
 
     def sample(self) -> Sequence[float]:
-        body = self._fetch()
-        if body is None:
+        page = self._fetch()
+        if page is None:
             return [math.nan] * len(self.series)
-        values = self._values(body)
+        values = self._values(page)
         if self.series and all(map(math.isnan, values)):
-            self._tell("answers without any of the series that were chosen")
+            self._report("answers without any of the series that were chosen")
         return values
 
     def close(self) -> None:
         """Nothing is held between two samples."""
 
-    def _fetch(self) -> bytes | None:
+    def _fetch(self) -> str | None:
+        from benchhouse.schema.http import HttpClient, NoAnswer
+
+        if self._client is None:  # redirects are not followed: a monitor reads what it was told to read
+            self._client = HttpClient(self._limit_s, limit_bytes=self._limit_bytes)
         try:
-            body = fetch(self._url, self._limit_s, self._limit_bytes)
-        except ScrapeError as error:
-            self._tell(str(error))
+            answer = self._client.get(self._url, {"Accept": _ACCEPT})
+        except NoAnswer as error:
+            self._report(error.reason)
             return None
-        if trouble := garbage(body):
-            self._tell(trouble)
+        page = answer.text()
+        trouble = garbage(page) if answer.status == 200 else f"answers {answer.status} {answer.reason}"
+        if trouble:
+            self._report(trouble)
             return None
-        return body
+        return page
 
-    def _tell(self, trouble: str) -> None:
-        if not self._told:
-            self._told = True
-            self.problems.append(f"{self.name}: {_without_secrets(self._url)} {trouble}; values are missing")
+    def _report(self, trouble: str) -> None:
+        from benchhouse.schema.http import without_secrets
+
+        if not self._reported:
+            self._reported = True
+            self.problems.append(f"{self.name}: {without_secrets(self._url)} {trouble}; values are missing")
 
 
-def garbage(body: bytes) -> str:
+def garbage(page: str) -> str:
     """Why a page is no page of metrics, or nothing. Looks at its begin and end only."""
-    line = body.lstrip()[:4096].partition(b"\n")[0].rstrip()
-    if line and not line.startswith(b"#") and not _ANY.match(line):
+    line = page.lstrip()[:4096].partition("\n")[0].rstrip()
+    if line and not line.startswith("#") and parse_sample(line) is None:
         return f"answers no metrics but {line[:40]!r}"
-    if body and not body.endswith(b"\n") and not body.rstrip().endswith(b"# EOF"):
+    if page and not page.endswith("\n") and not page.rstrip().endswith("# EOF"):
         return "ended in the middle of a line"
     return ""
 
 
-def choose(body: bytes, patterns: Sequence[str], labels: Sequence[str]) -> list[tuple[str, Wanted]]:
+def choose(page: str, patterns: Sequence[str], labels: Sequence[str]) -> list[tuple[str, Wanted]]:
     """What is to be read of this page: by patterns if there are any, else what serving engines have in common.
 
     A page without any of that is taken whole, histograms' buckets aside: the budget bounds it.
     """
     if not patterns:
-        names = {name.decode() for name, _, _ in _ANY.findall(body)}
-        if found := _common(names):
-            return found
+        names = {sample.name for sample in samples(page, tuple(known.metric for known in KNOWN))}
+        if common := _common(names):
+            return common
     match = re.compile("|".join(translate(pattern) for pattern in patterns or ("*",))).match
-    types = _types(body)
+    described = families(page)
     chosen: dict[tuple[str, tuple[str, ...]], Wanted] = {}
-    for raw, text, _ in _ANY.findall(body):
-        name = raw.decode()
-        if not match(name) or name.endswith(_PARTS):
+    for sample in samples(page):
+        if not match(sample.name) or sample.name.endswith(_PARTS):
             continue
-        found_labels = parse_labels(text) if labels else {}
-        kept = {label: found_labels.get(label, "") for label in labels if label in found_labels}
-        key = name, tuple(kept.values())
-        if key not in chosen and "quantile" not in parse_labels(text):
-            chosen[key] = _wanted(name, kept, types)
+        kept = {label: sample.labels[label] for label in labels if label in sample.labels}
+        key = sample.name, tuple(kept.values())
+        if key not in chosen and "quantile" not in sample.labels:
+            chosen[key] = _wanted(sample.name, kept, described)
     return _apart((name, wanted) for (name, _), wanted in chosen.items())
 
 
 def _common(names: set[str]) -> list[tuple[str, Wanted]]:
-    found: dict[str, tuple[str, Wanted]] = {}
+    common: dict[str, tuple[str, Wanted]] = {}
     for known in KNOWN:
         if known.metric in names:
             wanted = Wanted(known.series, known.factor, known.mean, known.label)
-            found.setdefault(known.series.name, (known.metric, wanted))
-    return list(found.values())
+            common.setdefault(known.series.name, (known.metric, wanted))
+    return list(common.values())
 
 
 def _unseen(patterns: Sequence[str]) -> list[tuple[str, Wanted]]:
     """An endpoint that does not answer yet: whole names can be waited for, and what engines have in common."""
     if patterns:
-        plain = [pattern for pattern in patterns if re.fullmatch(_NAME.decode(), pattern)]
+        plain = [pattern for pattern in patterns if _NAME.fullmatch(pattern)]
         return _apart((name, _wanted(name, {}, {})) for name in plain)
     return [(known.metric, Wanted(known.series, known.factor, known.mean, known.label)) for known in KNOWN[:9]]
 
 
-def _wanted(name: str, kept: dict[str, str], types: dict[str, tuple[str, str]]) -> Wanted:
+def _wanted(name: str, kept: dict[str, str], described: Mapping[str, Described]) -> Wanted:
     base = re.sub(r"_(total|sum|count)$", "", name)
-    kind, words = types.get(name) or types.get(base) or ("", "")
+    kind, text = described.get(name) or described.get(base) or Described()
     counter = kind in ("counter", "histogram", "summary") or (not kind and name.endswith(("_total", "_sum", "_count")))
     unit = "1" if name.endswith("_count") else _UNITS.get(base.rpartition("_")[2], "")
     family = next((family for begin, family in _FAMILIES if re.match(begin, name)), "service")
     shown = "".join(f"_{value}" for value in kept.values() if value)
-    told = "{" + ", ".join(f'{key}="{value}"' for key, value in kept.items()) + "}" if kept else ""
+    labelled = name + ("{" + ", ".join(f'{key}="{value}"' for key, value in kept.items()) + "}" if kept else "")
     series = Series(
         name=_plain(name + shown),
         unit=unit or "1",
         kind="counter" if counter else "gauge",
         family=family,
-        description=f"{name}{told}: {words}" if words else f"{name}{told}",
+        description=f"{labelled}: {text[:_HELP_LIMIT]}" if text else labelled,
     )
     return Wanted(series, mean=not counter and unit in _MEANS, kept=kept)
 
@@ -261,37 +269,21 @@ def _apart(chosen: Iterable[tuple[str, Wanted]]) -> list[tuple[str, Wanted]]:
     return found
 
 
-def _types(body: bytes) -> dict[str, tuple[str, str]]:
-    """Type and help of each metric family."""
-    found: dict[str, tuple[str, str]] = {}
-    for what, raw, words in _TYPE.findall(body):
-        name = raw.decode()
-        kind, text = found.get(name, ("", ""))
-        if what == b"TYPE":
-            kind = words.decode(errors="replace").strip()
-        elif what == b"HELP":
-            text = words.decode(errors="replace").strip()[:200]
-        found[name] = kind, text
-    return found
-
-
-def reader(chosen: Sequence[tuple[str, Wanted]]) -> Callable[[bytes], list[float]]:
-    """A function from a page to the values, in the order of `chosen`."""
-    if not chosen:
-        return lambda body: []
-    by_name: dict[bytes, list[tuple[int, Wanted]]] = {}
+def reader(chosen: Sequence[tuple[str, Wanted]]) -> Callable[[str], list[float]]:
+    """A function from a page to the values, in the order of `chosen`; what is not finite is NaN."""
+    by_name: dict[str, list[tuple[int, Wanted]]] = {}
     for at, (name, wanted) in enumerate(chosen):
-        by_name.setdefault(name.encode(), []).append((at, wanted))
-    names = b"|".join(re.escape(name) for name in sorted(by_name, key=len, reverse=True))
-    find = re.compile(rb"^(" + names + rb")" + _LABELS + _VALUE, re.MULTILINE).findall
+        by_name.setdefault(name, []).append((at, wanted))
+    beginnings = tuple(by_name)
 
-    def values(body: bytes) -> list[float]:
+    def values(page: str) -> list[float]:
         sums, counts = [0.0] * len(chosen), [0] * len(chosen)
-        for name, labels, text in find(body):
-            value = _number(text)
-            for at, wanted in by_name[name]:
-                if wanted.takes(labels) and not math.isnan(value):
-                    sums[at] += value
+        for sample in samples(page, beginnings):
+            if not math.isfinite(sample.value):  # neither a mean nor a file can do with it
+                continue
+            for at, wanted in by_name.get(sample.name, ()):
+                if wanted.takes(sample.labels):
+                    sums[at] += sample.value
                     counts[at] += 1
         return [
             math.nan if not count else total * wanted.factor / (count if wanted.mean else 1)
@@ -299,24 +291,3 @@ def reader(chosen: Sequence[tuple[str, Wanted]]) -> Callable[[bytes], list[float
         ]
 
     return values
-
-
-def parse_labels(text: bytes) -> dict[str, str]:
-    return {
-        name.decode(): re.sub(r"\\(.)", lambda it: "\n" if it[1] == "n" else it[1], value.decode(errors="replace"))
-        for name, value in _LABEL.findall(text)
-    }
-
-
-def _number(text: bytes) -> float:
-    """A value; what is no finite number is NaN: neither a mean nor a file can do with infinity."""
-    try:
-        value = float(text)
-    except ValueError:
-        return math.nan
-    return value if math.isfinite(value) else math.nan
-
-
-def _without_secrets(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

@@ -1,0 +1,277 @@
+"""Requests to HTTP servers beside the load: bounded in time and size, and without secrets in what is said of failures.
+
+Importing this takes as long as `urllib.request` does (tens of milliseconds), so what starts often imports it where it
+is needed. The load engine has sockets of its own.
+"""
+
+import base64
+import functools
+import json
+import math
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import Message
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from typing import Any, BinaryIO, Literal
+from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlsplit
+from urllib.request import (
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+    build_opener,
+)
+
+from benchhouse.schema.errors import BenchError
+
+Failure = Literal["address", "dns", "timeout", "refused", "reset", "tls", "too_large", "malformed"]
+_PIECE_BYTES = 1 << 20
+
+
+class NoAnswer(BenchError):  # noqa: N818 - what happened, in two words
+    """There is no whole HTTP answer. `reason` says why, without the address; neither holds a secret of the address."""
+
+    def __init__(self, address: str, failure: Failure, reason: str, hint: str = "") -> None:
+        super().__init__(f"{address}: {reason}", hint)
+        self.failure, self.reason = failure, reason
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer of any status."""
+
+    address: str  # for messages: without secrets
+    status: int
+    reason: str
+    headers: Message  # names in any case
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+    def text(self, limit: int = -1) -> str:
+        return self.body[: limit if limit >= 0 else None].decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise NoAnswer(self.address, "malformed", f"answers no JSON but {self.body[:60]!r}") from None
+
+
+@dataclass(frozen=True)
+class HttpClient:
+    """How to ask. Without `proxy` the environment's proxy is not used: servers under test are asked as the load does.
+
+    Credentials in an address (`http://name:password@host`) are sent as basic authorization.
+    """
+
+    timeout_s: float
+    total: bool = True  # `timeout_s` limits the whole exchange, however slowly it drips; else each wait
+    limit_bytes: int = 16 << 20
+    verify_tls: bool = True
+    proxy: bool = False
+    redirects: bool = False  # followed; to another host without the Authorization header
+
+    def get(self, url: str, headers: Mapping[str, str] | None = None) -> Response:
+        return self.request("GET", url, headers=headers)
+
+    def post_json(self, url: str, value: Any, headers: Mapping[str, str] | None = None) -> Response:
+        return self.request(
+            "POST", url, json.dumps(value).encode(), {"Content-Type": "application/json", **(headers or {})}
+        )
+
+    def request(
+        self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """The answer, whatever its status; raises NoAnswer where there is none."""
+        address, request = without_secrets(url), _request(method, url, body, headers or {})
+        try:
+            with self._open(request) as answer:
+                data = answer.read(self.limit_bytes + 1)
+                response = Response(address, answer.status, answer.reason or "", answer.headers, data)
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._no_answer(url, error) from error
+        if len(data) > self.limit_bytes:
+            raise NoAnswer(address, "too_large", f"answers more than {self.limit_bytes >> 20} MiB")
+        if method != "HEAD" and len(data) < int(response.headers.get("Content-Length") or 0):
+            raise NoAnswer(address, "reset", "ended in the middle of its answer")
+        return response
+
+    def download(self, url: str, target: BinaryIO) -> None:
+        """Write a file of any size. Raises NoAnswer, also for a refusal."""
+        request = _request("GET", url, None, {})
+        try:
+            with self._open(request) as answer:
+                if answer.status != 200:
+                    raise NoAnswer(
+                        without_secrets(url), "refused", f"answers {answer.status} {answer.reason or ''}".rstrip()
+                    )
+                shutil.copyfileobj(answer, target, _PIECE_BYTES)
+        except (OSError, HTTPException, ValueError) as error:
+            raise self._no_answer(url, error) from error
+
+    def _open(self, request: Request) -> Any:
+        try:
+            return self._opener.open(request, timeout=self.timeout_s)
+        except HTTPError as refusal:
+            return refusal  # an answer like any other
+
+    @functools.cached_property
+    def _opener(self) -> OpenerDirector:
+        return build_opener(
+            ProxyHandler() if self.proxy else ProxyHandler({}),
+            _Redirects() if self.redirects else _NoRedirects(),
+            _PlainHandler(self.total),
+            _TlsHandler(self.total, self.verify_tls),
+        )
+
+    def _no_answer(self, url: str, error: Exception) -> NoAnswer:
+        cause: object = error.reason if isinstance(error, URLError) else error
+        failure, reason = _explain(cause, self.timeout_s)
+        parts = urlsplit(url)
+        for secret in (url, parts.query, parts.password or "", parts.username or ""):
+            reason = reason.replace(secret, "[redacted]") if secret else reason
+        return NoAnswer(without_secrets(url), failure, reason)
+
+
+def without_secrets(url: str) -> str:
+    """An address for messages: credentials and the query, where keys are, are left out."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an address that can't be read"
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+
+
+def _request(method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Request:
+    if not _is_address(url):
+        raise NoAnswer(
+            without_secrets(url), "address", "is not the address of a server", "for example http://127.0.0.1:8000"
+        )
+    parts = urlsplit(url)
+    credentials, _, host = parts.netloc.rpartition("@")
+    request = Request(  # noqa: S310 - http or https, as checked above
+        parts._replace(netloc=host).geturl(), body, {"User-Agent": "benchhouse", **headers}, method=method
+    )
+    if credentials and not request.has_header("Authorization"):
+        coded = base64.b64encode(unquote(credentials).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {coded}")
+    return request
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # the port is no number, or brackets do not match
+        return False
+
+
+def _explain(cause: object, timeout_s: float) -> tuple[Failure, str]:
+    text = str(getattr(cause, "strerror", None) or cause)
+    if isinstance(cause, ssl.SSLError) and not isinstance(cause, TimeoutError):
+        return "tls", f"TLS: {getattr(cause, 'verify_message', '') or cause.reason or text}"
+    if isinstance(cause, socket.gaierror):
+        return "dns", text
+    if isinstance(cause, TimeoutError):
+        return "timeout", f"did not answer within {timeout_s:g} s"
+    if isinstance(cause, IncompleteRead):
+        return "reset", "ended in the middle of its answer"
+    if isinstance(cause, ConnectionRefusedError):
+        return "refused", text
+    if isinstance(cause, ConnectionError):  # before HTTPException: RemoteDisconnected is both
+        return "reset", text
+    if isinstance(cause, HTTPException):
+        return "malformed", "does not speak HTTP"
+    return ("refused" if isinstance(cause, OSError) else "malformed"), text
+
+
+class _UntilDeadline:
+    """A socket that is read until a moment, not for a time a piece: one that drips a byte a second ends too."""
+
+    deadline_s = math.inf
+
+    def recv_into(self, *arguments: Any) -> int:
+        left_s = self.deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self.settimeout(left_s)  # type: ignore[attr-defined]
+        received: int = super().recv_into(*arguments)  # type: ignore[misc]
+        return received
+
+
+class _PlainSocket(_UntilDeadline, socket.socket):
+    pass
+
+
+class _TlsSocket(_UntilDeadline, ssl.SSLSocket):
+    pass
+
+
+class _PlainConnection(HTTPConnection):
+    def connect(self) -> None:
+        deadline_s = time.monotonic() + (self.timeout or math.inf)
+        super().connect()
+        connected = _PlainSocket(fileno=self.sock.detach())
+        connected.settimeout(self.timeout)
+        connected.deadline_s, self.sock = deadline_s, connected
+
+
+class _TlsConnection(HTTPSConnection):
+    def connect(self) -> None:
+        deadline_s = time.monotonic() + (self.timeout or math.inf)
+        super().connect()
+        assert isinstance(self.sock, _TlsSocket)  # as `_tls_context` has them made
+        self.sock.deadline_s = deadline_s
+
+
+class _PlainHandler(HTTPHandler):
+    def __init__(self, total: bool) -> None:
+        super().__init__()
+        self._total = total
+
+    def http_open(self, req: Request) -> HTTPResponse:
+        return self.do_open(_PlainConnection if self._total else HTTPConnection, req)
+
+
+class _TlsHandler(HTTPSHandler):
+    def __init__(self, total: bool, verify: bool) -> None:
+        super().__init__(context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))  # else a whole one is made, and not used
+        self._total, self._verify = total, verify
+
+    def https_open(self, req: Request) -> HTTPResponse:
+        connection = _TlsConnection if self._total else HTTPSConnection
+        return self.do_open(connection, req, context=_tls_context(self._verify, self._total))
+
+
+@functools.cache
+def _tls_context(verify: bool, total: bool) -> ssl.SSLContext:
+    """Made when needed: to load the certificates of all authorities takes its time."""
+    context = ssl.create_default_context()
+    if not verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if total:
+        context.sslsocket_class = _TlsSocket
+    return context
+
+
+class _Redirects(HTTPRedirectHandler):
+    def redirect_request(self, req: Request, *rest: Any) -> Request | None:
+        request = super().redirect_request(req, *rest)
+        if request is not None and request.host != req.host:
+            request.remove_header("Authorization")
+        return request
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    def redirect_request(self, *_: Any) -> None:
+        return None
