@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from benchhouse.warehouse import fresh
 from benchhouse.warehouse.query import Result, Warehouse, own
 
 # Means and deviations are taken of the ordered list, so that the same rows give the same bits on any number of
@@ -31,8 +30,7 @@ SELECT run_id, scenario, experiment, target_name, point, axes, target, parameter
        list_min("values") AS min, list_max("values") AS max, "values", trials, samples
 FROM grouped
 ORDER BY run_id, target_name, point, instance_digest, metric, stat, unit, direction NULLS FIRST
-""".strip(),
-    fresh.points,
+""".strip()
 )
 
 TRIALS = own(
@@ -40,8 +38,7 @@ TRIALS = own(
 SELECT * FROM trial_fact
 WHERE list_contains(CAST($runs AS VARCHAR[]), run_id)
 ORDER BY run_id, warmup DESC, target_name, point, instance_digest, repetition, trial_id
-""".strip(),
-    fresh.trials,
+""".strip()
 )
 
 FAILURES = own(

@@ -6,18 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from difflib import get_close_matches
-from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from benchhouse.schema.distributions import version_of
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.query import QueryInput, QuerySpec
 from benchhouse.schema.record import record
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
-from benchhouse.warehouse.fresh import InMemory, recall
 from benchhouse.warehouse.shared import SharedViews, is_in_lake, listed, lock
 from benchhouse.warehouse.sources import source_files
 from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES, quoted
@@ -30,17 +27,16 @@ _ANY_TABLE = re.compile(rf"\b(?:{'|'.join(TABLES)})\b", re.IGNORECASE)
 _FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
 _LAST = re.compile(r"@last(?:[-~](\d+))?")
 _SHOWN = 5
-_OWN: dict[str, InMemory | None] = {}
+_OWN: set[str] = set()
 _LOOKS = 40  # a collector may replace files between the look at the catalog and the look at the lake
 
 
-def own(sql: str, in_memory: InMemory | None = None) -> str:
+def own(sql: str) -> str:
     """Declare a question of this program: it may share an engine, which sees more files than it needs.
 
-    Starting one costs 30 ms, three times as much as a question. What users write never gets there. `in_memory` answers
-    it for a run that was collected a moment ago, without an engine.
+    Starting one costs 30 ms, three times as much as a question. What users write never gets there.
     """
-    _OWN[sql] = in_memory
+    _OWN.add(sql)
     return sql
 
 
@@ -118,8 +114,6 @@ class Warehouse:
                 for entry in entries
             ]
             inputs += source_files(self.workspace, tables)
-            if (answer := _OWN.get(sql)) and (known := recall(tables, inputs)) is not None:
-                return Result(*answer(known), _pinned(name, sql, parameters or {}, inputs))
             older = any(entry.schema_version < SCHEMA_VERSION for entry in entries)
             try:
                 return self._run(name, sql, parameters or {}, inputs, older)
@@ -232,7 +226,8 @@ class Warehouse:
     ) -> Result:
         import duckdb
 
-        spec = _pinned(name, sql, parameters, inputs)
+        version = duckdb.__version__
+        spec = QuerySpec(name=name, sql=sql, parameters=dict(parameters), engine_version=version, inputs=list(inputs))
         try:
             connection = self._engine_for(sql, inputs, older)
             # Ours are known to be one SELECT; to look costs as much as to parse it.
@@ -298,16 +293,6 @@ def _one_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> "duckdb.St
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise BenchError("only one SELECT at a time is answered: the warehouse is read, never written, by SQL")
     return statements[0]
-
-
-def _pinned(name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence[QueryInput]) -> QuerySpec:
-    return QuerySpec(name=name, sql=sql, parameters=dict(parameters), engine_version=_engine(), inputs=list(inputs))
-
-
-@cache
-def _engine() -> str:
-    """DuckDB's version, read once and without importing it: it may not be needed."""
-    return version_of("duckdb")
 
 
 def _tables_in(sql: str) -> list[str]:

@@ -5,15 +5,15 @@ of the workspace as they are: what people accepted, what was published, what an 
 """
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from benchhouse.evidence.parquet import Kind as Kind
 from benchhouse.schema.record import record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA_VERSION = 2
+Kind = Literal["text", "texts", "integer", "number", "truth", "time"]
 Row = dict[str, Any]
 
 _FILE, _FILENAME = "<file>", "read_from"
@@ -103,11 +103,6 @@ class Table:
         read = f"read_json({files}, columns = {{{columns}}}, format = {form}{named})"
         whole = f" WHERE {quoted(self.order[0])} IS NOT NULL" if self.source.endswith(".jsonl") else ""
         return f"SELECT {', '.join(shown)} FROM {read}{whole}"  # noqa: S608 - ours
-
-    @cached_property
-    def kinds(self) -> dict[str, Kind]:
-        """The kind of each column, in their order."""
-        return {column.name: column.kind for column in self.columns}
 
     @property
     def metadata(self) -> dict[str, str]:
