@@ -12,6 +12,7 @@ from benchhouse.evidence.folder import read_meta
 from benchhouse.evidence.writing import write_text
 from benchhouse.report import html, markdown, scaling, stopped, tradeoff
 from benchhouse.report.cells import make_cells
+from benchhouse.report.circumstances import differing_packages
 from benchhouse.report.content import FailureFacts, Point, ReportData, RunFacts, TrialFacts, WarningGroup
 from benchhouse.report.curves import Tradeoff
 from benchhouse.report.environment import environment
@@ -103,7 +104,11 @@ def gather(
         invalid=invalid,
         warnings=_warnings(trials),
         configuration="\n".join(_configuration(folder) for folder, _ in witnesses.values()),
-        environments=[environment(meta, by_run[run_id]) for run_id, (_, meta) in witnesses.items() if meta],
+        environments=[
+            environment(meta, by_run[run_id], differing_packages(workspace.root, by_run[run_id]))
+            for run_id, (_, meta) in witnesses.items()
+            if meta
+        ],
         queries=[result.spec],
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from benchhouse.report.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData
 from benchhouse.report.curve_sections import stage_heads, stage_rows
 from benchhouse.report.curves import Scaling, Tradeoff
+from benchhouse.report.environment import PACKAGES_DIFFER
 from benchhouse.report.load_section import HEADS, RIGHT, load_rows
 from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
 from benchhouse.report.machine_section import figure_rows
@@ -258,6 +259,7 @@ def _environment(item: Environment) -> str:
         "kernel": item.kernel,
         "Python": item.python,
         "package lock digest": item.package_lock_digest,
+        PACKAGES_DIFFER: str(item.other.get(PACKAGES_DIFFER, "")),
         "git commit": commit + (" with uncommitted changes" if item.git_dirty else ""),
         **{f"limit: {name}": str(value) for name, value in item.limits.items()},
     }

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchhouse.evidence.folder import read_meta, read_spec
+from benchhouse.report.circumstances import circumstances
 from benchhouse.report.claims import judging
-from benchhouse.report.comparison import circumstances
 from benchhouse.schema.claim import Changed, ClaimTrial, Policy, Reason
 from benchhouse.schema.layout import TrialFolder
 
