@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 def describe_tables(name: str | None = None) -> dict[str, dict[str, Any]]:
     """The curated tables, or one: what a row is, and every column with type and meaning."""
-    from benchhouse.warehouse.tables import TABLES
+    from benchhouse.warehouse.tables import TABLES, VIEWS
 
-    if name is not None and name not in TABLES:
-        close = get_close_matches(name, TABLES, n=1)
-        hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(TABLES)}"
+    known = VIEWS | TABLES
+    if name is not None and name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}"
         raise BenchError(f"no table '{name}'", hint)
     return {
         table.name: {
@@ -29,7 +30,7 @@ def describe_tables(name: str | None = None) -> dict[str, dict[str, Any]]:
             "source": table.source or None,
             "columns": [{"name": item.name, "type": item.kind, "meaning": item.description} for item in table.columns],
         }
-        for table in TABLES.values()
+        for table in known.values()
         if name in (None, table.name)
     }
 

@@ -15,15 +15,16 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.schema.query import QueryInput, QuerySpec
 from benchhouse.schema.record import record
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
+from benchhouse.warehouse.points import POINTS_VIEW, SOURCES, duckdb_view
 from benchhouse.warehouse.shared import SharedViews, is_in_lake, listed, lock
 from benchhouse.warehouse.sources import source_files
-from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES, quoted
+from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES, VIEWS, quoted
 from benchhouse.warehouse.units import refuse_mixed_units
 
 if TYPE_CHECKING:
     import duckdb
 
-_ANY_TABLE = re.compile(rf"\b(?:{'|'.join(TABLES)})\b", re.IGNORECASE)
+_ANY_TABLE = re.compile(rf"\b(?:{'|'.join([*TABLES, *VIEWS])})\b", re.IGNORECASE)
 _FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
 _LAST = re.compile(r"@last(?:[-~](\d+))?")
 _SHOWN = 5
@@ -249,6 +250,9 @@ class Warehouse:
             return self._shared.show(_tables_in(sql), inputs, older)
         connection = self._connect(tuple(inputs), older)
         self._show_empty(connection, _tables_in(sql))
+        if POINTS_VIEW.name in _names_in(sql) and POINTS_VIEW.name not in self._shown:
+            connection.execute(f"CREATE VIEW {POINTS_VIEW.name} AS {duckdb_view()}")
+            self._shown.add(POINTS_VIEW.name)
         return connection
 
     def _connect(self, inputs: tuple[QueryInput, ...], older: bool) -> "duckdb.DuckDBPyConnection":
@@ -296,9 +300,15 @@ def _one_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> "duckdb.St
 
 
 def _tables_in(sql: str) -> list[str]:
-    """The tables that are named in it; all, where none is and it may ask what there is: each costs milliseconds."""
-    named = sorted({match.lower() for match in _ANY_TABLE.findall(sql)})
-    return named or (sorted(TABLES) if _FROM_SOMEWHERE.search(sql) else [])
+    """The tables that an answer is made of."""
+    names = _names_in(sql)
+    return sorted({*names - VIEWS.keys(), *(SOURCES if POINTS_VIEW.name in names else ())})
+
+
+def _names_in(sql: str) -> set[str]:
+    """The tables and views that are named; all, where none is and it may ask what there is: each costs milliseconds."""
+    named = {match.lower() for match in _ANY_TABLE.findall(sql)}
+    return named or ({*TABLES, *VIEWS} if _FROM_SOMEWHERE.search(sql) else set())
 
 
 def _few(names: Sequence[str]) -> str:

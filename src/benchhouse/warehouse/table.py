@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA_VERSION = 2
-Kind = Literal["text", "texts", "integer", "number", "truth", "time"]
+Kind = Literal["text", "texts", "integer", "number", "numbers", "truth", "time"]
 Row = dict[str, Any]
 
 _FILE, _FILENAME = "<file>", "read_from"
@@ -22,6 +22,7 @@ _SQL_TYPES: dict[Kind, str] = {
     "texts": "VARCHAR[]",
     "integer": "BIGINT",
     "number": "DOUBLE",
+    "numbers": "DOUBLE[]",
     "truth": "BOOLEAN",
     "time": "TIMESTAMP",
 }
