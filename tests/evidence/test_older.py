@@ -178,3 +178,17 @@ def test_a_lost_catalog_made_again_says_how_many_trials_are_in_no_table(oldest):
     said: list[str] = []
     Warehouse.open(oldest, said.append).close()
     assert f"1 of {len(sealed(oldest))} sealed trials are not in the tables: bench warehouse rebuild" in said
+
+
+def test_tables_that_an_older_version_wrote_without_arrow_are_read_as_they_are(tmp_path):
+    workspace = unpack(next(path for path in ARCHIVES if "cb25481" in path.name), tmp_path)
+    files = {path: path.read_bytes() for path in workspace.warehouse.rglob("*.parquet")}
+    assert sum(b"parquet-cpp-arrow" not in content for content in files.values()) > 10
+    workspace.results.rename(tmp_path / "away")  # so that nothing can be made again from evidence
+    with Warehouse.open(workspace) as warehouse:
+        told = warehouse.query("SELECT outcome, count(*) FROM trial_fact GROUP BY ALL ORDER BY ALL").rows
+        texts = warehouse.query("SELECT count(*) FROM trial_fact WHERE warnings = [] AND started < ended").rows
+        numbers = warehouse.query("SELECT count(*), count(DISTINCT metric) FROM measurement_fact").rows
+    assert (told, texts, numbers) == ([("failed", 1), ("succeeded", 11)], [(12,)], [(315, 8)])
+    assert warehouse.notes == []
+    assert {path: path.read_bytes() for path in workspace.warehouse.rglob("*.parquet")} == files

@@ -87,6 +87,7 @@ def test_tables_of_an_older_version_get_what_is_new_and_newer_ones_are_refused(s
     engine.close()
     ask(
         address,
+        "DROP VIEW benchhouse.points",
         "DROP VIEW benchhouse.trial_fact",
         "ALTER TABLE benchhouse_store.trial_fact DROP COLUMN host",
         "UPDATE benchhouse_store.layout SET schema_version = 1",

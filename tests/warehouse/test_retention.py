@@ -5,10 +5,10 @@ import os
 from datetime import datetime, timedelta
 
 import pytest
-from trial_maker import START, make_run, make_trial
-
 from benchhouse.api.tables import prune as prune_by_file
 from benchhouse.api.tables import read_policy
+from trial_maker import START, make_run, make_trial
+
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace

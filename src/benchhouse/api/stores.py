@@ -100,11 +100,12 @@ class Tables:
 
     def schema(self, table: str | None = None) -> list[TableInfo]:
         """The tables, or one of them, column by column."""
-        from benchhouse.warehouse.tables import TABLES
+        from benchhouse.warehouse.tables import TABLES, VIEWS
 
-        if table is not None and table not in TABLES:
-            close = get_close_matches(table, TABLES, n=1)
-            hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(TABLES)}"
+        known = VIEWS | TABLES
+        if table is not None and table not in known:
+            close = get_close_matches(table, known, n=1)
+            hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}"
             raise BenchError(f"no table '{table}'", hint)
         return [
             TableInfo(
@@ -114,7 +115,7 @@ class Tables:
                 item.source or None,
                 [ColumnInfo(column.name, column.kind, column.description) for column in item.columns],
             )
-            for item in TABLES.values()
+            for item in known.values()
             if table in (None, item.name)
         ]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchhouse.claims import safety
 from benchhouse.evidence.folder import read_meta, read_spec
-from benchhouse.results.comparison import circumstances
+from benchhouse.results.circumstances import circumstances
 from benchhouse.schema.claim import Changed, ClaimTrial, Policy, Reason
 from benchhouse.schema.layout import TrialFolder
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from benchhouse import __version__
+from benchhouse.cli.output import OutputError, end_of_output, guard_output
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.waiting import show_by
 
@@ -106,29 +107,37 @@ def main() -> None:
 def run(command: click.Command, name: str) -> NoReturn:
     """Every error of ours is printed once, here, and becomes the exit code."""
     gc.set_threshold(_OBJECTS)
+    guard_output()
     show_by(lambda text: click.echo(text, err=True))
     try:
-        code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")
+        code = _exit_code(command, name)
         sys.stdout.flush()
+    except OutputError as error:
+        code = end_of_output(error)
+    sys.exit(code)
+
+
+def _exit_code(command: click.Command, name: str) -> str | int | None:
+    try:
+        code = command.main(prog_name=name, standalone_mode=False, auto_envvar_prefix="BENCH")
+    except SystemExit as end:
+        return end.code
     except click.exceptions.Abort:
-        sys.exit(Exit.INTERRUPTED)
+        return Exit.INTERRUPTED
     except click.ClickException as error:
         if _wants_json() and error.exit_code == Exit.BAD_INPUT:
             path = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else name
             show_error(BenchError(error.format_message(), f"see: {path} --help"))
         else:
             error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except BenchError as error:
         show_error(error)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
-        sys.exit(Exit.INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(Exit.GOOD)
-    sys.exit(code if isinstance(code, int) else Exit.GOOD)
+        return Exit.INTERRUPTED
+    return code if isinstance(code, int) else Exit.GOOD
 
 
 def _wants_json() -> bool:

@@ -13,6 +13,7 @@ from benchhouse.evidence.writing import write_text
 from benchhouse.report import html, markdown
 from benchhouse.results import scaling, stopped, tradeoff
 from benchhouse.results.cells import make_cells
+from benchhouse.results.circumstances import differing_packages
 from benchhouse.results.content import FailureFacts, Point, ReportData, RunFacts, TrialFacts, WarningGroup
 from benchhouse.results.curves import Tradeoff
 from benchhouse.results.environment import environment
@@ -103,7 +104,11 @@ def gather(
         invalid=invalid,
         warnings=_warnings(trials),
         configuration="\n".join(_configuration(folder) for folder, _ in witnesses.values()),
-        environments=[environment(meta, by_run[run_id]) for run_id, (_, meta) in witnesses.items() if meta],
+        environments=[
+            environment(meta, by_run[run_id], differing_packages(workspace.root, by_run[run_id]))
+            for run_id, (_, meta) in witnesses.items()
+            if meta
+        ],
         queries=[result.spec],
     )
 

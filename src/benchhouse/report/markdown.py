@@ -10,6 +10,7 @@ from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
 from benchhouse.report.machine_section import figure_rows
 from benchhouse.results.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData
 from benchhouse.results.curves import Scaling, Tradeoff
+from benchhouse.results.environment import PACKAGES_DIFFER
 from benchhouse.results.numbers import number, plural, quantity, spread_text, titled
 from benchhouse.schema.trial import outcome_words
 
@@ -258,6 +259,7 @@ def _environment(item: Environment) -> str:
         "kernel": item.kernel,
         "Python": item.python,
         "package lock digest": item.package_lock_digest,
+        PACKAGES_DIFFER: str(item.other.get(PACKAGES_DIFFER, "")),
         "git commit": commit + (" with uncommitted changes" if item.git_dirty else ""),
         **{f"limit: {name}": str(value) for name, value in item.limits.items()},
     }

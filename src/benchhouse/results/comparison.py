@@ -8,6 +8,7 @@ from benchhouse.analysis.compare import Comparison, Interval, Pair, compare_many
 from benchhouse.analysis.outliers import Policy
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import shaky_quantiles
+from benchhouse.results.circumstances import PLACE, circumstances_of_sides
 from benchhouse.results.matching import (
     Matched,
     MatchPoint,
@@ -32,9 +33,6 @@ from benchhouse.warehouse.query import Warehouse
 Row = Mapping[str, Any]
 SEED = 20_240_229
 _LISTED = 8
-PLACE = "executor"
-"""Told where it differs, but no cause: the same worker runs the trial under every executor, and what a place can change
-(host, packages, neighbours) counts by its own name."""
 
 
 @dataclass(frozen=True)
@@ -395,28 +393,6 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
     return notes
 
 
-def circumstances(trials: Iterable[Row]) -> dict[str, str]:
-    """What else may differ between two sides, from rows of trial_fact."""
-    rows = [row for row in trials if row["outcome"] == "succeeded" and not row["warmup"]]
-
-    def told(values: Iterable[Any]) -> str:
-        return ", ".join(sorted({str(value) for value in values if value})[:4])
-
-    return {
-        PLACE: told(row.get("executor") for row in rows),
-        "experiment version": told(row["experiment_version"] for row in rows),
-        "git commit": told(
-            row["git_commit"] and row["git_commit"][:12] + (" (dirty)" if row["git_dirty"] else "") for row in rows
-        ),
-        "host": told(row["host"] for row in rows),
-        "package lock digest": told(row["package_lock_digest"][:12] for row in rows),
-        "experiment code": told(row["code_digest"][:12] for row in rows),
-        "environment": told(row["environment_digest"][:12] for row in rows),
-        "limits": told(row["limits"] for row in rows),
-        "trials side by side": told(row["parallel"] for row in rows),
-    }
-
-
 def compare_selected(
     warehouse: Warehouse,
     a: str,
@@ -450,9 +426,10 @@ def compare_selected(
         notes += [note for note in refused if note not in notes]
         witness = next((row for row in trials if row["outcome"] == "succeeded"), None)
         folders += [TrialFolder(warehouse.workspace.root / witness["folder"])] if witness else []
-        sides.append((selector, rows, circumstances(trials)))
+        sides.append((selector, rows, trials))
         tested |= {row["trial_id"]: row for row in trials}
-    (one, rows_a, facts_a), (two, rows_b, facts_b) = sides
+    (one, rows_a, trials_a), (two, rows_b, trials_b) = sides
+    facts_a, facts_b = circumstances_of_sides(warehouse.workspace.root, [trials_a, trials_b])
     table = compare_runs(
         rows_a,
         rows_b,

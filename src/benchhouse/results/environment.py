@@ -7,9 +7,10 @@ from benchhouse.results.content import Environment
 from benchhouse.schema.trial import Meta
 
 Row = Mapping[str, Any]
+PACKAGES_DIFFER = "packages that differ between trials"
 
 
-def environment(meta: Meta, rows: Sequence[Row]) -> Environment:
+def environment(meta: Meta, rows: Sequence[Row], packages_that_differ: str = "") -> Environment:
     hardware = dict(meta.hardware)
     cpus = (hardware.pop("cpus_usable", None), hardware.pop("cpus_online", None))
     model = str(hardware.pop("cpu_model", None) or hardware.get("machine", ""))
@@ -24,6 +25,7 @@ def environment(meta: Meta, rows: Sequence[Row]) -> Environment:
             ("Slurm job", meta.slurm_job_id),
             ("nodes", meta.slurm_node_list),
             ("container digest", meta.container_digest),
+            (PACKAGES_DIFFER, packages_that_differ),
         )
         if value
     }

@@ -7,8 +7,8 @@ from typing import Any
 
 from benchhouse.analysis.online import NEEDED, Alarm, Baseline, learn
 from benchhouse.evidence import journals
-from benchhouse.results import selftest_record
 from benchhouse.evidence.writing import now
+from benchhouse.results import selftest_record
 from benchhouse.results.metric_history import Case, MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace

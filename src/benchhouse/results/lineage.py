@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.cells import make_cells
 from benchhouse.results.comparison import Selector, parse_selector, select
 from benchhouse.results.proof import prove, same_bits
@@ -16,7 +17,6 @@ from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.model import Model, empty_list
-from benchhouse.documents.problems import did_you_mean
 from benchhouse.schema.query import Cell, QuerySpec, cell_ref
 from benchhouse.schema.trial import outcome_words
 from benchhouse.warehouse.queries import points

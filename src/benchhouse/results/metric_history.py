@@ -7,12 +7,12 @@ from typing import Any
 
 from benchhouse.analysis.changes import FLOOR, Noise, find_changes
 from benchhouse.analysis.online import Alarm, Baseline, watch
-from benchhouse.results.comparison import circumstances
+from benchhouse.documents.problems import did_you_mean
+from benchhouse.results.circumstances import circumstances_of_sides
 from benchhouse.results.numbers import name_of, plural
 from benchhouse.results.order import declared_order
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder
-from benchhouse.documents.problems import did_you_mean
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
@@ -250,9 +250,12 @@ def _differs(warehouse: Warehouse, case: Case, before: str, after: str) -> list[
             for row in queries.trials(warehouse, [run]).dicts()
             if (row["benchmark_case_id"], row["target_name"]) == (case.benchmark_case_id, case.target_name)
         ]
-        own = {"target": ", ".join(sorted({row["target"] for row in trials})[:2])}
-        sides.append(circumstances(trials) | own)
-    return [(name, value, sides[1][name]) for name, value in sides[0].items() if value != sides[1][name]]
+        sides.append(trials)
+    one, other = (
+        facts | {"target": ", ".join(sorted({row["target"] for row in trials})[:2])}
+        for facts, trials in zip(circumstances_of_sides(warehouse.workspace.root, sides), sides, strict=True)
+    )
+    return [(name, value, other[name]) for name, value in one.items() if value != other[name]]
 
 
 def alarm_since(history: MetricHistory, baseline: Baseline, last_run: str) -> tuple[Alarm | None, list[RunValue]]:

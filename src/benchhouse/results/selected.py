@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchhouse.results.comparison import Selector, caveats, circumstances, parse_selector, select
+from benchhouse.results.circumstances import circumstances_of_sides
+from benchhouse.results.comparison import Selector, caveats, parse_selector, select
 from benchhouse.results.content import CaseRanking
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.order import declared_order, declared_roles
@@ -39,7 +40,7 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
     """What the selectors pick of their runs; a point that several pick counts once."""
     rows: dict[tuple[str, str, str, str], Mapping[str, Any]] = {}
     notes: dict[str, None] = {}
-    facts: dict[str, dict[str, str]] = {}
+    trials_of: dict[str, Sequence[Mapping[str, Any]]] = {}
     folders: list[TrialFolder] = []
     for text in selectors:
         picked = parse_selector(text)
@@ -55,9 +56,11 @@ def pick(warehouse: Warehouse, selectors: Sequence[str]) -> Selected:
         notes |= dict.fromkeys(refused)
         used = {trial for row in found for trial in row["trials"]}
         trials = [row for row in every_trial if row["trial_id"] in used]
-        facts[selector.run] = circumstances(trials)
+        trials_of[selector.run] = trials
         folders += [TrialFolder(warehouse.workspace.root / trials[0]["folder"])]
         rows |= {(row["run_id"], row["instance_digest"], row["metric"], row["stat"]): row for row in found}
+    sides = circumstances_of_sides(warehouse.workspace.root, list(trials_of.values()))
+    facts = dict(zip(trials_of, sides, strict=True))
     roles, order = declared_roles(folders), declared_order(folders)
     told = sorted(rows.values(), key=lambda row: order.get(row["metric"], len(order)))
     return Selected(

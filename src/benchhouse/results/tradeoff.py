@@ -16,11 +16,11 @@ from benchhouse.analysis.pareto import (
     scale_of_value,
 )
 from benchhouse.analysis.ranking import holm, mark_of
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.results.curves import AtLevel, Axis, CurvePoint, Tradeoff, TradeoffCurve, span
 from benchhouse.results.numbers import headline_stats, name_of, percent, plural, quantity
 from benchhouse.results.series import Column, Member, Series, sweeps
 from benchhouse.schema.errors import BenchError
-from benchhouse.documents.problems import did_you_mean
 
 SEED = 20_240_229
 _LEVELS = (0.999, 0.99, 0.95, 0.9, 0.8, 0.5)

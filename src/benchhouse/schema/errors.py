@@ -15,6 +15,7 @@ class Exit(IntEnum):
     NEEDS_APPROVAL = 5
     UNDECIDED = 6
     INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
 
 
 class BenchError(Exception):

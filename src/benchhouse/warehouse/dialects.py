@@ -14,6 +14,8 @@ from typing import Any
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.engine import Engine
+from benchhouse.warehouse.natural_order import clickhouse_key, postgres_key
+from benchhouse.warehouse.points import CLICKHOUSE_MEAN, clickhouse_points, postgres_points
 from benchhouse.warehouse.query import Result
 
 QUANTILES = """
@@ -25,58 +27,23 @@ WHERE outcome = 'succeeded' AND NOT warmup AND scope = 'trial' AND "window" = ''
 GROUP BY run_id, benchmark_case_id, metric, stat, unit ORDER BY run_id, benchmark_case_id, metric, stat, unit
 """.strip()
 
-_KEYS = (
-    "scenario", "experiment", "target_name", "point", "axes", "target", "parameters", "benchmark_case_id",
-    "workload_spec_digest",
-)  # fmt: skip
-
+_PG_BY_POINT = f"{postgres_key('target_name')}, {postgres_key('point')}, instance_digest"
+_CH_BY_POINT = f"{clickhouse_key('target_name')}, {clickhouse_key('point')}, instance_digest"
 _PG_POINTS = f"""
-WITH grouped AS (
-  SELECT t.run_id, t.instance_digest, {", ".join(f"min(t.{key}) AS {key}" for key in _KEYS)},
-         string_agg(DISTINCT t.executor, ', ' ORDER BY t.executor) AS executor,
-         m.metric, m.stat, m.unit, m.direction, count(*) AS n,
-         avg(m.value ORDER BY t.repetition, t.trial_id) AS mean,
-         benchhouse.deviation(m.value ORDER BY t.repetition, t.trial_id) AS stdev,
-         min(m.value) AS min, max(m.value) AS max,
-         array_agg(m.value ORDER BY t.repetition, t.trial_id) AS "values",
-         array_agg(t.trial_id ORDER BY t.repetition, t.trial_id) AS trials, CAST(sum(m.n) AS BIGINT) AS samples
-  FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
-    AND t.run_id = ANY(%(runs)s)
-  GROUP BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction
-)
-SELECT run_id, scenario, experiment, target_name, point, axes, target, parameters, instance_digest,
-       benchmark_case_id, workload_spec_digest, executor, metric, stat, unit, direction, n, mean, stdev, min, max,
-       "values", trials, samples
-FROM grouped
-ORDER BY run_id, target_name, point, instance_digest, metric, stat, unit, direction NULLS FIRST
+{postgres_points("t.run_id = ANY(%(runs)s)")}
+ORDER BY run_id, {_PG_BY_POINT}, metric, stat, unit, direction NULLS FIRST
 """.strip()
-
-_CH_MEAN = "arrayFold((a, x) -> a + x, {0}, toFloat64(0)) / length({0})"
-_CH_DEVIATION = (
-    "if(n < 2, NULL, sqrt(tupleElement(arrayFold((a, x) -> (a.1 + 1, a.2 + (x - a.2) / (a.1 + 1), "
-    "a.3 + (x - (a.2 + (x - a.2) / (a.1 + 1))) * (x - a.2)), list, (toFloat64(0), toFloat64(0), toFloat64(0))), 3) "
-    "/ (n - 1)))"
-)
 _CH_POINTS = f"""
-WITH grouped AS (
-  SELECT t.run_id AS run_id, t.instance_digest AS instance_digest,
-         {", ".join(f"any(t.{key}) AS {key}" for key in _KEYS)},
-         arrayStringConcat(arraySort(groupUniqArray(t.executor)), ', ') AS executor,
-         m.metric AS metric, m.stat AS stat, m.unit AS unit, m.direction AS direction, count() AS n,
-         arraySort(groupArray((t.repetition, t.trial_id, assumeNotNull(m.value)))) AS both,
-         arrayMap(one -> one.3, both) AS list, arrayMap(one -> one.2, both) AS trials, sum(m.n) AS samples
-  FROM trial_fact AS t JOIN measurement_fact AS m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m.window = ''
-    AND has({{runs:Array(String)}}, t.run_id)
-  GROUP BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction
-)
-SELECT run_id, scenario, experiment, target_name, point, axes, target, parameters, instance_digest,
-       benchmark_case_id, workload_spec_digest, executor, metric, stat, unit, direction, n,
-       {_CH_MEAN.format("list")} AS mean, {_CH_DEVIATION} AS stdev, arrayMin(list) AS min, arrayMax(list) AS max,
-       list AS values, trials, samples
-FROM grouped
-ORDER BY run_id, target_name, point, instance_digest, metric, stat, unit, direction NULLS FIRST
+{clickhouse_points("has({runs:Array(String)}, t.run_id)")}
+ORDER BY run_id, {_CH_BY_POINT}, metric, stat, unit, direction NULLS FIRST
+""".strip()
+_PG_TRIALS = f"""
+SELECT * FROM trial_fact WHERE run_id = ANY(%(runs)s)
+ORDER BY run_id, warmup DESC, {_PG_BY_POINT}, repetition, trial_id
+""".strip()
+_CH_TRIALS = f"""
+SELECT * FROM trial_fact WHERE has({{runs:Array(String)}}, run_id)
+ORDER BY run_id, warmup DESC, {_CH_BY_POINT}, repetition, trial_id
 """.strip()
 
 _PG_PIVOT = """
@@ -112,8 +79,8 @@ WITH sides AS (
     AND run_id IN ({{base:String}}, {{run:String}})
   GROUP BY scope, series, phase, node_name, unit
 ), means AS (
-  SELECT *, if(empty(bases), NULL, {_CH_MEAN.format("bases")}) AS base,
-         if(empty(nows), NULL, {_CH_MEAN.format("nows")}) AS now
+  SELECT *, if(empty(bases), NULL, {CLICKHOUSE_MEAN.format("bases")}) AS base,
+         if(empty(nows), NULL, {CLICKHOUSE_MEAN.format("nows")}) AS now
   FROM sides
 )
 SELECT scope, series, phase, node_name, unit, base, now, n_base, n_now,
@@ -187,11 +154,12 @@ _DUCKDB = {
     "recent": queries.RECENT,
     "quantiles": QUANTILES,
 }
-_SAME = ("trials", "failures", "quantiles")
+_SAME = ("failures", "quantiles")
 PUBLISHED: dict[str, dict[str, str]] = {
     "duckdb": _DUCKDB,
     "postgresql": {
         "points": _PG_POINTS,
+        "trials": _PG_TRIALS,
         "pivot": _PG_PIVOT,
         "regression": _PG_REGRESSION,
         "recent": _PG_RECENT,
@@ -199,6 +167,7 @@ PUBLISHED: dict[str, dict[str, str]] = {
     },
     "clickhouse": {
         "points": _CH_POINTS,
+        "trials": _CH_TRIALS,
         "pivot": _CH_PIVOT,
         "regression": _CH_REGRESSION,
         "recent": _CH_RECENT,

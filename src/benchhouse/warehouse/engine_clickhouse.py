@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, spec_of
+from benchhouse.warehouse.points import POINTS_VIEW, clickhouse_view
 from benchhouse.warehouse.query import Result
 from benchhouse.warehouse.table import SCHEMA_VERSION, Column, Kind, Table
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT
@@ -215,6 +216,7 @@ class ClickHouseEngine:
             version = self._rows("SELECT max(schema_version) FROM benchhouse_store.layout")[0][0]
             need_version(version, self.name)
             if version == SCHEMA_VERSION:
+                self._make_view()
                 return
         for database in ("benchhouse_store", "benchhouse"):
             self._do(f"CREATE DATABASE IF NOT EXISTS {database} ENGINE = Atomic")
@@ -239,6 +241,11 @@ class ClickHouseEngine:
             "CREATE TABLE IF NOT EXISTS benchhouse_store.layout (schema_version Int32) ENGINE = MergeTree ORDER BY ()"
         )
         self._do(f"INSERT INTO benchhouse_store.layout VALUES ({SCHEMA_VERSION})")
+        self._make_view()
+
+    def _make_view(self) -> None:
+        if not self._rows("SELECT 1 FROM system.tables WHERE database = 'benchhouse' AND name = 'points'"):
+            self._do(f"CREATE VIEW benchhouse.{POINTS_VIEW.name} AS {clickhouse_view()}")
 
     def _sweep(self) -> None:
         """Remove rows of pushes that were interrupted, and of those that a later one replaced."""

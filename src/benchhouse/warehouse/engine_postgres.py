@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, spec_of
+from benchhouse.warehouse.points import POINTS_VIEW, postgres_view
 from benchhouse.warehouse.query import Result
 from benchhouse.warehouse.table import SCHEMA_VERSION, Kind, Table, quoted
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT
@@ -221,6 +222,8 @@ class PostgresEngine:
                 need_version(found[0][0], self.name)
             if not found or found[0][0] < SCHEMA_VERSION:
                 self._make_tables()
+            elif self._rows("SELECT to_regclass('benchhouse.points')")[0][0] is None:  # made before there was one
+                self._make_view()
         self._ready = True
 
     def _make_tables(self) -> None:
@@ -233,6 +236,7 @@ class PostgresEngine:
         )
         for statement in _DEVIATION:
             self._do(statement)
+        self._do(f"DROP VIEW IF EXISTS benchhouse.{POINTS_VIEW.name}")  # which stands on those of the tables
         for table in EVIDENCE_TABLES.values():
             stored = _stored(table.name)
             columns = [f"{quoted(column.name)} {_TYPES[column.kind]}" for column in table.columns]
@@ -241,8 +245,12 @@ class PostgresEngine:
             self._do(f"CREATE INDEX IF NOT EXISTS {quoted(table.name + '_by_run')} ON {stored} (run_id, _row)")
             self._do(f"DROP VIEW IF EXISTS benchhouse.{quoted(table.name)}")
             self._do(f"CREATE VIEW benchhouse.{quoted(table.name)} AS {_shown(table)}")
+        self._make_view()
         self._do("DELETE FROM benchhouse_store.layout")
         self._do("INSERT INTO benchhouse_store.layout VALUES (%s)", [SCHEMA_VERSION])
+
+    def _make_view(self) -> None:
+        self._do(f"CREATE VIEW benchhouse.{POINTS_VIEW.name} AS {postgres_view()}")
         self._let_readers_in()
 
     def _let_readers_in(self) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
-from benchhouse.warehouse.fresh import remember
 from benchhouse.warehouse.lake import READ_BACK, list_lake, read_back, write_tables
 from benchhouse.warehouse.rows import NotCollectable, TrialRows, read_folder, tabulate
 from benchhouse.warehouse.table import SCHEMA_VERSION, Row
@@ -104,12 +103,9 @@ def rebuild(workspace: Workspace, progress: Progress | None = None, *, keep_rows
     return Rebuilt(len(filled), trials, rows, skipped, removed, dropped, len(folders), unread)
 
 
-def store(
-    catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_of: list[FileEntry], *, fresh: bool = False
-) -> int | None:
+def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_of: list[FileEntry]) -> int | None:
     """Write and register one run's tables from rows in memory; returns the number of rows. No trials: it is forgotten.
 
-    `fresh` rows were all read from evidence just now, and are kept for the summary that follows.
     None when another process registered something else than `instead_of` meanwhile.
     """
     if not trials:
@@ -120,8 +116,6 @@ def store(
     folders = [(row["trial_id"], row["folder"]) for row in tables[TRIAL_FACT.name]]
     units = {(row["metric"], row["unit"]) for row in tables.get(MEASUREMENT_FACT.name, ())}
     won = catalog.replace_run(run, entries, folders, sorted(units), instead_of=instead_of)
-    if won and fresh:
-        remember(entries, tables)
     unused = instead_of if won else entries
     catalog.remove_unused(entry.file for entry in unused)
     return sum(entry.rows for entry in entries) if won else None
@@ -180,7 +174,7 @@ def _collect(
         notes = [line for line in [*skipped, *notes] if line not in dropped]
         if not trials and not dropped:
             return Collected(run_id, 0, 0, notes, unread=skipped)
-        rows = store(catalog, run_id, trials, base, fresh=not known)
+        rows = store(catalog, run_id, trials, base)
         if rows is not None:
             return Collected(run_id, len(trials), rows, notes, dropped, skipped)
         time.sleep(0.01)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.evidence.parquet import encode_rows
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.catalog import FileEntry
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NAME = re.compile(r"(?P<run>.+)-(?P<sha>[0-9a-f]{12})\.parquet")
-
-
-_FEW = 1000  # rows
 
 
 class Foreign(Exception):  # noqa: N818 - a reason, told to the user in a list
@@ -48,9 +44,7 @@ def write_tables(workspace: Workspace, run_id: str, tables: Mapping[str, Content
 
 
 def encode(table: Table, rows: Sequence[Any]) -> bytes:
-    """The Parquet file of these rows. A few are written without Arrow, whose import costs more than the whole run."""
-    if len(rows) <= _FEW and table is not TELEMETRY_SLICE_FACT:
-        return encode_rows(table.kinds, rows, table.metadata)
+    """The Parquet file of these rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

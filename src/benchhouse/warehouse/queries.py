@@ -1,47 +1,28 @@
 """The queries behind summaries, reports and comparisons. Their text is pinned with every number that is published."""
 
+# ruff: noqa: S608 - the names in these texts are our own
+
 from collections.abc import Iterable
 
-from benchhouse.warehouse import fresh
+from benchhouse.warehouse.natural_order import duckdb_key
+from benchhouse.warehouse.points import duckdb_points
 from benchhouse.warehouse.query import Result, Warehouse, own
 
-# Means and deviations are taken of the ordered list, so that the same rows give the same bits on any number of
-# threads. Numbers about a part of a trial (a scope or a window of their own) are not mixed with those about all of it.
+_THESE_RUNS = "list_contains(CAST($runs AS VARCHAR[]), {}run_id)"
+_BY_POINT = f"{duckdb_key('target_name')}, {duckdb_key('point')}, instance_digest"
 POINTS = own(
-    """
-WITH grouped AS (
-  SELECT t.run_id, any_value(t.scenario) AS scenario, any_value(t.experiment) AS experiment,
-         any_value(t.target_name) AS target_name, any_value(t.point) AS point, any_value(t.axes) AS axes,
-         any_value(t.target) AS target, any_value(t.parameters) AS parameters, t.instance_digest,
-         any_value(t.benchmark_case_id) AS benchmark_case_id,
-         any_value(t.workload_spec_digest) AS workload_spec_digest,
-         string_agg(DISTINCT t.executor, ', ' ORDER BY t.executor) AS executor,
-         m.metric, m.stat, m.unit, m.direction, count(*) AS n,
-         list(m.value ORDER BY t.repetition, t.trial_id) AS "values",
-         list(t.trial_id ORDER BY t.repetition, t.trial_id) AS trials,
-         CAST(sum(m.n) AS BIGINT) AS samples
-  FROM trial_fact t JOIN measurement_fact m ON m.run_id = t.run_id AND m.trial_id = t.trial_id
-  WHERE t.outcome = 'succeeded' AND NOT t.warmup AND m.scope = 'trial' AND m."window" = ''
-    AND list_contains(CAST($runs AS VARCHAR[]), t.run_id)
-  GROUP BY t.run_id, t.instance_digest, m.metric, m.stat, m.unit, m.direction
-)
-SELECT run_id, scenario, experiment, target_name, point, axes, target, parameters, instance_digest,
-       benchmark_case_id, workload_spec_digest, executor, metric, stat, unit, direction, n,
-       list_avg("values") AS mean, list_stddev_samp("values") AS stdev,
-       list_min("values") AS min, list_max("values") AS max, "values", trials, samples
-FROM grouped
-ORDER BY run_id, target_name, point, instance_digest, metric, stat, unit, direction NULLS FIRST
-""".strip(),
-    fresh.points,
+    f"""
+{duckdb_points(_THESE_RUNS.format("t."))}
+ORDER BY run_id, {_BY_POINT}, metric, stat, unit, direction NULLS FIRST
+""".strip()
 )
 
 TRIALS = own(
-    """
+    f"""
 SELECT * FROM trial_fact
-WHERE list_contains(CAST($runs AS VARCHAR[]), run_id)
-ORDER BY run_id, warmup DESC, target_name, point, instance_digest, repetition, trial_id
-""".strip(),
-    fresh.trials,
+WHERE {_THESE_RUNS.format("")}
+ORDER BY run_id, warmup DESC, {_BY_POINT}, repetition, trial_id
+""".strip()
 )
 
 FAILURES = own(

@@ -1,13 +1,11 @@
 """Questions to the tables: DuckDB in memory over the catalog's files, locked so that SQL can only read them."""
 
-import importlib.metadata
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -16,30 +14,29 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.query import QueryInput, QuerySpec
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
-from benchhouse.warehouse.fresh import InMemory, recall
+from benchhouse.warehouse.points import POINTS_VIEW, SOURCES, duckdb_view
 from benchhouse.warehouse.shared import SharedViews, is_in_lake, listed, lock
 from benchhouse.warehouse.sources import source_files
-from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES, quoted
+from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES, VIEWS, quoted
 from benchhouse.warehouse.units import refuse_mixed_units
 
 if TYPE_CHECKING:
     import duckdb
 
-_ANY_TABLE = re.compile(rf"\b(?:{'|'.join(TABLES)})\b", re.IGNORECASE)
+_ANY_TABLE = re.compile(rf"\b(?:{'|'.join([*TABLES, *VIEWS])})\b", re.IGNORECASE)
 _FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
 _LAST = re.compile(r"@last(?:[-~](\d+))?")
 _SHOWN = 5
-_OWN: dict[str, InMemory | None] = {}
+_OWN: set[str] = set()
 _LOOKS = 40  # a collector may replace files between the look at the catalog and the look at the lake
 
 
-def own(sql: str, in_memory: InMemory | None = None) -> str:
+def own(sql: str) -> str:
     """Declare a question of this program: it may share an engine, which sees more files than it needs.
 
-    Starting one costs 30 ms, three times as much as a question. What users write never gets there. `in_memory` answers
-    it for a run that was collected a moment ago, without an engine.
+    Starting one costs 30 ms, three times as much as a question. What users write never gets there.
     """
-    _OWN[sql] = in_memory
+    _OWN.add(sql)
     return sql
 
 
@@ -117,8 +114,6 @@ class Warehouse:
                 for entry in entries
             ]
             inputs += source_files(self.workspace, tables)
-            if (answer := _OWN.get(sql)) and (known := recall(tables, inputs)) is not None:
-                return Result(*answer(known), _pinned(name, sql, parameters or {}, inputs))
             older = any(entry.schema_version < SCHEMA_VERSION for entry in entries)
             try:
                 return self._run(name, sql, parameters or {}, inputs, older)
@@ -217,7 +212,8 @@ class Warehouse:
     ) -> Result:
         import duckdb
 
-        spec = _pinned(name, sql, parameters, inputs)
+        version = duckdb.__version__
+        spec = QuerySpec(name=name, sql=sql, parameters=dict(parameters), engine_version=version, inputs=list(inputs))
         try:
             connection = self._engine_for(sql, inputs, older)
             # Ours are known to be one SELECT; to look costs as much as to parse it.
@@ -239,6 +235,9 @@ class Warehouse:
             return self._shared.show(_tables_in(sql), inputs, older)
         connection = self._connect(tuple(inputs), older)
         self._show_empty(connection, _tables_in(sql))
+        if POINTS_VIEW.name in _names_in(sql) and POINTS_VIEW.name not in self._shown:
+            connection.execute(f"CREATE VIEW {POINTS_VIEW.name} AS {duckdb_view()}")
+            self._shown.add(POINTS_VIEW.name)
         return connection
 
     def _connect(self, inputs: tuple[QueryInput, ...], older: bool) -> "duckdb.DuckDBPyConnection":
@@ -285,20 +284,16 @@ def _one_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> "duckdb.St
     return statements[0]
 
 
-def _pinned(name: str, sql: str, parameters: Mapping[str, Any], inputs: Sequence[QueryInput]) -> QuerySpec:
-    return QuerySpec(name=name, sql=sql, parameters=dict(parameters), engine_version=_engine(), inputs=list(inputs))
-
-
-@cache
-def _engine() -> str:
-    """DuckDB's version, read once and without importing it: it may not be needed."""
-    return importlib.metadata.version("duckdb")
-
-
 def _tables_in(sql: str) -> list[str]:
-    """The tables that are named in it; all, where none is and it may ask what there is: each costs milliseconds."""
-    named = sorted({match.lower() for match in _ANY_TABLE.findall(sql)})
-    return named or (sorted(TABLES) if _FROM_SOMEWHERE.search(sql) else [])
+    """The tables that an answer is made of."""
+    names = _names_in(sql)
+    return sorted({*names - VIEWS.keys(), *(SOURCES if POINTS_VIEW.name in names else ())})
+
+
+def _names_in(sql: str) -> set[str]:
+    """The tables and views that are named; all, where none is and it may ask what there is: each costs milliseconds."""
+    named = {match.lower() for match in _ANY_TABLE.findall(sql)}
+    return named or ({*TABLES, *VIEWS} if _FROM_SOMEWHERE.search(sql) else set())
 
 
 def _few(names: Sequence[str]) -> str:

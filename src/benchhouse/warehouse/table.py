@@ -6,14 +6,13 @@ of the workspace as they are: what people accepted, what was published, what an 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-from benchhouse.evidence.parquet import Kind as Kind
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA_VERSION = 2
+Kind = Literal["text", "texts", "integer", "number", "numbers", "truth", "time"]
 Row = dict[str, Any]
 
 _FILE, _FILENAME = "<file>", "read_from"
@@ -22,6 +21,7 @@ _SQL_TYPES: dict[Kind, str] = {
     "texts": "VARCHAR[]",
     "integer": "BIGINT",
     "number": "DOUBLE",
+    "numbers": "DOUBLE[]",
     "truth": "BOOLEAN",
     "time": "TIMESTAMP",
 }
@@ -103,11 +103,6 @@ class Table:
         read = f"read_json({files}, columns = {{{columns}}}, format = {form}{named})"
         whole = f" WHERE {quoted(self.order[0])} IS NOT NULL" if self.source.endswith(".jsonl") else ""
         return f"SELECT {', '.join(shown)} FROM {read}{whole}"  # noqa: S608 - ours
-
-    @cached_property
-    def kinds(self) -> dict[str, Kind]:
-        """The kind of each column, in their order."""
-        return {column.name: column.kind for column in self.columns}
 
     @property
     def metadata(self) -> dict[str, str]:

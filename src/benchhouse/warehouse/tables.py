@@ -16,14 +16,15 @@ from benchhouse.warehouse.outcome_tables import (
     TRAINING_OUTCOME_FACT,
     VECTOR_OUTCOME_FACT,
 )
+from benchhouse.warehouse.points import POINTS_VIEW
 from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, RUN_FACT, TELEMETRY_SLICE_FACT, TRIAL_FACT
 from benchhouse.warehouse.table import SCHEMA_VERSION, Column, Kind, Row, Table, quoted
 from benchhouse.warehouse.verdict_tables import ALARM_FACT, BASELINE_FACT, CLAIM_FACT, NOTICE_FACT, REGRESSION_FACT
 
 __all__ = [
     "CLUSTER_REGION_DIM", "EVIDENCE_TABLES", "HARDWARE_TOPOLOGY_DIM", "LINEAGE_DIM", "MEASUREMENT_FACT", "RUN_FACT",
-    "SCHEMA_VERSION", "SOFTWARE_VERSION_DIM", "TABLES", "TELEMETRY_SLICE_FACT", "TRIAL_FACT", "WORKLOAD_DIM", "Column",
-    "Kind", "Row", "Table", "quoted",
+    "SCHEMA_VERSION", "SOFTWARE_VERSION_DIM", "TABLES", "TELEMETRY_SLICE_FACT", "TRIAL_FACT", "VIEWS", "WORKLOAD_DIM",
+    "Column", "Kind", "Row", "Table", "quoted",
 ]  # fmt: skip
 
 TABLES: dict[str, Table] = {
@@ -51,3 +52,5 @@ TABLES: dict[str, Table] = {
 }
 EVIDENCE_TABLES = {name: table for name, table in TABLES.items() if not table.source}
 """Those that have a file in the lake for each run."""
+VIEWS = {POINTS_VIEW.name: POINTS_VIEW}
+"""What is computed from tables whenever it is asked for."""

@@ -15,22 +15,28 @@ _AGGREGATE = re.compile(
     r"kurtosis\w*|sem|geomean|geometric_mean|first|last|any_value|corr|covar\w*|regr_\w+|lag|lead)\s*\(",
     re.IGNORECASE,
 )
-_VALUE = re.compile(r"\bvalue\b", re.IGNORECASE)
+_VALUE = {
+    "measurement_fact": re.compile(r"\bvalue\b", re.IGNORECASE),
+    "points": re.compile(r"\b(?:mean|stdev|stderr|ci_low|ci_high|min|max|values)\b(?!\s*\()", re.IGNORECASE),
+}
+"""Tables with values in several units, and their columns of such values."""
 _UNIT = re.compile(r"\bunit\b", re.IGNORECASE)
 _TEXT = re.compile(r"'((?:[^']|'')*)'")
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def refuse_mixed_units(sql: str, parameters: Mapping[str, Any], units: Callable[[], Units]) -> None:
-    """Raise if the question puts values of measurement_fact together and takes no notice of their unit.
+    """Raise if the question puts values of measurement_fact or points together and takes no notice of their unit.
 
     `units` is asked only where the question could. Whoever names the column `unit` knows what they do.
     """
     texts = {text.replace("''", "'") for text in _TEXT.findall(sql)} | {str(value) for value in parameters.values()}
     bare = _TEXT.sub("''", _COMMENT.sub(" ", sql))
-    if "measurement_fact" not in bare.lower() or _UNIT.search(bare):
+    if _UNIT.search(bare) or not _AGGREGATE.search(bare):
         return
-    if not _VALUE.search(bare) or not _AGGREGATE.search(bare):
+    if not any(
+        re.search(rf"\b{table}\b", bare, re.IGNORECASE) and values.search(bare) for table, values in _VALUE.items()
+    ):
         return
     changed = units()
     named = {metric: changed[metric] for metric in changed if metric in texts}

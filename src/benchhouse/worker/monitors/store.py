@@ -54,7 +54,7 @@ def file_name(scope: str) -> str:
 
 def as_parquet(track: Track, started: str) -> bytes:
     """Times in seconds since `started`, then a column a series, counters as they are."""
-    from benchhouse.evidence.parquet import encode
+    from benchhouse.worker.monitors.parquet import encode
 
     columns = {TIME: track.column(0)} | {one.name: track.column(at) for at, one in enumerate(track.series, start=1)}
     series = [one.model_dump(exclude_defaults=True) for one in track.series]

@@ -1,0 +1,103 @@
+"""What else may differ between two sides of a comparison, packages by name and version."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchhouse.evidence.folder import read_meta
+from benchhouse.schema.layout import TrialFolder
+
+Row = Mapping[str, Any]
+Versions = Mapping[str, frozenset[str]]
+"""By package, the versions that the trials of a side had."""
+PLACE = "executor"
+"""Told where it differs, but no cause: the same worker runs the trial under every executor, and what a place can change
+(host, packages, neighbours) counts by its own name."""
+_LOCK, _PACKAGES = "package lock digest", "packages"
+_LISTED = 4
+
+
+def circumstances(trials: Iterable[Row]) -> dict[str, str]:
+    """By name, from rows of trial_fact."""
+    rows = [row for row in trials if row["outcome"] == "succeeded" and not row["warmup"]]
+
+    def told(values: Iterable[Any]) -> str:
+        return ", ".join(sorted({str(value) for value in values if value})[:_LISTED])
+
+    return {
+        PLACE: told(row.get("executor") for row in rows),
+        "experiment version": told(row["experiment_version"] for row in rows),
+        "git commit": told(
+            row["git_commit"] and row["git_commit"][:12] + (" (dirty)" if row["git_dirty"] else "") for row in rows
+        ),
+        "host": told(row["host"] for row in rows),
+        _LOCK: told(row["package_lock_digest"][:12] for row in rows),
+        "experiment code": told(row["code_digest"][:12] for row in rows),
+        "environment": told(row["environment_digest"][:12] for row in rows),
+        "limits": told(row["limits"] for row in rows),
+        "trials side by side": told(row["parallel"] for row in rows),
+    }
+
+
+def circumstances_of_sides(root: Path, sides: Sequence[Sequence[Row]]) -> list[dict[str, str]]:
+    """Those of each side; where their package locks differ, the packages that do, as evidence under `root` has them."""
+    facts = [circumstances(trials) for trials in sides]
+    if len({of_side[_LOCK] for of_side in facts}) == 1:
+        return facts
+    installed = [_versions(root, trials) for trials in sides]
+    if not all(installed):  # the evidence of a side is away
+        return facts
+    return [_with_packages(of_side, text) for of_side, text in zip(facts, differing(installed), strict=True)]
+
+
+def differing_packages(root: Path, trials: Sequence[Row]) -> str:
+    """`numpy 1.26.4 | 2.4.0`, where trials of one run had not the same packages; else nothing."""
+    locks = list(dict.fromkeys(row["package_lock_digest"] for row in trials))
+    if len(locks) < 2:
+        return ""
+    groups = [[row for row in trials if row["package_lock_digest"] == lock] for lock in locks]
+    installed = [versions for group in groups if (versions := _versions(root, group))]
+    names = _different(installed)
+    lines = [f"{name} {' | '.join(dict.fromkeys(_version(each, name) for each in installed))}" for name in names]
+    return _first_of(lines)
+
+
+def differing(sides: Sequence[Versions]) -> list[str]:
+    """For each side the packages that are not the same everywhere: `numpy 1.26.4, torch 2.9.0 and 3 more`."""
+    names = _different(sides)
+    return [_first_of([f"{name} {_version(side, name)}" for name in names]) for side in sides]
+
+
+def _different(sides: Sequence[Versions]) -> list[str]:
+    names = sorted({name for side in sides for name in side}, key=str.lower)
+    return [name for name in names if len({side.get(name) for side in sides}) > 1]
+
+
+def _version(side: Versions, name: str) -> str:
+    return " or ".join(sorted(side[name])) if name in side else "not installed"
+
+
+def _first_of(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return ", ".join(texts[:_LISTED]) + more
+
+
+def _with_packages(facts: Mapping[str, str], packages: str) -> dict[str, str]:
+    """With `packages` in place of the digest, which stays where no package and no interpreter tells them apart."""
+    return {_PACKAGES if name == _LOCK and packages else name: packages if name == _LOCK and packages else value
+            for name, value in facts.items()}  # fmt: skip
+
+
+def _versions(root: Path, trials: Sequence[Row]) -> Versions:
+    """Of one trial for each lock digest; empty where one of them can't be read."""
+    witnesses = {row["package_lock_digest"]: row["folder"] for row in trials if row["outcome"] == "succeeded"}
+    versions: dict[str, frozenset[str]] = {}
+    for folder in witnesses.values():
+        try:
+            meta = read_meta(TrialFolder(root / folder))
+        except (OSError, ValueError):
+            return {}
+        installed = meta.packages | {"Python": meta.python.partition(" ")[0]}
+        for name, version in installed.items():
+            versions[name] = versions.get(name, frozenset()) | {version}
+    return versions
