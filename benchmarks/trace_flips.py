@@ -23,7 +23,8 @@ from pathlib import Path
 
 from benchhouse.api import claims, looking
 from benchhouse.report.claims import signing
-from benchhouse.report.data import gather, write_report
+from benchhouse.report.data import gather
+from benchhouse.report.files import write_report
 from benchhouse.report.lineage import trace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace

@@ -4,7 +4,8 @@ import pytest
 import trial_maker
 
 from benchhouse.report import html, markdown
-from benchhouse.report.data import gather, write_report
+from benchhouse.report.data import gather
+from benchhouse.report.files import write_report
 from benchhouse.report.environment import limits_in_words
 from benchhouse.report.lineage import trace
 from benchhouse.schema.errors import BenchError

@@ -7,7 +7,7 @@ import pytest
 
 from benchhouse.report import html, markdown
 from benchhouse.report.content import Environment, FailureFacts, RunFacts, TrialFacts, WarningGroup
-from benchhouse.report.data import report_json
+from benchhouse.report.files import report_json
 from benchhouse.schema.query import Cell, QueryInput, QuerySpec
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&|`\u2028"

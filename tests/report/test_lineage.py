@@ -8,7 +8,7 @@ import pytest
 from benchhouse.evidence.writing import write_text
 from benchhouse.report.cells import make_cells
 from benchhouse.report.data import gather
-from benchhouse.report.data import write_report as write_files
+from benchhouse.report.files import write_report as write_files
 from benchhouse.report.lineage import Trace, publish, trace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.histogram import Histogram

@@ -127,12 +127,13 @@ def verify_folder(path: Path) -> list[Damage]:
 def report(
     workspace: Workspace, run_ids: list[str], asked: "Tradeoff | None" = None, say: Callable[[str], None] | None = None
 ) -> Path:
-    """Write reports/<scenario>/ for these runs, or reports/<a>+<b>/ for runs of several; returns the page.
+    """Write reports/<scenario>/<run>/ for these runs (runs of several scenarios: reports/<a>+<b>/); returns the page.
 
     `asked` is the trade-off to show; otherwise there is one where a search parameter was swept. `say` is told of
     sealed trials that are in no number of it, as they could not be read.
     """
-    from benchhouse.report.data import gather, write_report
+    from benchhouse.report.data import gather
+    from benchhouse.report.files import write_report
 
     for run_id in run_ids:
         for line in following.collect(workspace, run_id)["skipped"]:

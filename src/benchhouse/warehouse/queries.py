@@ -35,6 +35,19 @@ ORDER BY run_id, target_name, point, instance_digest, metric, stat, unit, direct
     fresh.points,
 )
 
+_PICKED = "    AND list_contains(CAST($columns AS VARCHAR[]), m.metric || ' ' || m.stat)\n"
+PICKED_POINTS = own(POINTS.replace("  GROUP BY t.run_id", f"{_PICKED}  GROUP BY t.run_id", 1))
+
+COLUMNS = own(
+    """
+SELECT metric, stat, count(DISTINCT run_id || ' ' || instance_digest) AS points
+FROM measurement_fact
+WHERE outcome = 'succeeded' AND NOT warmup AND scope = 'trial' AND "window" = ''
+  AND list_contains(CAST($runs AS VARCHAR[]), run_id)
+GROUP BY metric, stat ORDER BY metric, stat
+""".strip()
+)
+
 TRIALS = own(
     """
 SELECT * FROM trial_fact
@@ -55,13 +68,23 @@ ORDER BY run_id, started, trial_id
 )
 
 
-def points(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
+def points(
+    warehouse: Warehouse, run_ids: Iterable[str], columns: Iterable[tuple[str, str]] | None = None
+) -> Result:
     """One row per instance, metric and stat of each run: n, mean, spread, the values and the trials behind them.
 
     Only trials that succeeded and were no warm-up count, so no invalid one does; `values` and `trials` are ordered
-    by repetition.
+    by repetition. `columns` are the metrics and stats wanted; None: all.
     """
-    return _of_runs(warehouse, "points", POINTS, run_ids)
+    if columns is None:
+        return _of_runs(warehouse, "points", POINTS, run_ids)
+    runs, picked = sorted(set(run_ids)), sorted(f"{metric} {stat}" for metric, stat in columns)
+    return warehouse.query(PICKED_POINTS, {"runs": runs, "columns": picked}, runs=runs, name="points")
+
+
+def columns(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
+    """The metrics and stats that these runs have, and how many points have each."""
+    return _of_runs(warehouse, "columns", COLUMNS, run_ids)
 
 
 def trials(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:

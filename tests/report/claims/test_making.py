@@ -8,7 +8,8 @@ from trial_maker import flip_byte, make_trial
 from benchhouse.api import claims
 from benchhouse.report.claims import shelf
 from benchhouse.report.claims.making import NotSafe
-from benchhouse.report.data import gather, write_report
+from benchhouse.report.data import gather
+from benchhouse.report.files import write_report
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.problems import ProblemsError
 from benchhouse.warehouse.ingest import rebuild
