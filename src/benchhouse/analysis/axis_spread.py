@@ -35,7 +35,8 @@ class AxisSpread:
     worst: Level
     worst_median: float
     explained: float
-    """Share of the variance over points that the means at its values account for, 0 to 1 (eta squared)."""
+    """Share of the variance over points that the means at its values account for, 0 to 1: epsilon squared, which is
+    adjusted for the number of values, since an axis of many values follows any noise."""
 
 
 def spread(values: Sequence[float]) -> Spread:
@@ -68,13 +69,15 @@ def axis_spreads(
         for axes, value in points:
             if axis in axes:
                 groups.setdefault(_level(axes[axis]), []).append(value)
-        if len(groups) < 2 or len(groups) == len(points) > 2:
+        if len(groups) < 2 or len(groups) == len(points):
             continue
         medians = {level: median(values) for level, values in groups.items()}
         ordered = sorted(medians, key=lambda level: medians[level], reverse=direction != "lower")
         inside = sum(_sum_of_squares(values) for values in groups.values())
         covered = sum(map(len, groups.values())) == len(points)
-        explained = max(0.0, 1.0 - inside / total) if total > 0.0 and covered else 0.0
+        free = len(points) - len(groups)
+        known = total > 0.0 and covered and free > 0
+        explained = max(0.0, 1.0 - (inside / free) / (total / (len(points) - 1))) if known else 0.0
         best, worst = ordered[0], ordered[-1]
         made.append(AxisSpread(axis, len(groups), best, medians[best], worst, medians[worst], explained))
     return sorted(made, key=lambda row: -row.explained)

@@ -16,6 +16,7 @@ from benchhouse.runs.ledger import Event, Ledger, RunRecord
 from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.schema.errors import BenchError, Exit, unwritable
 from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.lists import shortened
 from benchhouse.schema.problems import did_you_mean
 from benchhouse.schema.trial import may_be_tried_again
 
@@ -40,7 +41,7 @@ def find_run(workspace: Workspace, token: str) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise BenchError(f"'{token}' could be {', '.join(matches[:5])}", "give more of the id")
+        raise BenchError(f"'{token}' could be {shortened(matches)}", "give more of the id")
     named = [run for run in runs if Ledger(workspace.run(run)).record.scenario == token]
     if named:
         return named[-1]
@@ -81,6 +82,19 @@ def collect(workspace: Workspace, run_id: str) -> dict[str, Any]:
         "under_way": under_way,
         "unread_events": len(unread),
     }
+
+
+def collect_missing(workspace: Workspace, run_id: str) -> list[str]:
+    """Collect a run unless the tables hold all of its sealed trials already; what could not be, line by line."""
+    from benchhouse.api import batch
+    from benchhouse.warehouse.queries import is_collected
+    from benchhouse.warehouse.query import Warehouse
+
+    batch.turn(workspace, run_id)
+    with Warehouse.open(workspace) as warehouse:
+        if is_collected(warehouse, run_id, trial_folders(workspace, run_id)):
+            return []
+    return list(collect(workspace, run_id)["skipped"])
 
 
 def status(workspace: Workspace, run_id: str) -> dict[str, Any]:

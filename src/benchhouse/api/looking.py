@@ -21,7 +21,7 @@ from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
-    from benchhouse.report.comparison import ComparisonTable
+    from benchhouse.report.comparison import ComparisonTable, PointRow
     from benchhouse.report.curves import Scaling, Tradeoff
     from benchhouse.report.lineage import Trace
     from benchhouse.report.selected import SideBySide
@@ -47,6 +47,28 @@ def points(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
 def _first_sealed(workspace: Workspace, rows: list[dict[str, Any]]) -> list[TrialFolder]:
     folders = (workspace.trial(row["scenario"], row["trials"][0]) for row in rows)
     return list(islice((folder for folder in folders if folder.sealed), 1))
+
+
+def spread_lines(rows: list[dict[str, Any]], most_axes: int) -> list[str]:
+    """How one metric spreads over many points, from their rows of `points`: over all of them, then by axis."""
+    import json
+
+    from benchhouse.analysis.axis_spread import axis_spreads, spread
+    from benchhouse.report.numbers import name_of
+
+    first = rows[0]
+    name, unit, direction = name_of(first["metric"], first["stat"]), first["unit"], first["direction"]
+    over_all = spread([row["mean"] for row in rows])
+    low, middle, high = (quantity(value, unit) for value in (over_all.minimum, over_all.median, over_all.maximum))
+    best, worst = ("best", "worst") if direction else ("highest", "lowest")
+    lines = [f"{name}: {low} to {high}, median {middle}, over {over_all.points:,} points"]
+    axes = axis_spreads([(json.loads(row["axes"]), row["mean"]) for row in rows], direction)
+    lines += [
+        f"  {axis.axis}: {best} at {axis.best} (median {quantity(axis.best_median, unit)}), {worst} at {axis.worst} "
+        f"({quantity(axis.worst_median, unit)}); explains {percent(axis.explained, signed=False)} of the variance"
+        for axis in axes[:most_axes]
+    ]
+    return lines + ([f"  and {len(axes) - most_axes} more axes: bench report"] if len(axes) > most_axes else [])
 
 
 def tried(workspace: Workspace, run_ids: list[str]) -> list[dict[str, Any]]:
@@ -136,7 +158,7 @@ def report(
     from benchhouse.report.files import write_report
 
     for run_id in run_ids:
-        for line in following.collect(workspace, run_id)["skipped"]:
+        for line in following.collect_missing(workspace, run_id):
             if say:
                 say(f"left out: {line}")
     data = gather(workspace, run_ids, rerun=lambda run_id, trial: _rerun(workspace, run_id, trial), asked=asked)
@@ -237,9 +259,28 @@ def stage_table(found: "Scaling", at: int) -> tuple[list[str], list[list[str]]]:
 
 
 def comparison_markdown(compared: "ComparisonTable") -> str:
-    from benchhouse.report.markdown import comparison_markdown as render
+    from benchhouse.report.pull_request import comparison_markdown as render
 
     return render(compared)
+
+
+def comparison_svg(compared: "ComparisonTable", file: Path) -> None:
+    """Write the changes of a comparison as a chart."""
+    from benchhouse.evidence.writing import write_text
+    from benchhouse.report.pull_request import comparison_svg as render
+
+    try:
+        write_text(file, render(compared))
+    except OSError as error:
+        raise BenchError(f"{file} can't be written: {error.strerror or error}") from error
+
+
+def comparison_digest(compared: "ComparisonTable", most: int) -> "tuple[str, list[PointRow]]":
+    """The verdicts counted, and the rows that weigh most: all, in their order, where there are no more than `most`."""
+    from benchhouse.report.pull_request import by_weight, verdict_sentence
+
+    rows = compared.rows if len(compared.rows) <= most else by_weight(compared.rows)[:most]
+    return verdict_sentence(compared.rows), rows
 
 
 def trace(workspace: Workspace, token: str) -> "Trace":

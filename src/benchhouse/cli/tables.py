@@ -2,10 +2,16 @@
 
 from typing import Any
 
+import click
+
 from benchhouse.api import looking
 from benchhouse.cli import show
 
 Column = tuple[str, str, str]
+Key = tuple[str, str]
+_MOST_POINTS, _FEWEST_POINTS = 40, 5
+_OTHER_LINES = 14  # of the screen: heads, spread, notes and what the run itself has to say
+_MOST_AXES = 4
 SHAKY = "~ a percentile from too few samples within a trial to be trusted"
 
 
@@ -25,6 +31,10 @@ def points_table(points: list[dict[str, Any]], tried: list[dict[str, Any]] | Non
         return
     labels = {_key(row): row["point"] or row["target_name"] or row["scenario"] for row in [*points, *(tried or [])]}
     counts = _counts(cells, tried)
+    total, room = len(cells), _room()
+    if total > room:
+        leader = _leader(points, columns)
+        cells = {key: cells[key] for key in _best(cells, leader)[:room]}
     rows = [
         (labels[key], counts[key], *(_cell(found.get(column)) for column in columns)) for key, found in cells.items()
     ]
@@ -36,6 +46,42 @@ def points_table(points: list[dict[str, Any]], tried: list[dict[str, Any]] | Non
         show.note(SHAKY)
     if dropped:
         show.note(f"{show.count(len(dropped), 'more metric')}: bench report, or --json")
+    if total > room:
+        _show_spread(points, leader)
+        show.note(f"{total - len(cells):,} more: bench report")
+
+
+def _room() -> int:
+    """Points that are shown: as many as leave the end of a run on one screen."""
+    return max(_FEWEST_POINTS, min(_MOST_POINTS, show.screen_lines() - _OTHER_LINES))
+
+
+def _leader(points: list[dict[str, Any]], columns: dict[Column, str]) -> Column | None:
+    """What points are put in order by: the first metric that says which way is better, else the first."""
+    directed = {(row["metric"], row["stat"], row["unit"]) for row in points if row["direction"]}
+    return next((column for column in columns if column in directed), next(iter(columns), None))
+
+
+def _best(cells: dict[Key, dict[Column, dict[str, Any]]], leader: Column | None) -> list[Key]:
+    """All points, the best first; as they come where no metric says which way is better, and without a number last."""
+
+    def place(key: Key) -> tuple[bool, float]:
+        row = cells[key].get(leader) if leader else None
+        if row is None:
+            return True, 0.0
+        return False, row["mean"] * {"higher": -1.0, "lower": 1.0}.get(row["direction"], 0.0)
+
+    return sorted(cells, key=place)
+
+
+def _show_spread(points: list[dict[str, Any]], leader: Column | None) -> None:
+    """One line for all points, and one for each of the axes that move them most."""
+    rows = [row for row in points if (row["metric"], row["stat"], row["unit"]) == leader]
+    if not rows:
+        return
+    click.echo()
+    for line in looking.spread_lines(rows, _MOST_AXES):
+        click.echo(line)
 
 
 def _key(row: dict[str, Any]) -> tuple[str, str]:

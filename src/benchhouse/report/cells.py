@@ -10,9 +10,7 @@ from benchhouse.warehouse.query import Result
 _KEY = ("run_id", "instance_digest", "metric", "stat")
 
 
-def make_cells(
-    result: Result, column: str = "mean", rows: Sequence[Mapping[str, Any]] | None = None
-) -> list[Cell]:
+def make_cells(result: Result, column: str = "mean", rows: Sequence[Mapping[str, Any]] | None = None) -> list[Cell]:
     """One cell per row of a `points` result in which `column` is a number; `rows` are those wanted, or all."""
     query = result.spec.digest()
     rows = result.dicts() if rows is None else rows

@@ -387,7 +387,7 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
     if tested > 1:
         chance = (1.0 - confidence) * tested
         notes.append(
-            f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {chance:.2g} would look different "
+            f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {chance:.{2 if chance < 10 else 0}{'g' if chance < 10 else 'f'}} would look different "
             "by chance alone; p_adjusted of --json corrects for that."
         )
     if any(row.verdict == "too few repetitions" for row in rows):

@@ -10,6 +10,7 @@ from typing import Any
 
 from benchhouse.evidence.writing import write_text
 from benchhouse.report import html, markdown
+from benchhouse.report.chart_files import chart_files
 from benchhouse.report.content import ReportData, ReportFile
 from benchhouse.report.lineage import PUBLISHED, REPORT_FILE, publish
 from benchhouse.schema.digests import digest
@@ -47,7 +48,19 @@ def write_report(workspace: Workspace, data: ReportData) -> Path:
         write_text(folder / name, text)
     for name in files:
         show_newest(folder / name)
+    _write_charts(folder / "charts", data)
     return folder / "index.html"
+
+
+def _write_charts(folder: Path, data: ReportData) -> None:
+    """The charts as files that stand by themselves, in place of those of an earlier report of these runs."""
+    charts = chart_files(data)
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.svg"):
+        if old.name not in charts:
+            old.unlink()
+    for name, text in charts.items():
+        write_text(folder / name, text, sync=False)
 
 
 def show_newest(file: Path) -> None:

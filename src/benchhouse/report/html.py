@@ -199,8 +199,8 @@ def _points(data: ReportData) -> Markup:
 def _left_out(count: int) -> str:
     """Of a large sweep: where the other statistics are."""
     return (
-        f" {plural(count, 'further statistic')} of each point (minimum, p90, ...) are not on this page: bench query "
-        '"SELECT * FROM measurement_fact", or bench trace RUN:METRIC.STAT.'
+        f" {plural(count, 'further statistic')} of each point (minimum, p90, ...) are not on this page: ask table "
+        "measurement_fact with bench query, or bench trace RUN:METRIC.STAT."
     )
 
 

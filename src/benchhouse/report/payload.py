@@ -179,7 +179,7 @@ def _column(values: list[Any]) -> list[Any]:
 
 
 def _most_trials(point: Point, order: Mapping[str, int]) -> list[int]:
-    """The trials behind most of a point's numbers, by their place: a number names its own only where they are others."""
+    """The trials behind most of a point's numbers, by place: a number names its own only where they differ."""
     longest = max((number.cell.trials for number in point.numbers), key=len, default=[])
     return [order[trial] for trial in longest if trial in order]
 
@@ -198,9 +198,7 @@ def _points(points: Sequence[Point], values: Sequence[dict[str, Any]], behind: S
     }
 
 
-def _numbers(
-    data: ReportData, column: Number, order: Mapping[str, int], behind: Sequence[list[int]]
-) -> dict[str, Any]:
+def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind: Sequence[list[int]]) -> dict[str, Any]:
     """One metric of all points; `at` names the points that have it, where some have not."""
     present = [(at, number) for at, point in enumerate(data.points) if (number := point.number(column.column))]
     numbers = [number for _, number in present]

@@ -9,8 +9,8 @@ from benchhouse.report.tags import Markup, join, tag
 HEADS = ("axis", "values", "best at", "median there", "worst at", "median there", "explains")
 RIGHT = (1, 3, 5, 6)  # numbers
 HOW = (
-    "The median is over all points at a value of the axis. Explains: the share of the variance over all points that the "
-    "axis accounts for by itself; axes that work together explain less each than both."
+    "The median is over all points at a value of the axis. Explains: the share of the variance over all points that "
+    "the axis accounts for by itself (adjusted for its number of values)."
 )
 
 
@@ -50,7 +50,9 @@ def _metric(item: SpreadFacts) -> Markup:
         tag("th", head, scope="col", class_="n" if at in RIGHT else None) for at, head in enumerate(axis_heads(item))
     ]
     rows = [
-        tag("tr", *(tag("td", cell, class_="n" if at in RIGHT else None) for at, cell in enumerate(axis_row(item, row))))
+        tag(
+            "tr", *(tag("td", cell, class_="n" if at in RIGHT else None) for at, cell in enumerate(axis_row(item, row)))
+        )
         for row in item.axes
     ]
     table = tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), class_="scroll")

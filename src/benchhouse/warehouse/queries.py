@@ -1,9 +1,13 @@
 """The queries behind summaries, reports and comparisons. Their text is pinned with every number that is published."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
+from benchhouse.schema.digests import file_digest
+from benchhouse.schema.layout import TrialFolder
 from benchhouse.warehouse import fresh
 from benchhouse.warehouse.query import Result, Warehouse, own
+from benchhouse.warehouse.tables import SCHEMA_VERSION
 
 # Means and deviations are taken of the ordered list, so that the same rows give the same bits on any number of
 # threads. Numbers about a part of a trial (a scope or a window of their own) are not mixed with those about all of it.
@@ -57,6 +61,10 @@ ORDER BY run_id, warmup DESC, target_name, point, instance_digest, repetition, t
     fresh.trials,
 )
 
+MANIFESTS = own(
+    "SELECT DISTINCT artifact_manifest_digest FROM trial_fact WHERE list_contains(CAST($runs AS VARCHAR[]), run_id)"
+)
+
 FAILURES = own(
     """
 SELECT run_id, trial_id, target_name, point, repetition, warmup, attempt, outcome, failure_code, failure_message,
@@ -68,9 +76,7 @@ ORDER BY run_id, started, trial_id
 )
 
 
-def points(
-    warehouse: Warehouse, run_ids: Iterable[str], columns: Iterable[tuple[str, str]] | None = None
-) -> Result:
+def points(warehouse: Warehouse, run_ids: Iterable[str], columns: Iterable[tuple[str, str]] | None = None) -> Result:
     """One row per instance, metric and stat of each run: n, mean, spread, the values and the trials behind them.
 
     Only trials that succeeded and were no warm-up count, so no invalid one does; `values` and `trials` are ordered
@@ -90,6 +96,21 @@ def columns(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
 def trials(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
     """Every trial of these runs, all columns of trial_fact."""
     return _of_runs(warehouse, "trials", TRIALS, run_ids)
+
+
+def is_collected(warehouse: Warehouse, run_id: str, folders: Iterable[Path]) -> bool:
+    """Whether the tables hold these very trial folders, by the digests of their manifests.
+
+    Reading 2,000 manifests takes a fortieth of collecting them anew. That their other files are as sealed is for
+    `bench verify` to say.
+    """
+    if warehouse.catalog.older_runs(SCHEMA_VERSION, [run_id]):
+        return False
+    known = {row[0] for row in _of_runs(warehouse, "manifests", MANIFESTS, [run_id]).rows}
+    try:
+        return bool(known) and all(file_digest(TrialFolder(folder).manifest) in known for folder in folders)
+    except OSError:
+        return False
 
 
 def failures(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:

@@ -7,6 +7,7 @@ import click
 
 from benchhouse.cli import options, show
 
+_MOST_ROWS = 200
 _EXAMPLES = """\b
 Examples:
   bench query "SELECT run_id, executor, trials, failed FROM benchmark_run_fact"
@@ -56,5 +57,7 @@ def command(ctx: click.Context, sql: str, engine: str | None, as_csv: bool, as_j
         writer.writerow(result.columns)
         writer.writerows(result.rows)
     else:
-        show.table(result.columns, result.rows)
-        show.note(show.count(len(result.rows), "row"))
+        show.table(result.columns, result.rows[:_MOST_ROWS])
+        more = len(result.rows) - _MOST_ROWS
+        cut = f"; and {more:,} more: --csv or --json prints all" if more > 0 else ""
+        show.note(show.count(len(result.rows), "row") + cut)

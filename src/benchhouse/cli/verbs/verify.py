@@ -6,6 +6,7 @@ import click
 
 from benchhouse.cli import options, show
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.lists import shortened
 
 _SHOWN = 3
 _REBUILD = "bench warehouse rebuild"
@@ -46,7 +47,7 @@ def command(ctx: click.Context, run: str, everything: bool, as_json: bool) -> in
     if damage and all(item.trial == "warehouse" for item in damage):
         show.note(f"the tables are only a view of the evidence; make them again:  {_REBUILD}")
     if outdated:
-        few = ", ".join(outdated[:_SHOWN]) + (", ..." if len(outdated) > _SHOWN else "")
+        few = shortened(outdated, _SHOWN)
         runs = show.count(len(outdated), "run")
         show.note(f"no damage, but the tables of {runs} lack what newer ones have: {few}\nmake them again:  {_REBUILD}")
     return Exit.TRIAL_FAILED if damage else Exit.GOOD

@@ -8,6 +8,8 @@ from benchhouse.cli import options, show
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
+_MOST_MOVED = 5
+
 if TYPE_CHECKING:
     from benchhouse.report.why import PointWhy, Why
 
@@ -90,8 +92,10 @@ def _show_point(found: "Why", point: "PointWhy") -> None:
             click.echo(f"  also      {line}")
     if not point.diagnoses:
         click.echo("  cause     no evidence: no playbook fits, or no series moved far outside its repetitions' spread")
-        for moved in point.moved[:5]:
+        for moved in point.moved[:_MOST_MOVED]:
             click.echo(f"  moved     {moved.says}")
+        if len(point.moved) > _MOST_MOVED:
+            click.echo(f"            and {len(point.moved) - _MOST_MOVED} more: --json")
     for trial in point.trials:
         told = why.trial_value(trial)
         click.echo(f"  trial     {trial.trial_id} on {trial.node}, {told}: {trial.folder}")
