@@ -164,7 +164,8 @@ def look(page: Path, prefix: str) -> dict[str, float]:
     timed = (
         "async ([act, argument]) => { const began = performance.now(); "
         "if (act === 'sort') document.querySelector('#points th:last-child button').click(); "
-        "else { const box = document.getElementById('filter'); box.value = argument; box.dispatchEvent(new Event('input')); } "
+        "else { const box = document.getElementById('filter'); box.value = argument; "
+        "box.dispatchEvent(new Event('input')); } "
         "await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))); "
         "return (performance.now() - began) / 1000; }"
     )
