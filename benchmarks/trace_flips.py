@@ -23,7 +23,8 @@ from pathlib import Path
 
 from benchhouse.api import claims, looking
 from benchhouse.claims import signatures
-from benchhouse.report.data import gather, write_report
+from benchhouse.report.data import gather
+from benchhouse.report.files import write_report
 from benchhouse.results.lineage import trace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace

@@ -9,7 +9,8 @@ from benchhouse.api import claims
 from benchhouse.claims import shelf
 from benchhouse.claims.creation import NotSafe
 from benchhouse.documents.problems import ProblemsError
-from benchhouse.report.data import gather, write_report
+from benchhouse.report.data import gather
+from benchhouse.report.files import write_report
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.warehouse.ingest import rebuild
 from benchhouse.warehouse.query import Warehouse

@@ -52,6 +52,32 @@ def test_one_metric_too_many_is_singular(printed):
     assert printed(40, rows).err == "1 more metric: bench report, or --json\n"
 
 
+def test_a_large_sweep_shows_leaders_spread_and_how_many_more(printed):
+    axes = [(a, b) for a in range(25) for b in range(40)]
+    rows = [
+        point(at, mean=100.0 * a + b, stdev=1.0, label=f"a={a} b={b}", direction="higher",
+              axes=json.dumps({"a": a, "b": b}))
+        for at, (a, b) in enumerate(axes)
+    ]  # fmt: skip
+    shown = printed(100, rows)
+    lines = shown.out.splitlines()
+    assert lines[2].startswith("a=24 b=39")  # the best first
+    assert len(lines) <= 50
+    assert "qps: 0/s to 2439/s, median 1220/s, over 1,000 points" in lines
+    assert any(line.startswith("  a: best at 24") for line in lines)
+    assert "960 more: bench report" in shown.err
+
+
+def test_a_small_screen_gets_fewer_leaders(printed, monkeypatch):
+    monkeypatch.setattr(screen, "screen_lines", lambda: 24)
+    rows = [
+        point(at, mean=float(at), label=f"a={at}", direction="lower", axes=json.dumps({"a": at})) for at in range(99)
+    ]
+    shown = printed(100, rows)
+    assert len(shown.out.splitlines()) + len(shown.err.splitlines()) <= 24
+    assert "89 more: bench report" in shown.err
+
+
 def test_points_with_equal_labels_are_two_rows(printed):
     assert printed(100, [point(0), point(1)]).out.count("8681 ± 2329") == 2
 
@@ -104,6 +130,15 @@ def test_one_pair_needs_no_point_and_fits_eighty_columns(done, monkeypatch):
 
 def test_a_run_against_itself_is_noted(done):
     assert "A and B are the same trials." in done.bench("compare", "@last", "@last").stderr
+
+
+def test_a_chart_and_markdown_for_a_pull_request(done):
+    chart = done.root / "tmp" / "change.svg"
+    shown = done.bench("compare", "@last:n=0", "@last:n=1", "--markdown", "--svg", chart)
+    assert shown.stdout.startswith("**B against A: ")
+    assert chart.read_text().startswith("<svg")
+    assert f"also {chart}" in shown.stderr
+    assert "--svg is for two runs" in done.bench("compare", "@last", "--svg", chart, code=2).stderr
 
 
 def test_all_adds_statistics(done):

@@ -37,6 +37,13 @@ def test_watch_ends_with_the_run_and_failures_have_their_exit_code(lab):
     assert "failed: the file is there" in done.stdout
 
 
+def test_lists_that_are_cut_say_how_many_more_there_are(lab):
+    lab.bench("run", lab.scenario("command", target={"argv": ["false"]}, repetitions=8), code=1)
+    shown = lab.bench("status", "@last", code=1).stdout
+    assert shown.count("failed     ") == 5
+    assert "and 3 more: --json names them all" in shown
+
+
 def test_trying_again_is_offered_only_where_it_can_help(lab):
     bad = lab.scenario("command", target={"argv": ["true"]}, workload={"values": {"level": 1}})
     done = lab.bench("run", bad, code=1)

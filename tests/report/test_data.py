@@ -4,7 +4,8 @@ import pytest
 import trial_maker
 
 from benchhouse.report import html, markdown
-from benchhouse.report.data import gather, write_report
+from benchhouse.report.data import gather
+from benchhouse.report.files import write_report
 from benchhouse.results.environment import limits_in_words
 from benchhouse.results.lineage import trace
 from benchhouse.schema.errors import BenchError
@@ -111,13 +112,8 @@ def test_warnings_are_grouped_by_code_with_counts(collected):
 def test_report_numbers_lead_back_to_their_evidence(collected):
     data = gather(collected, ["run-a"])
     page = write_report(collected, data)
-    assert page == collected.reports / "demo" / "index.html"
-    assert sorted(path.name for path in page.parent.iterdir()) == [
-        "index.html",
-        "published",
-        "report.json",
-        "report.md",
-    ]
+    assert page == collected.reports / "demo" / "run-a" / "index.html"
+    assert sorted(path.name for path in page.parent.iterdir()) == ["charts", "index.html", "report.json", "report.md"]
     for cell in json.loads((page.parent / "report.json").read_text())["cells"][:3]:
         assert trace(collected, cell["ref"]).ok
 
@@ -207,7 +203,7 @@ def test_a_report_of_two_scenarios_leaves_their_own_reports_alone(collected):
     }
     before = {name: page.read_bytes() for name, page in own.items()}
     both = write_report(collected, gather(collected, ["run-b", "run-a"]))
-    assert both.parent.name == "demo+other"
+    assert both.parent.parent.name == "demo+other"
     assert {name: page.read_bytes() for name, page in own.items()} == before
     cell = json.loads((both.parent / "report.json").read_text())["cells"][0]
     assert trace(collected, cell["ref"]).ok
@@ -219,4 +215,4 @@ def test_a_report_of_very_many_scenarios_still_has_a_folder(tmp_path):
     for name in names:
         collect(workspace, f"run-{name[:2]}", [trial_maker.make_trial(workspace, f"run-{name[:2]}", scenario=name)])
     page = write_report(workspace, gather(workspace, [f"run-{name[:2]}" for name in names]))
-    assert page.parent.name.startswith(f"{names[0]}+8-")
+    assert page.parent.parent.name.startswith(f"{names[0]}+8-")

@@ -6,7 +6,7 @@ import made_up
 import pytest
 
 from benchhouse.report import html, markdown
-from benchhouse.report.data import report_json
+from benchhouse.report.files import report_json
 from benchhouse.results.content import Environment, FailureFacts, RunFacts, TrialFacts, WarningGroup
 from benchhouse.schema.query import Cell, QueryInput, QuerySpec
 
@@ -73,7 +73,9 @@ def test_page_shows_rerun_line_folder_log_and_digests(page, sweep):
 
 def test_embedded_data_holds_every_number_in_full(page, sweep):
     data = json.loads(Reader(page).scripts[0])
-    numbers = {item["ref"]: item["value"] for point in data["points"] for item in point["numbers"].values()}
+    numbers = {
+        ref: value for column in data["numbers"] for ref, value in zip(column["ref"], column["value"], strict=True)
+    }
     assert numbers == {item.cell.ref: item.cell.value for point in sweep.points for item in point.numbers}
     assert [axis["name"] for axis in data["axes"]] == ["index", "ef_search"]
 
@@ -155,7 +157,7 @@ def test_text_from_files_never_becomes_markup():
     assert not [tag for tag, _ in read.elements if tag == "img"]
     assert not [attrs for _, attrs in read.elements if any(name.startswith("on") for name in attrs)]
     assert "<script>alert" not in page
-    assert json.loads(read.scripts[0])["points"][0]["label"] == EVIL
+    assert json.loads(read.scripts[0])["points"]["label"][0] == EVIL
     assert "<" not in read.scripts[0]
 
 

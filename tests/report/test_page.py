@@ -6,6 +6,7 @@ import made_up
 import pytest
 
 from benchhouse.report import html
+from benchhouse.report.large import make_spreads
 from benchhouse.results.loads import LoadFacts
 from benchhouse.results.machine import Figure, Line, MachineFacts, Panel
 from benchhouse.schema.telemetry import Phase
@@ -172,6 +173,23 @@ def test_two_thousand_points_are_paged_and_stay_usable(visit):
     assert "page 2 of 40" in page.locator("#page-note").inner_text()
     page.fill("#filter", "model=m3 threads=7")
     assert page.locator("#points tbody tr").count() == 10
+
+
+def test_a_large_sweep_is_drawn_summed_up_and_a_value_of_the_axis_opens_its_points(visit):
+    data = made_up.large()
+    page = visit(data.model_copy(update={"spreads": make_spreads(data.points, data.columns(), several_runs=False)}))
+    assert "median of the points there" in page.locator("#sweep-note").inner_text()
+    assert page.locator("#sweep svg path").count() < 200, "an element for each point would make it slow"
+    page.focus("#sweep svg")
+    page.keyboard.press("ArrowRight")
+    assert "middle half" in page.locator("#sweep .tip").inner_text()
+    page.keyboard.press("Enter")
+    assert "=" in page.input_value("#filter")
+    assert "2000 points" in page.locator("#page-note").inner_text()
+    assert 0 < page.locator("#points tbody tr").count() <= 50
+    for axis in page.locator("#x-axis option").all_inner_texts():
+        page.select_option("#x-axis", label=axis)
+        assert page.locator("#sweep svg path").count() > 3
 
 
 def test_hostile_text_runs_nothing(visit):

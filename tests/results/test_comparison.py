@@ -3,7 +3,7 @@ import json
 import pytest
 from trial_maker import make_trial
 
-from benchhouse.report.markdown import comparison_markdown
+from benchhouse.report.pull_request import comparison_markdown, comparison_svg
 from benchhouse.results.comparison import Selector, caveats, compare_runs, compare_selected, parse_selector, select
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.ingest import collect
@@ -260,11 +260,26 @@ def test_markdown_holds_changes_rows_and_what_is_missing():
     text = comparison_markdown(
         compare_runs([row(), row(point="ef=64")], [scaled(1.2, run="b")], name_a="x|y", facts_b={"host": "n"})
     )
-    assert "x\\|y" in text
+    assert text.startswith("**B against A: 1 better**")  # the verdict first, and each side named once
+    assert text.count("x|y") == 1
     assert "\n| qps | 10.01/s | 12.01/s | +20.0% (" in text
     both = [row(), row(point="ef=64")], [row(run="b"), row(run="b", point="ef=64")]
     assert "\n| ef=64 | qps |" in comparison_markdown(compare_runs(*both))
-    assert "Only in x\\|y: ef=64." in text
+    assert "Only in A: ef=64." in text
+
+
+def test_a_long_comparison_shows_what_got_worse_and_folds_the_rest():
+    points = [f"ef={at}" for at in range(40)]
+    worse = [row(run="b", point=point) if point != "ef=33" else scaled(0.5, run="b", point=point) for point in points]
+    compared = compare_runs([row(point=point) for point in points], worse)
+    text = comparison_markdown(compared)
+    assert text.startswith("**B against A: 1 worse, 39 no evidence of a difference**")
+    table = text[: text.index("<details><summary>10 more</summary>")]
+    assert table.index("| ef=33 |") < table.index("| ef=0 |")
+    drawn = comparison_svg(compared)
+    assert drawn.startswith("<svg")
+    assert "10 more not drawn" in drawn
+    assert drawn.count("<circle") == 30
 
 
 def test_compare_selected_reads_the_warehouse(collected):

@@ -7,7 +7,7 @@ import pytest
 
 from benchhouse.evidence.writing import write_text
 from benchhouse.report.data import gather
-from benchhouse.report.data import write_report as write_files
+from benchhouse.report.files import write_report as write_files
 from benchhouse.results.cells import make_cells
 from benchhouse.results.lineage import Trace, publish, trace
 from benchhouse.schema.errors import BenchError

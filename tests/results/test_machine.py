@@ -13,7 +13,8 @@ from trial_maker import flip_byte, make_trial
 
 from benchhouse.evidence.folder import read_spec, seal
 from benchhouse.report import html, markdown
-from benchhouse.report.data import gather, report_json
+from benchhouse.report.data import gather
+from benchhouse.report.files import report_json
 from benchhouse.report.machine_section import machine_section
 from benchhouse.report.time_chart import nice_step, scaled, time_chart
 from benchhouse.results.machine import MOST_POINTS, MOST_SAMPLES, Line, Panel, rates, thinned

@@ -175,6 +175,6 @@ def test_scripts_get_the_curves_in_the_metrics_and_points_of_the_page():
     assert [told["metrics"][curves[axis]]["metric"] for axis in "xy"] == ["recall", "qps"]
     assert told["tradeoff"] == [curves["y"], curves["x"]]
     for line in curves["lines"]:
-        assert {told["points"][at]["axes"]["index"] for at in line["points"]} == {line["name"]}
-    assert "@curve" not in told["points"][0]["axes"]  # `index` tells the curves apart already
+        assert {told["points"]["axes"]["index"][at] for at in line["points"]} == {line["name"]}
+    assert "@curve" not in told["points"]["axes"]  # `index` tells the curves apart already
     assert payload(made_up.sweep())["curves"] is None

@@ -48,12 +48,12 @@ def rank(
     tested = [name for name in order[1:] if min(len(samples[name]), len(samples[best])) >= 2]
     raw = {name: p_value(samples[best], samples[name]) or 0.0 for name in tested}
     adjusted = holm(raw, family=len(order) * (len(order) - 1) // 2)
-    ordered_means = [means[name] for name in order]
+    places: dict[float, int] = {}
     ranked = []
     for index, name in enumerate(order):
         p = adjusted.get(name)
         distinguishable = False if name == best else None if p is None else p <= 1.0 - confidence
-        place = ordered_means.index(means[name]) + 1
+        place = places.setdefault(means[name], index + 1)
         mark = mark_of(index, len(order))
         ranked.append(Ranked(name, place, len(samples[name]), means[name], mark, p, distinguishable))
     return ranked

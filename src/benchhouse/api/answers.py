@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from benchhouse.warehouse.query import Result
 
 T = TypeVar("T")
+_MOST_ROWS = 200
 
 
 class Rows(Sequence[T], Generic[T]):
@@ -116,9 +117,15 @@ class Comparison:
 
     def markdown(self) -> str:
         """A table for a pull request."""
-        from benchhouse.report.markdown import comparison_markdown
+        from benchhouse.report.pull_request import comparison_markdown
 
         return f"{comparison_markdown(self.table).rstrip()}\n\n{self.selftest[:1].upper()}{self.selftest[1:]}.\n"
+
+    def svg(self) -> str:
+        """The changes as a chart, the text of an SVG file."""
+        from benchhouse.report.pull_request import comparison_svg
+
+        return comparison_svg(self.table)
 
     def _repr_html_(self) -> str:
         from benchhouse.report.notebook import comparison_html
@@ -287,8 +294,10 @@ class QueryResult:
     def show(self) -> None:
         from benchhouse.report.terminal import screen
 
-        screen.table(self.columns, self.rows)
-        screen.note(screen.count(len(self.rows), "row"))
+        screen.table(self.columns, self.rows[:_MOST_ROWS])
+        more = len(self.rows) - _MOST_ROWS
+        cut = f"; and {more:,} more: --csv or --json prints all" if more > 0 else ""
+        screen.note(screen.count(len(self.rows), "row") + cut)
 
     def _repr_html_(self) -> str:
         from benchhouse.report.notebook import table_html

@@ -17,6 +17,7 @@ from benchhouse.processes import tree
 from benchhouse.processes.owner import OWNER
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
+from benchhouse.schema.lists import shortened
 from benchhouse.schema.quantities import parse_seconds
 from benchhouse.schema.telemetry import WHOLE, Monitors, StandingMonitor, TelemetrySummary
 from benchhouse.worker.monitors.standing import MonitorFolder, finish, read_summary
@@ -110,7 +111,7 @@ def _find(workspace: Workspace, token: str) -> MonitorFolder:
     if len(matches) == 1:
         return MonitorFolder(workspace.monitors / matches[0])
     if matches:
-        raise BenchError(f"'{token}' could be {', '.join(matches[:5])}", "give more of the id")
+        raise BenchError(f"'{token}' could be {shortened(matches)}", "give more of the id")
     raise BenchError(f"no monitor '{token}'" if names else "there is no monitor here yet", "see: bench monitors ps")
 
 

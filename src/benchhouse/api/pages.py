@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from benchhouse.api.answers import CurveComparison, Report
 from benchhouse.api.why import page as why_page
-from benchhouse.report.data import gather, write_report
+from benchhouse.report.data import gather
+from benchhouse.report.files import write_report
 from benchhouse.results.curves import Tradeoff
-from benchhouse.runs.collection import collect
+from benchhouse.runs.collection import collect_missing
 from benchhouse.runs.execution import Listener
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.status import rerun_line
@@ -29,7 +30,7 @@ def write(
         return _for_reader(workspace, runs, audience)
     folder, run_ids = workspace.folder, [workspace[run].id for run in runs]
     for run_id in run_ids:
-        for line in collect(folder, run_id).skipped:
+        for line in collect_missing(folder, run_id).skipped:
             listener.note(f"left out: {line}")
 
     def rerun(run_id: str, trial: str) -> str:

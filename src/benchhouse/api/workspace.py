@@ -335,12 +335,12 @@ class Workspace:
 
     def _collected(self, *runs: str) -> list[str]:
         """The ids of runs, each collected as far as it is sealed."""
-        from benchhouse.runs.collection import collect
+        from benchhouse.runs.collection import collect_missing
 
-        found = [self[run] for run in runs]
-        for run in found:
-            collect(self.folder, run.id)
-        return [run.id for run in found]
+        run_ids = [self[run].id for run in runs]
+        for run_id in run_ids:
+            collect_missing(self.folder, run_id)
+        return run_ids
 
     def _selected(self, *selectors: str) -> list[str]:
         """Selectors with full run ids, the runs collected."""

@@ -1,23 +1,19 @@
-"""From tables and evidence to ReportData, and from ReportData to the three files of a report."""
+"""From tables and evidence to ReportData."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from benchhouse.evidence.folder import read_meta
-from benchhouse.evidence.writing import write_text
-from benchhouse.report import html, markdown
+from benchhouse.report.large import first_metrics, make_spreads, pick_columns
 from benchhouse.results import scaling, stopped, tradeoff
 from benchhouse.results.cells import make_cells
 from benchhouse.results.circumstances import differing_packages
 from benchhouse.results.content import FailureFacts, Point, ReportData, RunFacts, TrialFacts, WarningGroup
 from benchhouse.results.curves import Tradeoff
 from benchhouse.results.environment import environment
-from benchhouse.results.lineage import PUBLISHED, REPORT_FILE, publish
 from benchhouse.results.loads import gather_loads
 from benchhouse.results.machine import gather_failed, gather_machine
 from benchhouse.results.order import declared_order, declared_roles
@@ -28,12 +24,11 @@ from benchhouse.results.standings import leading_columns, make_headline, make_ra
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.query import Cell, QuerySpec
 from benchhouse.schema.trial import MEASURED, Meta
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
-__all__ = ["ReportData", "gather", "report_json", "write_report"]
+__all__ = ["ReportData", "gather"]
 
 Row = Mapping[str, Any]
 Rerun = Callable[[str, str], str]
@@ -55,7 +50,8 @@ def gather(
     `asked` is the trade-off that somebody asked for; otherwise there is one where something was swept.
     """
     with Warehouse.open(workspace) as warehouse:
-        result = queries.points(warehouse, run_ids)
+        picked, left_out = pick_columns(queries.columns(warehouse, run_ids).dicts())
+        result = queries.points(warehouse, run_ids, picked)
         trials = queries.trials(warehouse, run_ids).dicts()
     missing = [run_id for run_id in run_ids if run_id not in {row["run_id"] for row in trials}]
     if missing:
@@ -65,18 +61,20 @@ def gather(
     order = declared_order(folder for folder, _ in witnesses.values())
     made = stopped.confidence_for(workspace, by_run)
     named = name_runs(trials)
-    points = make_points(result.dicts(), make_cells(result), order, runs=named, confidence=made)
+    rows, large = result.dicts(), picked is not None
+    points = make_points(rows, make_cells(result, rows=rows), order, runs=named, confidence=made)
     failures = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(_failed(trials))]
     invalid = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(invalid_rows(trials))]
     columns = ReportData(scenario="", runs=[], points=points, trials=[], headline=[]).columns()
-    rankings = make_rankings(points, columns, made)
+    rankings = make_rankings(points, first_metrics(columns) if large else columns, made)
     roles = declared_roles(folder for folder, _ in witnesses.values())
-    members = members_of_points(points, {run_id: rows[0]["experiment"] for run_id, rows in by_run.items()})
+    experiments = {run_id: rows[0]["experiment"] for run_id, rows in by_run.items()}
+    members = [] if large else members_of_points(points, experiments)
     leading = leading_columns(members, roles.get("throughput"), roles.get("latency"))
     throughput = leading[0] if leading and leading[0][0] == roles.get("throughput") else None
-    curves = _placed(asked, points) if asked else tradeoff.automatic(members, throughput, made)
+    curves = _placed(asked, points) if asked else None if large else tradeoff.automatic(members, throughput, made)
     swept = {curve.along for curve in curves.curves} if curves else set()
-    cases = side_by_side(members, leading, made)
+    cases = [] if large else side_by_side(members, leading, made)
     executed = sorted((row for row in trials if not row["warmup"]), key=lambda row: (row["started"], row["trial_id"]))
     label = labeller(executed, runs=named)
     return ReportData(
@@ -92,7 +90,9 @@ def gather(
         rankings=rankings,
         cases=cases if len(cases) > 1 else [],
         tradeoff=curves,
-        scalings=scaling.automatic(members, throughput, roles.get("latency"), swept, made),
+        spreads=make_spreads(points, columns, len(by_run) > 1) if large else [],
+        statistics_left_out=left_out,
+        scalings=[] if large else scaling.automatic(members, throughput, roles.get("latency"), swept, made),
         loads=gather_loads(workspace.root, executed, label),
         machines=[
             *gather_machine(
@@ -130,69 +130,6 @@ def _title(scenarios: Iterable[str]) -> str:
     if len(title) <= _LONGEST_TITLE:
         return title
     return f"{names[0][:_LONGEST_TITLE]}+{len(names) - 1}-{digest(names)[:8]}"
-
-
-def write_report(workspace: Workspace, data: ReportData) -> Path:
-    """Write index.html, report.md and report.json, each whole or not at all, and make every number traceable.
-
-    Returns the path of index.html.
-    """
-    folder = workspace.reports / data.scenario
-    folder.mkdir(parents=True, exist_ok=True)
-    proof = report_json(data)
-    (folder / PUBLISHED).mkdir(exist_ok=True)
-    _keep_replaced(workspace, folder)
-    kept = _kept(folder, proof)
-    write_text(kept, proof)
-    write_text(folder / REPORT_FILE, proof)
-    publish(workspace, kept, data.queries, _cells(data))
-    write_text(folder / "report.md", markdown.render(data))
-    page = folder / "index.html"
-    write_text(page, html.render(data))
-    return page
-
-
-def _kept(folder: Path, proof: str) -> Path:
-    """Where a report stays when a later one takes its place."""
-    return folder / PUBLISHED / f"{digest(json.loads(proof))[:16]}.json"
-
-
-def _keep_replaced(workspace: Workspace, folder: Path) -> None:
-    """A report of the time when only the newest was kept stays too, now that another takes its place."""
-    try:
-        proof = (folder / REPORT_FILE).read_text(encoding="utf-8")
-        replaced = json.loads(proof)
-        if (kept := _kept(folder, proof)).exists():
-            return
-        queries = [QuerySpec.model_validate(one) for one in replaced["queries"].values()]
-        cells = [Cell.model_validate(one) for one in replaced["cells"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return  # nothing there, or no report: no number leads to it
-    write_text(kept, proof)
-    publish(workspace, kept, queries, cells)
-
-
-def report_json(data: ReportData) -> str:
-    """Everything in the report; `queries` and `cells` are what `bench trace` reads, a number names its cell by ref.
-
-    Of a line over time it names the file that holds it, with its digest: the samples would be most of the report.
-    """
-    samples: Any = {"panels": {"__all__": {"lines": {"__all__": {"times_s", "values"}}}}}
-    report = data.model_dump(mode="json", exclude={"queries": True, "machines": {"__all__": samples}})
-    for point in report["points"]:
-        for number in point["numbers"]:
-            number["ref"] = number.pop("cell")["ref"]
-    whole = {
-        "schema_version": 1,
-        "queries": {query.digest(): query.model_dump(mode="json") for query in data.queries},
-        "cells": [cell.model_dump(mode="json") for cell in _cells(data)],
-        "report": report,
-    }
-    return json.dumps(whole, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
-
-
-def _cells(data: ReportData) -> list[Cell]:
-    return [number.cell for point in data.points for number in point.numbers]
 
 
 def _witness(workspace: Workspace, rows: Sequence[Row]) -> tuple[TrialFolder, Meta | None]:

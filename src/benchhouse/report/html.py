@@ -16,13 +16,15 @@ from benchhouse.report.evidence_sections import (
 from benchhouse.report.load_section import load_section
 from benchhouse.report.machine_section import machine_section
 from benchhouse.report.payload import axis_values, payload, varying_axes
-from benchhouse.report.tags import asset, embedded_json, join, tag
+from benchhouse.report.spread_section import spread_section
+from benchhouse.report.tags import Markup, asset, embedded_json, join, tag
 from benchhouse.results.content import ReportData
 from benchhouse.results.numbers import number, plural
 from benchhouse.schema.trial import outcome_words
 
 CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
-_SCRIPTS = ("plot.js", "charts.js", "table.js")
+_SCRIPTS = ("data.js", "plot.js", "bands.js", "charts.js", "table.js")
+_BANDS = "Medians over the points at each value of the axis."
 _MARKS = "Mark: mean over trials. Whisker: 95% interval of the mean. Faint dots: single trials."
 _SILENT = "The charts and the table of points need JavaScript; report.md beside this file holds the same numbers."
 _HOW_NUMBERS_READ = (
@@ -68,6 +70,7 @@ def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
     failed = len(data.failures)
     return [
         ("charts", "Charts", _charts(data) if data.points else None),
+        ("spread", "Spread", spread_section(data.spreads) if data.spreads else None),
         ("tradeoff", "At equal quality", tradeoff_section(data.tradeoff) if data.tradeoff else None),
         ("scaling", "Scaling", scaling_section(data.scalings) if data.scalings else None),
         ("comparison", "Comparison", comparison_section(data) if data.rankings else None),
@@ -141,7 +144,7 @@ def _charts(data: ReportData) -> Markup:
     )
     sweep = tag(
         "figure",
-        tag("figcaption", "Value along the axis", tag("small", _MARKS)),
+        tag("figcaption", "Value along the axis", tag("small", _BANDS if data.spreads else _MARKS)),
         tag("div", id="sweep-legend", class_="legend"),
         tag("div", id="sweep", class_="plot"),
         tag("p", id="sweep-note", class_="note"),
@@ -183,7 +186,16 @@ def _points(data: ReportData) -> Markup:
         class_="bar",
     )
     area = tag("div", id="points", class_="scroll", tabindex=0, role="region", aria_label="Points and their numbers")
-    return join(tag("p", _HOW_NUMBERS_READ + doubt, class_="small soft"), bar, area)
+    left_out = _left_out(data.statistics_left_out) if data.statistics_left_out else ""
+    return join(tag("p", _HOW_NUMBERS_READ + doubt + left_out, class_="small soft"), bar, area)
+
+
+def _left_out(count: int) -> str:
+    """Of a large sweep: where the other statistics are."""
+    return (
+        f" {plural(count, 'further statistic')} of each point (minimum, p90, ...) are not on this page: ask table "
+        "measurement_fact with bench query, or bench trace RUN:METRIC.STAT."
+    )
 
 
 def _footer(data: ReportData) -> Markup:

@@ -2,24 +2,24 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from benchhouse.report.curve_sections import stage_heads, stage_rows
 from benchhouse.report.load_section import HEADS, RIGHT, load_rows
 from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
 from benchhouse.report.machine_section import figure_rows
-from benchhouse.results.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData
+from benchhouse.report.spread_section import RIGHT as SPREAD_RIGHT
+from benchhouse.report.spread_section import axis_heads, axis_row, quartile_sentence
+from benchhouse.results.content import CaseRanking, Environment, FailureFacts, Number, Ranking, ReportData, SpreadFacts
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.environment import PACKAGES_DIFFER
 from benchhouse.results.numbers import number, plural, quantity, spread_text, titled
+from benchhouse.schema.lists import shortened
 from benchhouse.schema.trial import outcome_words
-
-if TYPE_CHECKING:
-    from benchhouse.results.comparison import ComparisonTable
 
 _SPECIAL = re.compile(r"([\\`*\[\]<>#|~@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _PIPE = re.compile(r"(?<!\\)\|")
 _MOST_POINTS = 200
+_MOST_MISSING = 20
 _MOST_FAILURES = 20
 _MOST_CASES = 12
 _MOST_MACHINES = 12
@@ -33,6 +33,7 @@ def render(data: ReportData) -> str:
         *_headline(data),
         tradeoff_markdown(data.tradeoff) if data.tradeoff else "",
         *(scaling_markdown(found) for found in data.scalings),
+        *(_spread(item) for item in data.spreads),
         *(_ranking(data, ranking) for ranking in data.rankings),
         *(_case(data, case) for case in data.cases[:_MOST_CASES]),
         _points(data),
@@ -91,7 +92,8 @@ def _headline(data: ReportData) -> list[str]:
         for run in data.runs
     ]
     facts += [plural(len(data.points), "point")]
-    facts += [f"without a successful trial: {plain(', '.join(data.without_number))}"] if data.without_number else []
+    missing = shortened(data.without_number, _MOST_MISSING)
+    facts += [f"without a successful trial: {plain(missing)}"] if missing else []
     return [*lines, "; ".join([*facts, f"trials: {outcomes or 'none'}"]) + "."]
 
 
@@ -133,6 +135,12 @@ def scaling_markdown(found: Scaling) -> str:
         rows = [[plain(text) for text in row] for row in stage_rows(found, curve)]
         parts += [f"### {plain(curve.name)}", plain(curve.sentence), table(heads, rows, range(len(heads)))]
     return "\n\n".join([*parts, *map(plain, found.notes)])
+
+
+def _spread(item: SpreadFacts) -> str:
+    rows = [[plain(cell) for cell in axis_row(item, row)] for row in item.axes]
+    body = [table(axis_heads(item), rows, SPREAD_RIGHT)] if rows else []
+    return "\n\n".join([f"## Spread of {plain(titled(item.name, item.unit))}", f"{quartile_sentence(item)}.", *body])
 
 
 def _case(data: ReportData, case: CaseRanking) -> str:
@@ -178,7 +186,7 @@ def _points(data: ReportData) -> str:
         rows.append([*named, *(value_text(item) if item else "–" for item in found), code(ref)])
     doubts = sorted({item.shaky for point in data.points for item in point.numbers if item.shaky})
     left_out = len(data.points) - _MOST_POINTS
-    notes = [f"{plural(left_out, 'trial')} more in report.json."] if left_out > 0 else []
+    notes = [f"{plural(left_out, 'point')} more in report.json."] if left_out > 0 else []
     notes += [f"\\~ {plain(doubt)}." for doubt in doubts[:5]]
     body = table(heads, rows, range(len(first), len(heads) - 1))
     return "\n\n".join(["## Points", "Mean over trials ± standard deviation; n is the number of trials.", body, *notes])
@@ -276,42 +284,6 @@ def _lineage(data: ReportData) -> str:
     ]
     explain = "`bench trace REF` runs a number's query again and names the sealed folders behind it."
     return "## Lineage\n\n" + "\n".join([explain, "", *lines])
-
-
-def comparison_markdown(compared: "ComparisonTable") -> str:
-    """A comparison of two runs as Markdown."""
-    several = compared.several_points
-    parts = [f"## {plain(compared.b)} against {plain(compared.a)}"]
-    parts += [plain(note) for note in compared.notes]
-    if compared.differences:
-        listed = [[plain(item.dimension), plain(item.a), plain(item.b)] for item in compared.differences]
-        parts.append(table(["what changed", plain(compared.a), plain(compared.b)], listed))
-    if compared.rows:
-        rows = [
-            [
-                *([plain(row.point)] if several else []),
-                plain(row.name_marked),
-                quantity(row.mean_a, plain(row.unit)),
-                quantity(row.mean_b, plain(row.unit)),
-                plain(row.change_text),
-                row.effect_text,
-                f"{row.n_a}, {row.n_b}",
-                row.verdict,
-            ]
-            for row in compared.rows
-        ]
-        change = f"change ({compared.confidence * 100:g}% interval)"
-        means = [f"mean {plain(side)}" for side in (compared.a, compared.b)]
-        heads = [*(["point"] if several else []), "metric", *means, change, "Hedges' g", "n", "verdict"]
-        parts.append(table(heads, rows, range(1 + several, 5 + several)))
-    if any(row.shaky for row in compared.rows):
-        parts.append("\\~ a percentile from too few samples within a trial to be trusted.")
-    for side, labels in ((compared.a, compared.only_a), (compared.b, compared.only_b)):
-        if labels:
-            parts.append(f"Only in {plain(side)}: " + ", ".join(plain(label) for label in labels) + ".")
-    if compared.unmatched_metrics:
-        parts.append("Not compared: " + ", ".join(plain(name) for name in compared.unmatched_metrics) + ".")
-    return "\n\n".join(parts) + "\n"
 
 
 def curves_markdown(curves: Tradeoff | Scaling) -> str:

@@ -1,25 +1,31 @@
-"""What the page's scripts read: ReportData made small, with indices instead of repeated names."""
+"""What the page's scripts read: ReportData made small, column by column; `unpack` of data.js makes points of it again.
+
+A column whose entries are all alike has one entry. Of a large sweep, numbers have as many digits as are ever shown; the
+exact ones are in report.json and behind `bench trace`.
+"""
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 from benchhouse.results.content import Number, Point, ReportData
-from benchhouse.results.numbers import number, spread_text
+from benchhouse.results.numbers import number as number_text
+from benchhouse.results.numbers import spread_text
 
 _RESTATED = 0.1
 """How much of its own range a metric may leave unexplained and still be called the other one in disguise."""
 
 
 def payload(data: ReportData) -> dict[str, Any]:
-    """A JSON-able value: metrics, axes that vary, points with numbers by metric index, trials in order."""
+    """A JSON-able value: metrics, axes that vary, points and their numbers by metric, trials in order."""
     columns = data.columns()
     index = {column.column: str(at) for at, column in enumerate(columns)}
     order = {trial.trial_id: at for at, trial in enumerate(data.trials)}
     values = [axis_values(point, several_runs=len(data.runs) > 1) for point in data.points]
     _name_curves(data, values)
+    behind = [_most_trials(point, order) for point in data.points]
     return {
         "metrics": [
             {
@@ -33,10 +39,16 @@ def payload(data: ReportData) -> dict[str, Any]:
             for column in columns
         ],
         "axes": varying_axes(values),
+        "large": bool(data.spreads),
         "tradeoff": _asked(data, index) or tradeoff(data.points, columns),
         "curves": _curves(data, index),
-        "points": [_point(point, axes, index, order) for point, axes in zip(data.points, values, strict=True)],
-        "trials": [{"id": item.trial_id, "outcome": item.outcome, "folder": item.folder} for item in data.trials],
+        "points": _points(data.points, values, behind),
+        "numbers": [_numbers(data, column, order, behind) for column in columns],
+        "trials": {
+            "id": [trial.trial_id for trial in data.trials],
+            "outcome": _column([trial.outcome for trial in data.trials]),
+            "home": _column([trial.folder.removesuffix(trial.trial_id) for trial in data.trials]),
+        },
     }
 
 
@@ -161,40 +173,68 @@ def _scalar(value: Any) -> Any:
     return value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def _point(
-    point: Point, axes: dict[str, Any], index: dict[tuple[str, str, str], str], order: dict[str, int]
-) -> dict[str, Any]:
-    words = [point.label, point.target_name, point.run_id, *(f"{name}={value}" for name, value in axes.items())]
+def _column(values: list[Any]) -> list[Any]:
+    """One entry where all are alike."""
+    return values[:1] if values and all(value == values[0] for value in values) else values
+
+
+def _most_trials(point: Point, order: Mapping[str, int]) -> list[int]:
+    """The trials behind most of a point's numbers, by place: a number names its own only where they differ."""
+    longest = max((number.cell.trials for number in point.numbers), key=len, default=[])
+    return [order[trial] for trial in longest if trial in order]
+
+
+def _points(points: Sequence[Point], values: Sequence[dict[str, Any]], behind: Sequence[list[int]]) -> dict[str, Any]:
+    names = list(dict.fromkeys(name for axes in values for name in axes))
     return {
-        "label": point.label,
-        "run": point.run_id,
-        "target": point.target_name,
-        "axes": axes,
-        "search": " ".join(words).lower().replace("@", ""),
-        "instance": point.instance_digest,
-        "case": point.benchmark_case_id,
-        "workload": point.workload_spec_digest,
-        "numbers": {index[found.column]: _number(found, order) for found in point.numbers},
+        "label": [point.label for point in points],
+        "run": _column([point.run_id for point in points]),
+        "target": _column([point.target_name for point in points]),
+        "axes": {name: _column([axes.get(name) for axes in values]) for name in names},
+        "instance": [point.instance_digest for point in points],
+        "case": _column([point.benchmark_case_id for point in points]),
+        "workload": _column([point.workload_spec_digest for point in points]),
+        "trials": behind,
     }
 
 
-def _number(found: Number, order: dict[str, int]) -> dict[str, Any]:
-    cell = found.cell
-    known = [(trial, value) for trial, value in zip(cell.trials, found.values, strict=True) if trial in order]
+def _numbers(data: ReportData, column: Number, order: Mapping[str, int], behind: Sequence[list[int]]) -> dict[str, Any]:
+    """One metric of all points; `at` names the points that have it, where some have not."""
+    present = [(at, number) for at, point in enumerate(data.points) if (number := point.number(column.column))]
+    numbers = [number for _, number in present]
+    short = _shortened if data.spreads else _exact
+    trials, values = [], []
+    for at, number in present:
+        known = [(order[trial], value) for trial, value in zip(number.cell.trials, number.values, strict=True)
+                 if trial in order]  # fmt: skip
+        places = [place for place, _ in known]
+        trials.append(0 if places == behind[at] else places)
+        values.append([short(value, 7) for _, value in known])
     return {
-        "value": cell.value,
-        "text": number(cell.value, found.stdev),
-        "spread": spread_text(cell.value, found.stdev),
-        "n": cell.n,
-        "stdev": found.stdev,
-        "low": found.low,
-        "high": found.high,
-        "min": found.minimum,
-        "max": found.maximum,
-        "samples": found.samples,
-        "shaky": found.shaky,
-        "ref": cell.ref,
-        "query": cell.query,
-        "values": [value for _, value in known],
-        "trials": [order[trial] for trial, _ in known],
+        "at": None if len(present) == len(data.points) else [at for at, _ in present],
+        "value": [short(number.cell.value, 9) for number in numbers],
+        "text": [number_text(number.cell.value, number.stdev) for number in numbers],
+        "spread": _column([spread_text(number.cell.value, number.stdev) for number in numbers]),
+        "n": _column([number.cell.n for number in numbers]),
+        "stdev": _column([short(number.stdev, 4) for number in numbers]),
+        "low": _column([short(number.low, 6) for number in numbers]),
+        "high": _column([short(number.high, 6) for number in numbers]),
+        "samples": _column([number.samples for number in numbers]),
+        "shaky": _column([number.shaky for number in numbers]),
+        "ref": [number.cell.ref for number in numbers],
+        "query": _column([number.cell.query for number in numbers]),
+        "values": values,
+        "trials": _column(trials),
     }
+
+
+def _exact(value: float | None, digits: int) -> float | None:
+    return value
+
+
+def _shortened(value: float | None, digits: int) -> float | int | None:
+    """To so many digits; a whole number without its `.0`."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded

@@ -1,6 +1,8 @@
 """Each number of a table of points as a cell that can be walked back."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from benchhouse.schema.query import Cell, cell_ref
 from benchhouse.warehouse.query import Result
@@ -8,10 +10,10 @@ from benchhouse.warehouse.query import Result
 _KEY = ("run_id", "instance_digest", "metric", "stat")
 
 
-def make_cells(result: Result, column: str = "mean") -> list[Cell]:
-    """One cell per row of a `points` result in which `column` is a number."""
+def make_cells(result: Result, column: str = "mean", rows: Sequence[Mapping[str, Any]] | None = None) -> list[Cell]:
+    """One cell per row of a `points` result in which `column` is a number; `rows` are those wanted, or all."""
     query = result.spec.digest()
-    rows = result.dicts()
+    rows = result.dicts() if rows is None else rows
     keys = Counter(tuple(row[name] for name in _KEY) for row in rows)
     cells = []
     for row in rows:

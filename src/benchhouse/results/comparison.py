@@ -384,8 +384,9 @@ def _notes(rows: list[PointRow], differences: list[Difference], confidence: floa
     tested = sum(row.p_value is not None for row in rows)
     if tested > 1:
         chance = (1.0 - confidence) * tested
+        often = f"{chance:.2g}" if chance < 10 else f"{chance:,.0f}"
         notes.append(
-            f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {chance:.2g} would look different "
+            f"{plural(tested, 'comparison')} at {confidence * 100:g}%: about {often} would look different "
             "by chance alone; p_adjusted of --json corrects for that."
         )
     if any(row.verdict == "too few repetitions" for row in rows):

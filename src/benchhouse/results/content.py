@@ -1,8 +1,9 @@
 """ReportData: all that a report says, as one plain value. Writers take it; they read no file and no table."""
 
+from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.loads import LoadFacts
@@ -30,6 +31,11 @@ class Number(Model):
     samples: int | None = Field(None, description="Samples behind the number in one trial, on average.")
     shaky: str = Field("", description="Why a percentile should not be trusted.")
 
+    @computed_field(description="Names its cell.")  # type: ignore[prop-decorator]
+    @property
+    def ref(self) -> str:
+        return self.cell.ref
+
     @property
     def name(self) -> str:
         return name_of(self.metric, self.stat)
@@ -55,8 +61,15 @@ class Point(Model):
     executor: str = Field("", description="Where its trials ran; several where the run was finished elsewhere.")
     numbers: list[Number]
 
+    @cached_property
+    def by_column(self) -> dict[tuple[str, str, str], Number]:
+        found: dict[tuple[str, str, str], Number] = {}
+        for number in self.numbers:
+            found.setdefault(number.column, number)
+        return found
+
     def number(self, column: tuple[str, str, str]) -> Number | None:
-        return next((number for number in self.numbers if number.column == column), None)
+        return self.by_column.get(column)
 
 
 class RunFacts(Model):
@@ -174,6 +187,34 @@ class CaseRanking(Model):
     rankings: list[Ranking]
 
 
+class AxisSpreadFacts(Model):
+    """What one axis of a large sweep does to a metric: the median over all points at each of its values."""
+
+    axis: str
+    levels: int = Field(description="Values that it has.")
+    best: str
+    best_median: float
+    worst: str
+    worst_median: float
+    explained: float = Field(description="Share of the variance over points that the axis accounts for.")
+
+
+class SpreadFacts(Model):
+    """How one leading metric spreads over the points of a large sweep."""
+
+    metric: str
+    stat: str
+    unit: str
+    direction: Direction | None
+    points: int
+    quartiles: list[float] = Field(description="Minimum, lower quartile, median, upper quartile, maximum.")
+    axes: list[AxisSpreadFacts]
+
+    @property
+    def name(self) -> str:
+        return name_of(self.metric, self.stat)
+
+
 class ReportData(Model):
     """Everything in a report."""
 
@@ -190,6 +231,12 @@ class ReportData(Model):
         default_factory=empty_list, description="Where there are several tests: one by one."
     )
     tradeoff: Tradeoff | None = Field(None, description="Curves of targets whose search parameter was swept.")
+    spreads: list[SpreadFacts] = Field(
+        default_factory=empty_list, description="Of a large sweep: how the leading metrics spread, axis by axis."
+    )
+    statistics_left_out: int = Field(
+        0, description="Of a large sweep: statistics that the warehouse has of each point and the report has not."
+    )
     scalings: list[Scaling] = Field(default_factory=empty_list, description="Targets along each axis of load or size.")
     loads: list[LoadFacts] = Field(default_factory=empty_list, description="What load trials say of themselves.")
     machines: list[MachineFacts] = Field(
@@ -209,8 +256,8 @@ class ReportData(Model):
         """One example number per (metric, stat, unit): those that lead first, metrics in order of appearance."""
         found: dict[tuple[str, str, str], Number] = {}
         for point in self.points:
-            for number in point.numbers:
-                found.setdefault(number.column, number)
+            for column, number in point.by_column.items():
+                found.setdefault(column, number)
         return sorted(found.values(), key=lambda number: not number.primary)
 
     def several_executors(self) -> bool:
@@ -223,3 +270,12 @@ class ReportData(Model):
             for outcome, count in run.outcomes.items():
                 total[outcome] = total.get(outcome, 0) + count
         return total
+
+
+class ReportFile(Model):
+    """report.json: the report, and what `bench trace` needs of each of its numbers."""
+
+    schema_version: Literal[1] = 1
+    queries: dict[str, QuerySpec] = Field(description="By query_spec_digest.")
+    cells: list[Cell]
+    report: ReportData

@@ -1,12 +1,15 @@
 """The points of runs with every metric: mean, spread, n, and the reference that `bench trace` takes."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
 
+from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.results.cells import make_cells
+from benchhouse.results.numbers import name_of, percent, quantity
 from benchhouse.results.order import declared_order
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse import queries
@@ -108,3 +111,20 @@ def tried_points(workspace: Workspace, run_ids: Sequence[str]) -> list[TriedPoin
         point.trials += 1
         point.succeeded += row["outcome"] == "succeeded"
     return list(tried.values())
+
+
+def spread_lines(points: Sequence[PointValue], most_axes: int) -> list[str]:
+    """How one metric spreads over many points: over all of them, then by axis, in words."""
+    first = points[0]
+    name, unit, direction = name_of(first.metric, first.stat), first.unit, first.direction
+    over_all = spread([point.mean for point in points])
+    low, middle, high = (quantity(value, unit) for value in (over_all.minimum, over_all.median, over_all.maximum))
+    best, worst = ("best", "worst") if direction else ("highest", "lowest")
+    lines = [f"{name}: {low} to {high}, median {middle}, over {over_all.points:,} points"]
+    axes = axis_spreads([(json.loads(point.axes), point.mean) for point in points], direction)
+    lines += [
+        f"  {axis.axis}: {best} at {axis.best} (median {quantity(axis.best_median, unit)}), {worst} at {axis.worst} "
+        f"({quantity(axis.worst_median, unit)}); explains {percent(axis.explained, signed=False)} of the variance"
+        for axis in axes[:most_axes]
+    ]
+    return lines + ([f"  and {len(axes) - most_axes} more axes: bench report"] if len(axes) > most_axes else [])

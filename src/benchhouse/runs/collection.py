@@ -51,3 +51,18 @@ def collect(workspace: Workspace, run_id: str) -> Collected:
         message = f"the trials are sealed, but could not be collected: {unwritable(workspace.warehouse, error).message}"
         raise BenchError(message, f"make room, then: bench collect {run_id}", Exit.TRIAL_FAILED) from error
     return Collected(run_id, collected.trials, collected.rows, tuple(collected.skipped), under_way, len(unread))
+
+
+def collect_missing(workspace: Workspace, run_id: str) -> Collected:
+    """Collect a run, unless the tables hold all of its sealed trials already."""
+    from benchhouse.warehouse.queries import is_collected
+    from benchhouse.warehouse.query import Warehouse
+
+    if run_id not in list_runs(workspace):
+        return Collected(run_id, 0, 0)
+    under_way = turn(workspace, run_id) or 0
+    folders = trial_folders(workspace, run_id)
+    with Warehouse.open(workspace) as warehouse:
+        if is_collected(warehouse, run_id, folders):
+            return Collected(run_id, len(folders), 0, under_way=under_way)
+    return collect(workspace, run_id)

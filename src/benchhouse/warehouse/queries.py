@@ -3,10 +3,14 @@
 # ruff: noqa: S608 - the names in these texts are our own
 
 from collections.abc import Iterable
+from pathlib import Path
 
+from benchhouse.schema.digests import file_digest
+from benchhouse.schema.layout import TrialFolder
 from benchhouse.warehouse.natural_order import duckdb_key
 from benchhouse.warehouse.points import duckdb_points
 from benchhouse.warehouse.query import Result, Warehouse, own
+from benchhouse.warehouse.tables import SCHEMA_VERSION
 
 _THESE_RUNS = "list_contains(CAST($runs AS VARCHAR[]), {}run_id)"
 _BY_POINT = f"{duckdb_key('target_name')}, {duckdb_key('point')}, instance_digest"
@@ -17,12 +21,29 @@ ORDER BY run_id, {_BY_POINT}, metric, stat, unit, direction NULLS FIRST
 """.strip()
 )
 
+_PICKED = "    AND list_contains(CAST($columns AS VARCHAR[]), m.metric || ' ' || m.stat)\n"
+PICKED_POINTS = own(POINTS.replace("  GROUP BY t.run_id", f"{_PICKED}  GROUP BY t.run_id", 1))
+
+COLUMNS = own(
+    """
+SELECT metric, stat, count(DISTINCT run_id || ' ' || instance_digest) AS points
+FROM measurement_fact
+WHERE outcome = 'succeeded' AND NOT warmup AND scope = 'trial' AND "window" = ''
+  AND list_contains(CAST($runs AS VARCHAR[]), run_id)
+GROUP BY metric, stat ORDER BY metric, stat
+""".strip()
+)
+
 TRIALS = own(
     f"""
 SELECT * FROM trial_fact
 WHERE {_THESE_RUNS.format("")}
 ORDER BY run_id, warmup DESC, {_BY_POINT}, repetition, trial_id
 """.strip()
+)
+
+MANIFESTS = own(
+    "SELECT DISTINCT artifact_manifest_digest FROM trial_fact WHERE list_contains(CAST($runs AS VARCHAR[]), run_id)"
 )
 
 FAILURES = own(
@@ -36,18 +57,41 @@ ORDER BY run_id, started, trial_id
 )
 
 
-def points(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
+def points(warehouse: Warehouse, run_ids: Iterable[str], columns: Iterable[tuple[str, str]] | None = None) -> Result:
     """One row per instance, metric and stat of each run: n, mean, spread, the values and the trials behind them.
 
     Only trials that succeeded and were no warm-up count, so no invalid one does; `values` and `trials` are ordered
-    by repetition.
+    by repetition. `columns` are the metrics and stats wanted; None: all.
     """
-    return _of_runs(warehouse, "points", POINTS, run_ids)
+    if columns is None:
+        return _of_runs(warehouse, "points", POINTS, run_ids)
+    runs, picked = sorted(set(run_ids)), sorted(f"{metric} {stat}" for metric, stat in columns)
+    return warehouse.query(PICKED_POINTS, {"runs": runs, "columns": picked}, runs=runs, name="points")
+
+
+def columns(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
+    """The metrics and stats that these runs have, and how many points have each."""
+    return _of_runs(warehouse, "columns", COLUMNS, run_ids)
 
 
 def trials(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
     """Every trial of these runs, all columns of trial_fact."""
     return _of_runs(warehouse, "trials", TRIALS, run_ids)
+
+
+def is_collected(warehouse: Warehouse, run_id: str, folders: Iterable[Path]) -> bool:
+    """Whether the tables hold these very trial folders, by the digests of their manifests.
+
+    Reading 2,000 manifests takes a fortieth of collecting them anew. That their other files are as sealed is for
+    `bench verify` to say.
+    """
+    if warehouse.catalog.older_runs(SCHEMA_VERSION, [run_id]):
+        return False
+    known = {row[0] for row in _of_runs(warehouse, "manifests", MANIFESTS, [run_id]).rows}
+    try:
+        return bool(known) and all(file_digest(TrialFolder(folder).manifest) in known for folder in folders)
+    except OSError:
+        return False
 
 
 def failures(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:

@@ -1,6 +1,7 @@
 """Compare runs, or points of runs: how much, how sure, and whether there is evidence at all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -9,6 +10,7 @@ from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.report.terminal import curves
+from benchhouse.schema.lists import shortened
 
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable, PointRow
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found", bound="Tradeoff | Scaling")
 _ROOMY = 110
+_MOST_ROWS = 40
+_MOST_NAMES = 8
 _SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "too few"}
 
 
@@ -42,7 +46,9 @@ _SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "
 @click.option("--paired/--no-paired", default=None,
               help="Repetition with repetition; by itself where the sides took turns in time.")  # fmt: skip
 @click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
-@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
+@click.option("--markdown", is_flag=True, help="Print Markdown for a pull request: the verdict, then a table.")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Of two runs: also write the changes as a chart.")  # fmt: skip
 @options.json_option
 @click.pass_context
 def command(
@@ -58,6 +64,7 @@ def command(
     paired: bool | None,
     confidence: float,
     markdown: bool,
+    svg: Path | None,
     as_json: bool,
 ) -> None:
     from benchhouse.api import looking
@@ -67,6 +74,8 @@ def command(
     _check(at, of, along, write, metrics, every, len(runs))
     if (paired is not None or outliers != "keep") and (at or along or len(runs) != 2):
         raise click.UsageError("--paired and --outliers are for two runs against each other")
+    if svg and (at or along or len(runs) != 2):
+        raise click.UsageError("--svg is for two runs against each other; otherwise: bench report writes charts")
     if at:
         tradeoff, run_ids = looking.compare_at(workspace, list(runs), at, of, along, confidence)
         _show(tradeoff, as_json, markdown, curves.show_tradeoff)
@@ -82,6 +91,9 @@ def command(
         )
         trust = selftest_record.sentence(workspace, looking.scenario_of(workspace, runs[1]))
         _pair(compared, as_json, markdown, trust)
+        if svg:
+            looking.comparison_svg(compared, svg)
+            screen.note(f"also {svg}")
     elif markdown:
         raise click.UsageError("--markdown is for two runs, --at or --along; otherwise: bench report writes report.md")
     else:
@@ -130,22 +142,31 @@ def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool, trust: str
         click.echo(f"\n{trust[:1].upper()}{trust[1:]}.")
         return
     click.echo(f"A  {compared.a}\nB  {compared.b}")
-    _show_rows(compared)
+    verdicts, rows = looking.comparison_digest(compared, _MOST_ROWS)
+    _show_rows(rows, several_points=compared.several_points)
+    if len(rows) < len(compared.rows):
+        more = len(compared.rows) - len(rows)
+        screen.note(
+            f"{verdicts}; and {more:,} more rows: --metric NAME, a selector (RUN:key=value), --json or --markdown"
+        )
     _show_notes(compared)
     screen.note(trust)
 
 
-def _show_rows(compared: "ComparisonTable") -> None:
+def _show_rows(rows: "Sequence[PointRow]", *, several_points: bool) -> None:
     narrow = screen.console().width < _ROOMY
-    if not (narrow and compared.several_points):
-        _table(compared.rows, narrow=narrow, named=compared.several_points)
+    if not (narrow and several_points):
+        _table(rows, narrow=narrow, named=several_points)
         return
-    for point in dict.fromkeys(row.point for row in compared.rows):
+    points: dict[str, list[PointRow]] = {}
+    for row in rows:
+        points.setdefault(row.point, []).append(row)
+    for point, own in points.items():
         click.echo(f"\n{point}")
-        _table([row for row in compared.rows if row.point == point], narrow=narrow, named=False)
+        _table(own, narrow=narrow, named=False)
 
 
-def _table(rows: "list[PointRow]", *, narrow: bool, named: bool) -> None:
+def _table(rows: "Sequence[PointRow]", *, narrow: bool, named: bool) -> None:
     """One line a number; `named` says the point of each, and where it is `narrow` the verdict is shortened."""
     from benchhouse.api.screen import number, titled
 
@@ -179,4 +200,4 @@ def _show_notes(compared: "ComparisonTable") -> None:
         screen.note(f"not compared: {', '.join(compared.unmatched_metrics)}")
     for side, only in (("A", compared.only_a), ("B", compared.only_b)):
         if only:
-            screen.note(f"only in {side}: {', '.join(only[:8])}")
+            screen.note(f"only in {side}: {shortened(only, _MOST_NAMES)}")

@@ -8,6 +8,9 @@ import click
 from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.lists import shortened
+
+_MOST_TRIALS = 5
 
 if TYPE_CHECKING:
     from benchhouse.schema.layout import Workspace
@@ -95,7 +98,7 @@ def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
         waits = ", ".join(f"{reason} {count}" for reason, count in queue["reasons"].items())
         parts = [f"{queue['running']} running", f"{queue['pending']} waiting{f' ({waits})' if waits else ''}"]
         parts += [f"{queue['sealed']} to be collected"] if queue["sealed"] else []
-        jobs = f"; job {', '.join(queue['jobs'][:5])}" if queue["jobs"] else ""
+        jobs = f"; job {shortened(queue['jobs'])}" if queue["jobs"] else ""
         lines.append(f"{state['executor']:<10} {', '.join(parts)}{jobs}")
     if state["stopped_by"] == "budget":
         lines.append(f"stopped    {state['stopped']}: raise it in the scenario and run that again")
@@ -108,15 +111,21 @@ def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
     if state["retries"]:
         lines.append(f"retries    {state['retries']}")
     if state["running"]:
-        lines.append(f"running    {', '.join(name[:8] for name in state['running'][:8])}")
+        lines.append(f"running    {shortened([name[:8] for name in state['running']], 8)}")
     if left is not None:
         lines.append(f"left       about {show_seconds(left)}")
-    lines += [f"INVALID    {item['trial_id'][:8]} {_first(item['reason'])}" for item in state["invalid"][:5]]
-    lines += [
+    invalid = [f"INVALID    {item['trial_id'][:8]} {_first(item['reason'])}" for item in state["invalid"]]
+    failed = [
         f"failed     {item['trial_id'][:8]} {outcome_words(item['outcome'])}: {_first(item['reason'])}"
-        for item in state["failures"][:5]
+        for item in state["failures"]
     ]
-    return lines
+    return [*lines, *_cut(invalid), *_cut(failed)]
+
+
+def _cut(lines: list[str]) -> list[str]:
+    """The first few, and how many more there are."""
+    more = len(lines) - _MOST_TRIALS
+    return [*lines[:_MOST_TRIALS], *([f"           and {more:,} more: --json names them all"] if more > 0 else [])]
 
 
 def _first(text: str) -> str:

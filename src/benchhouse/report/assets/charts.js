@@ -1,5 +1,5 @@
 // The three charts: value along an axis, one metric against another, and values in order of execution.
-const DATA = JSON.parse(document.getElementById("data").textContent);
+const DATA = unpack(JSON.parse(document.getElementById("data").textContent));
 const EACH = { name: "", title: "each point", numeric: false };
 const AXES = DATA.axes;
 const state = { metric: 0, x: null, colour: null, log: false, zero: false, sx: 0, sy: 0, relative: true, hidden: new Set() };
@@ -59,16 +59,23 @@ function drawSweep() {
   const values = points.flatMap((point) => { const n = point.numbers[state.metric]; return [n.value, n.low, n.high, ...n.values].filter((v) => v !== null); });
   const lost = state.log ? values.filter((value) => value <= 0).length : 0;
   const notes = lost ? [`${lost} values at or below zero have no place on a log scale.`] : [];
-  const draws = axis.numeric ? drawLines : drawRows;
+  const draws = DATA.large && axis !== EACH ? drawBands : axis.numeric ? drawLines : drawRows;
   const marks = draws({ host, metric, axis, brush, points, values, notes });
   note.textContent = notes.join(" ");
-  listen(host, host.querySelector("svg"), marks, tell, open);
+  const summed = draws === drawBands;
+  listen(host, host.querySelector("svg"), marks, summed ? tellBand : tell, summed ? openBand : open);
+}
+
+// The scale of a numeric axis: by logarithm where its values grow by factors.
+function along(axis, left, width) {
+  const geometric = axis.values.every((value) => value > 0) && axis.values.length > 2 && axis.values[axis.values.length - 1] / axis.values[0] > 6 && axis.values[2] - axis.values[1] > 1.4 * (axis.values[1] - axis.values[0]);
+  const x = scale(axis.values, left, width - 14, { log: geometric, own: axis.values.length <= 14 ? axis.values : null, wanted: width / 90 });
+  return { x, geometric };
 }
 
 function drawLines({ host, metric, axis, brush, points, values }) {
   const width = host.clientWidth, height = width < 560 ? 300 : 380, left = 62;
-  const geometric = axis.values.every((value) => value > 0) && axis.values.length > 2 && axis.values[axis.values.length - 1] / axis.values[0] > 6 && axis.values[2] - axis.values[1] > 1.4 * (axis.values[1] - axis.values[0]);
-  const x = scale(axis.values, left, width - 14, { log: geometric, own: axis.values.length <= 14 ? axis.values : null, wanted: width / 90 });
+  const { x, geometric } = along(axis, left, width);
   const y = scale(values, height - 40, 10, { log: state.log, zero: state.zero });
   const label = `${metric.label} along ${axis.title}; arrow keys walk the points, Enter shows where a number comes from`;
   const svg = frame(host, { width, height, left, x, y, xLabel: axis.title + (geometric ? ", log scale" : ""), yLabel: titled(metric), label });
@@ -246,7 +253,7 @@ function drawDrift() {
     make(svg, "path", { d: path.join(""), fill: "none", stroke: "var(--ink)", "stroke-width": 1.5, opacity: 0.75 });
   }
   const failed = DATA.trials.map((trial, at) => [trial, at + 1]).filter(([trial]) => trial.outcome !== "succeeded");
-  for (const [trial, order] of failed) make(make(svg, "text", { x: x.map(order), y: height - 44, "text-anchor": "middle", style: "fill:var(--bad)" }, "×"), "title", {}, `trial ${order}: ${trial.outcome}`);
+  for (const [trial, order] of failed.slice(0, 300)) make(make(svg, "text", { x: x.map(order), y: height - 44, "text-anchor": "middle", style: "fill:var(--bad)" }, "×"), "title", {}, `trial ${order}: ${trial.outcome}`);
   const middle = state.relative && rows.length >= 10 ? "Line: running median; level means no drift. " : "";
   document.getElementById("drift-note").textContent = middle + (failed.length ? `× marks ${failed.length} trial${failed.length > 1 ? "s" : ""} that enter${failed.length > 1 ? "" : "s"} no number.` : "");
   listen(host, svg, marks, tell, open);

@@ -1,5 +1,5 @@
 // The table of points (sorted, filtered, paged) and the lineage of one number.
-const PAGE = 50, PRINTED = 500;
+const PAGE = 50, PRINTED = 500, COLLATOR = new Intl.Collator(undefined, { numeric: true });
 const table = { sort: null, down: false, filter: "", page: 0, all: false, size: PAGE };
 const numbersByRef = new Map();
 DATA.points.forEach((point) => DATA.metrics.forEach((metric, at) => { const number = point.numbers[at]; if (number) numbersByRef.set(number.ref, { point, metric, number }); }));
@@ -20,7 +20,7 @@ function sorted(points) {
   const before = (a, b) => {
     if (a === undefined || a === null) return b === undefined || b === null ? 0 : 1;
     if (b === undefined || b === null) return -1;
-    const order = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
+    const order = typeof a === "number" && typeof b === "number" ? a - b : COLLATOR.compare(String(a), String(b));
     return table.down ? -order : order;
   };
   return points.map((point, at) => [point, at]).sort((p, q) => before(value(p[0]), value(q[0])) || p[1] - q[1]).map(([point]) => point);
@@ -99,7 +99,7 @@ function openLineage(ref) {
     html("div", { class: "copy" }, shown, copy),
     pairs([
       ["Full value", withUnit(String(number.value), metric.unit)],
-      ["95% interval of the mean", number.low === null ? "none: needs two trials or more" : `${number.low} to ${number.high}`],
+      ["95% interval of the mean", number.low === null ? "none: needs two trials or more" : `${show(number.low, 6)} to ${show(number.high, 6)}`],
       ["Spread over trials", number.stdev === null ? "unknown: one trial" : `stdev ${show(number.stdev, 4)}, min ${show(number.min, 6)}, max ${show(number.max, 6)}, n = ${number.n}`],
       ["Samples behind it", number.samples ? String(number.samples) : ""],
       ["Run", code(point.run)], ["Target", point.target], ["Query spec digest", code(number.query)], ["Instance digest", code(point.instance)],

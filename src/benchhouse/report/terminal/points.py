@@ -3,14 +3,20 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import click
+
 from benchhouse.report.terminal import screen
 from benchhouse.results.numbers import number, spread_text, titled
+from benchhouse.results.run_points import spread_lines
 
 if TYPE_CHECKING:
     from benchhouse.results.run_points import PointValue, TriedPoint
 
 Column = tuple[str, str, str]
 Key = tuple[str, str]
+_MOST_POINTS, _FEWEST_POINTS = 40, 5
+_OTHER_LINES = 14  # of the screen: heads, spread, notes and what the run itself has to say
+_MOST_AXES = 4
 SHAKY = "~ a percentile from too few samples within a trial to be trusted"
 
 
@@ -30,6 +36,10 @@ def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" =
         return
     labels = {_key(point): point.label for point in points} | {_key(point): point.label for point in tried}
     counts = _counts(cells, tried)
+    total, room = len(cells), _room()
+    if total > room:
+        leader = _leader(points, columns)
+        cells = {key: cells[key] for key in _best(cells, leader)[:room]}
     rows = [(labels[key], counts[key], *(_cell(row.get(column)) for column in columns)) for key, row in cells.items()]
     n = "ok/all" if any("/" in count for count in counts.values()) else "n"
     names = list(columns.values())
@@ -39,6 +49,42 @@ def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" =
         screen.note(SHAKY)
     if dropped:
         screen.note(f"{screen.count(len(dropped), 'more metric')}: bench report, or --json")
+    if total > room:
+        _show_spread(points, leader)
+        screen.note(f"{total - len(cells):,} more: bench report")
+
+
+def _room() -> int:
+    """Points that are shown: as many as leave the end of a run on one screen."""
+    return max(_FEWEST_POINTS, min(_MOST_POINTS, screen.screen_lines() - _OTHER_LINES))
+
+
+def _leader(points: "Sequence[PointValue]", columns: dict[Column, str]) -> Column | None:
+    """What points are put in order by: the first metric that says which way is better, else the first."""
+    directed = {(point.metric, point.stat, point.unit) for point in points if point.direction}
+    return next((column for column in columns if column in directed), next(iter(columns), None))
+
+
+def _best(cells: "dict[Key, dict[Column, PointValue]]", leader: Column | None) -> list[Key]:
+    """All points, the best first; as they come where no metric says which way is better, and without a number last."""
+
+    def place(key: Key) -> tuple[bool, float]:
+        point = cells[key].get(leader) if leader else None
+        if point is None:
+            return True, 0.0
+        return False, point.mean * {"higher": -1.0, "lower": 1.0}.get(point.direction or "", 0.0)
+
+    return sorted(cells, key=place)
+
+
+def _show_spread(points: "Sequence[PointValue]", leader: Column | None) -> None:
+    """One line for all points, and one for each of the axes that move them most."""
+    same = [point for point in points if (point.metric, point.stat, point.unit) == leader]
+    if not same:
+        return
+    click.echo()
+    for line in spread_lines(same, _MOST_AXES):
+        click.echo(line)
 
 
 def _key(point: "PointValue | TriedPoint") -> Key:

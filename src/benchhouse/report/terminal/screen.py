@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -86,6 +87,11 @@ def facts(pairs: Iterable[tuple[str, str]]) -> None:
     for name, value in pairs:
         lines = textwrap.wrap(value, max(width - widest - 2, _WRAPPED), **_UNBROKEN) or [""]
         click.echo(f"\n{'':<{widest}}  ".join([f"{name:<{widest}}  {lines[0]}", *lines[1:]]))
+
+
+def screen_lines() -> int:
+    """Lines of the terminal; what is not shown on one gets as much as a large one."""
+    return shutil.get_terminal_size().lines if sys.stdout.isatty() else 1000
 
 
 def as_json(value: Any) -> None:

@@ -12,6 +12,8 @@ from benchhouse.results.why import filled_in
 if TYPE_CHECKING:
     from benchhouse.results.why import PointWhy, Why
 
+_MOST_MOVED = 5
+
 
 def show_why(why: "Why") -> None:
     click.echo(f"RUN   {why.run_id}")
@@ -56,8 +58,10 @@ def _show_point(why: "Why", point: "PointWhy") -> None:
             click.echo(f"  also      {line}")
     if not point.diagnoses:
         click.echo("  cause     no evidence: no playbook fits, or no series moved far outside its repetitions' spread")
-        for moved in point.moved[:5]:
+        for moved in point.moved[:_MOST_MOVED]:
             click.echo(f"  moved     {moved.says}")
+        if len(point.moved) > _MOST_MOVED:
+            click.echo(f"            and {len(point.moved) - _MOST_MOVED} more: --json")
     for trial in point.trials:
         value = f"{trial.number} {quantity(trial.value, trial.unit)}"
         click.echo(f"  trial     {trial.trial_id} on {trial.node}, {value}: {trial.folder}")
