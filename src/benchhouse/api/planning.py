@@ -26,6 +26,7 @@ from benchhouse.plan import (
     parse_scenario,
     read_scenario,
     site_problems,
+    with_absolute_paths,
     with_own_server,
 )
 from benchhouse.plan.axes import fields_of
@@ -67,11 +68,16 @@ class Prepared:
             cache=places.cache(),
             site=self.site,
             image=scenario.runtime.image or scenario.artifacts.get("container", ""),
-            folders=(workspace.root, places.cache()),
+            folders=(workspace.root, places.cache(), *self._input_folders(workspace)),
             binds=tuple(scenario.binds),
             gpus=self.plan.resources.gpus,
             variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
         )
+
+    def _input_folders(self, workspace: Workspace) -> list[Path]:
+        """What a container must see of a scenario that lies outside of the workspace."""
+        folder = Path(self.plan.input_folder) if self.plan.input_folder else workspace.root
+        return [] if folder.is_relative_to(workspace.root.absolute()) else [folder]
 
     def container(self, workspace: Workspace) -> Container | None:
         """What a trial runs in. Raises where the image is not there or not pinned."""
@@ -188,6 +194,7 @@ def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Pat
 
 def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
     notes: list[str] = []
+    file = with_absolute_paths(file, home.absolute() / (file.scenario.folder or ""))
     recipes = (workspace.recipes, home / workspace.recipes.name, home)
     services, problems = bind_services(file, *recipes)
     problems += _missing_plugs(file)
@@ -199,7 +206,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
             services, misfits = bind_services(file, *recipes)
             problems += misfits
             notes.append(f"no target.url: each trial starts the recipe {', '.join(services)} as its server")
-        plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services)
+        plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services, home)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []

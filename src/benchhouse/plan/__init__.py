@@ -11,6 +11,7 @@ from benchhouse.plan.scenario_file import (
     parse_scenario,
     read_scenario,
 )
+from benchhouse.plan.scenario_paths import with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
 from benchhouse.plan.used_space import benchmark_of_space
 
@@ -28,5 +29,6 @@ __all__ = [
     "parse_scenario",
     "read_scenario",
     "site_problems",
+    "with_absolute_paths",
     "with_own_server",
 ]

@@ -5,6 +5,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from benchhouse.plan.space import Shuffle, Space
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.document import Loc
 from benchhouse.schema.experiment import Experiment
+from benchhouse.schema.input_paths import has_paths
 from benchhouse.schema.problems import ProblemsError, shorten
 from benchhouse.schema.record import record
 from benchhouse.schema.resources import Limits, Resources
@@ -57,6 +59,7 @@ class Plan:
     target: Mapping[str, Any]
     parameters: Mapping[str, Any]
     home: Place  # the top of the scenario file
+    folder: Path  # that relative paths of inputs start in
     nested: Mapping[str, Loc] = field(default_factory=dict)  # axes that lead into mappings, with their paths
     services: Mapping[str, TrialService] = field(default_factory=dict)
     _kept: list[Bound] = field(default_factory=list, compare=False, repr=False)
@@ -122,8 +125,8 @@ class Plan:
         if self.code is None:
             return target, parameters
         try:
-            target = self._fixed_target or normal(self.code.target_model, target)
-            return target, normal(self.code.workload_model, parameters)
+            target = self._fixed_target or normal(self.code.target_model, target, self.folder)
+            return target, normal(self.code.workload_model, parameters, self.folder)
         except ValidationError as error:
             message = f"the point {_shown(point)} does not fit {self.experiment.name}: {reasons(error)}"
             expected = "values that fit each other: exclude this combination, or change it"
@@ -138,7 +141,7 @@ class Plan:
         """The target where it is the same at every point: validated once, not a million times."""
         if self.code is None or any(key.startswith("target") for key in self.space.keys):
             return None
-        return normal(self.code.target_model, dict(self.target))
+        return normal(self.code.target_model, dict(self.target), self.folder)
 
     def trials(self) -> Iterator[PlannedTrial]:
         """All trials in the order they are to run; warm-ups come before what they warm."""
@@ -214,6 +217,12 @@ class Plan:
         return self.points * (self.scenario.most_repetitions + self.scenario.warmup)
 
     @property
+    def input_folder(self) -> str:
+        """The folder that relative paths of inputs start in; empty where no input is a path."""
+        models = (self.code.target_model, self.code.workload_model) if self.code else ()
+        return str(self.folder) if any(model and has_paths(model) for model in models) else ""
+
+    @property
     def axes(self) -> list[str]:
         """Names of what varies, as the tables show it."""
         names: list[str] = []
@@ -234,9 +243,15 @@ def make_plan(
     ref: ExperimentRef,
     registered: Registered | None = None,
     services: Mapping[str, TrialService] | None = None,
+    folder: Path | None = None,
 ) -> Plan:
-    """Expand a scenario; every value of every axis is checked against the experiment's inputs first."""
-    scenario, home, draft = file.scenario, Place(file.document, ()), Draft(code)
+    """Expand a scenario; every value of every axis is checked against the experiment's inputs first.
+
+    `folder` is where the scenario file stands, in case this text of it stands elsewhere: relative paths start there.
+    """
+    scenario, home = file.scenario, Place(file.document, ())
+    folder = (folder or home.folder).absolute() / (scenario.folder or "")
+    draft = Draft(code, folder, file.document)
     chain = registered.chain if registered else []
     given = {
         key: value for part in (*(item.benchmark for item in chain), scenario) for key, value in part.workload.items()
@@ -281,6 +296,7 @@ def make_plan(
         target=draft.target,
         parameters=draft.parameters,
         home=home,
+        folder=folder,
         nested=draft.nested,
         services=services or {},
     )

@@ -1,5 +1,6 @@
 """Scenario: Benchmark x Targets x axes x repetitions, where and how; and Benchmark, what `uses:` refers to."""
 
+import json
 import math
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -21,6 +22,7 @@ from benchhouse.schema.telemetry import Monitors
 
 Order = Literal["interleaved", "sequential", "random"]
 MAX_AXIS_VALUES = 1_000_000
+_MOST_SHOWN = 4  # values of an axis in a message
 
 
 class Range(Model, strict=True):
@@ -107,6 +109,16 @@ def axis_values(values: list[Any] | Range | Ranged) -> list[Any]:
     return values.values() if isinstance(values, Range) else values
 
 
+def _flow(value: Any) -> str:
+    """As YAML on one line; the rest of something long is left out."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        shown = [_flow(item) for item in value[:_MOST_SHOWN]]
+        return "[" + ", ".join([*shown, "..."] if len(value) > _MOST_SHOWN else shown) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool) or value is None else str(value)
+
+
 class Runtime(Model, strict=True):
     """What a job runs inside."""
 
@@ -155,6 +167,15 @@ class Defined(Model, strict=True):
     )
     resources: Resources | None = Field(None, description="What one trial needs.")
     limits: Limits = Field(default_factory=Limits, description="Hard limits of one trial.")
+
+    @field_validator("axes", mode="before")
+    @classmethod
+    def _axes_are_blocks(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        forms = value.keys() & {"grid", "zip", "points"}
+        block = value if forms else {"grid": value}
+        raise ValueError(f"axes is a list of blocks, not a mapping: write axes: [{_flow(block)}]")
 
     @field_validator("version", mode="before")
     @classmethod
@@ -211,6 +232,7 @@ class Scenario(Defined):
     services: dict[Name, ServiceUse] = Field(
         default_factory=dict, description="Servers that its trials need; `service:NAME` stands for an endpoint."
     )
+    folder: str | None = Field(None, description="Folder that relative paths start in; by default that of this file.")
     logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is printed is kept.")
     monitors: Monitors | Literal[False] = Field(
         default_factory=Monitors, description="What is sampled beside a trial, and how often; false: nothing."

@@ -99,6 +99,7 @@ class TrialSpec(Model):
     target: dict[str, Any]
     parameters: dict[str, Any]
     axes: list[str] = Field(default_factory=empty_list, description="Names of the parameters that vary in this run.")
+    folder: str = Field("", description="Folder that relative paths among the inputs start in; empty: there are none.")
     repetition: int
     warmup: bool = False
     seed: int

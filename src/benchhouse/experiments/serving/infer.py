@@ -20,6 +20,7 @@ from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.kserve import InferItem, KServeDriver, KServeTarget, NoServer, Survey, TensorInputs, sequence
 from benchhouse.schema.load import Reply
 from benchhouse.schema.service import split_endpoints
@@ -60,8 +61,8 @@ METRICS = (
 class InferWorkload(Shape, TensorInputs):
     """The load, and the tensors in it."""
 
-    inputs: str = Field(
-        "", description="Absolute path of a .npy or .npz file with inputs instead of made-up ones; samples come first."
+    inputs: InputPath = Field(
+        "", description="A .npy or .npz file with inputs instead of made-up ones; samples come first."
     )
 
     @model_validator(mode="after")
