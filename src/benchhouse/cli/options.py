@@ -4,12 +4,15 @@ import functools
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from benchhouse.schema.layout import Workspace
+
+if TYPE_CHECKING:
+    from benchhouse.api.history import Watched
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -125,6 +128,22 @@ def asked_for(case: str, metric: str, stat: str) -> str:
     """One metric of a case, as it is typed behind `bench history` and `bench baseline`."""
     chosen = "" if stat in ("value", "mean") else f" --stat {stat}"  # these are taken by themselves
     return f"{shlex.quote(case)} --metric {metric}{chosen}"
+
+
+def next_for_baseline(watched: "Watched") -> str:
+    """What to do where no baseline is accepted: accept the level, or get the runs that it takes to know it."""
+    found = watched.history
+    if watched.can_be_accepted:
+        name = asked_for(found.case.label, found.metric, found.stat)
+        return f"accept this level as the baseline:  bench baseline accept {name}"
+    missing = watched.runs_missing
+    if missing:
+        needed = f"a baseline needs {missing} more run{'s' if missing > 1 else ''}"
+    else:
+        needed = "a baseline needs more runs at this level"
+    if len(found.runs) < 2:
+        return f"{needed}; two runs can be compared at once:  bench run SCENARIO.yaml --new, then bench gate @last-1..@last"
+    return f"{needed}; two runs can be compared now:  bench gate {found.runs[-2].run_id}..{found.runs[-1].run_id}"
 
 
 def workspace(ctx: click.Context) -> Workspace:

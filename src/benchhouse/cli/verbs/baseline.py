@@ -85,8 +85,7 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
     record = watched.baseline
     if record is None:
         click.echo(f"no baseline of {watched.history.name} is accepted for {watched.history.case.label}")
-        name = options.asked_for(case, watched.history.metric, watched.history.stat)
-        show.note(f"accept it:  bench baseline accept {name}")
+        show.note(options.next_for_baseline(watched))
         return
     said = record.why or record.rule
     rows = [

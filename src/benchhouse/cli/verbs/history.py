@@ -1,5 +1,6 @@
 """Show a metric over all runs: where its level changed, by how much, and what else changed there."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +11,7 @@ from benchhouse.cli.shares import SHARE
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.history import Watched
+    from benchhouse.api.history import CaseSummary, Watched
 
 _ROWS = 9
 _WIDEST = 100
@@ -47,11 +48,12 @@ def command(
     return Exit.REGRESSION if watched.alarm and watched.alarm.worse else Exit.GOOD
 
 
-def _list(cases: list[dict[str, object]], as_json: bool) -> int:
+def _list(cases: "list[CaseSummary]", as_json: bool) -> int:
     if as_json:
-        show.as_json(cases)
+        show.as_json([asdict(item) for item in cases])
         return Exit.GOOD
-    show.table(("case", "runs"), [(item["case"], item["runs"]) for item in cases], right=("runs",))
+    rows = [(item.case, f"{item.experiment} {item.version}", item.runs) for item in cases]
+    show.table(("case", "experiment", "runs"), rows, right=("runs",))
     show.note("next:  bench history CASE")
     return Exit.GOOD
 
@@ -60,7 +62,8 @@ def _show(watched: "Watched") -> None:
     from benchhouse.api.looking import number, percent, titled
 
     found = watched.history
-    click.echo(f"{found.case.label}  {titled(found.name, found.unit)}, {show.count(len(found.runs), 'run')}")
+    code = f"{found.case.experiment} {found.case.version}"
+    click.echo(f"{found.case.label}  {titled(found.name, found.unit)}, {show.count(len(found.runs), 'run')}, {code}")
     places = {run.run_id: at for at, run in enumerate(found.runs)}
     _chart(found.values, [places[change.run_after] for change in found.changes])
     rows = [
@@ -89,8 +92,7 @@ def _show(watched: "Watched") -> None:
         show.note(watched.note)
     show.note(watched.selftest)
     if watched.baseline is None:
-        name = options.asked_for(found.case.label, found.metric, found.stat)
-        show.note(f"accept this level as the baseline:  bench baseline accept {name}")
+        show.note(options.next_for_baseline(watched))
     elif found.changes:
         show.note(f"look closer:  bench compare {found.changes[-1].run_before} {found.changes[-1].run_after}")
 

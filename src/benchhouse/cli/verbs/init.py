@@ -1,19 +1,29 @@
-"""Make this folder a workspace: a first scenario and a .gitignore."""
+"""Make a folder a workspace: a first scenario and a .gitignore."""
 
+import shlex
 from pathlib import Path
 
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
 
 
-@click.command(help=__doc__)
+@click.command(
+    help=f"{__doc__}\n\nDIR is made if it is not there; by default it is this folder. Files that exist stay as they are."
+    + examples("bench init", "bench init my-benchmarks")
+)
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False))
 @click.pass_context
-def command(ctx: click.Context) -> None:
-    from benchhouse.api import scaffold
+def command(ctx: click.Context, folder: Path | None) -> None:
+    from benchhouse.api import places, scaffold
 
-    made = scaffold.workspace(options.workspace(ctx))
+    workspace = options.workspace(ctx)
+    made = scaffold.workspace(places.workspace(workspace.root / folder) if folder else workspace)
     for path in made:
         click.echo(path)
     first = next((path for path in made if path.suffix == ".yaml"), Path("scenarios/first.yaml"))
-    show.note(f"next:  bench run {first}")
+    if folder:
+        show.note(f"next:  cd {shlex.quote(str(folder))} && bench run scenarios/first.yaml")
+    else:
+        show.note(f"next:  bench run {first}")

@@ -1,4 +1,4 @@
-"""Show an experiment or a benchmark: inputs, metrics, data, resources."""
+"""Show an experiment, a benchmark or a run: inputs and metrics, or points and where they ran."""
 
 import json
 from collections.abc import Iterator
@@ -7,11 +7,17 @@ from typing import Any
 import click
 
 from benchhouse.cli import options, show
+from benchhouse.cli.examples import examples
+from benchhouse.schema.errors import BenchError
 
 _DEEPEST = 2
 
 
-@click.command(help=__doc__)
+@click.command(
+    help=f"{__doc__}\n\nNAME is an experiment or a registered benchmark; else a run: @last, its id or the beginning of "
+    "it, or the scenario that it is the last run of."
+    + examples("bench show vector.search", "bench show @last", "bench show 20260315 --json")
+)
 @click.argument("name", shell_complete=options.complete_experiment)
 @click.option("--version", "wanted", help="That version; the default is the newest.")
 @options.json_option
@@ -19,6 +25,8 @@ _DEEPEST = 2
 def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) -> None:
     from benchhouse.api import catalogue
 
+    if wanted is None and _show_run(options.workspace(ctx), name, as_json):
+        return
     shown = catalogue.show(options.workspace(ctx), name, wanted)
     if as_json:
         show.as_json(shown)
@@ -49,6 +57,44 @@ def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) ->
         click.echo(f"data  {item['name']}  {item['source']}  sha256 {item['sha256'][:12]}  {item['licence']}")
     needs = [f"{key} {value}" for key, value in shown["resources"].items() if value is not None]
     click.echo(f"resources  {', '.join(needs)}")
+
+
+def _show_run(workspace: Any, name: str, as_json: bool) -> bool:
+    """Show the run of that name, if it is one and no experiment or benchmark is called so."""
+    from dataclasses import asdict
+
+    from benchhouse.api import catalogue, following, looking, run_overview
+
+    if catalogue.is_listed(workspace, name):
+        return False
+    try:
+        run_id = following.find_run(workspace, name)
+    except BenchError:
+        if name.startswith("@"):
+            raise
+        return False
+    run = run_overview.overview(workspace, run_id)
+    points = looking.points(workspace, [run_id]) if run.hosts else []
+    if as_json:
+        show.as_json(asdict(run) | {"outcomes": dict(run.outcomes), "points_table": points})
+        return True
+    outcomes = show.outcomes(dict(run.outcomes))
+    site = f", site {run.site}" if run.site else ""
+    for title, text in (
+        ("run", f"{run.run_id}  ({run.scenario}, {run.created[:19]})"),
+        ("experiment", f"{run.experiment} {run.version}  ({run.distribution})"),
+        ("state", f"{run.state}: {run.done} of {show.count(run.trials, 'trial')}{f', {outcomes}' if outcomes else ''}"),
+        ("where", f"{run.executor}, {run.runtime}{site}: {', '.join(run.hosts) or run.submitted_from}"),
+        ("scenario", run.scenario_file),
+    ):
+        click.echo(f"{title:<10}  {text}")
+    if points:
+        from benchhouse.cli.tables import points_table
+
+        click.echo()
+        points_table(points, looking.tried(workspace, [run_id]))
+    show.note("next:  " + "\n       ".join(run.next_commands))
+    return True
 
 
 def _show_benchmark(benchmark: dict[str, Any]) -> dict[str, Any]:
