@@ -380,7 +380,9 @@ def test_with_few_runs_history_suggests_what_works(bench, tmp_path):
 
     workspace = Workspace(tmp_path)
     for number, expected in ((0, "9 more runs"), (1, "8 more runs")):
-        collect(workspace, day(number), [make_trial(workspace, day(number), at + 1, value=100.0 + at) for at in range(3)])
+        collect(
+            workspace, day(number), [make_trial(workspace, day(number), at + 1, value=100.0 + at) for at in range(3)]
+        )
         for verb in (("history",), ("baseline", "show")):
             told = bench(*verb, "demo").err
             assert expected in told and "baseline accept" not in told

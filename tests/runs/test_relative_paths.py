@@ -3,7 +3,7 @@
 import json
 import shutil
 
-READER = '''
+READER = """
 from pathlib import Path
 from pydantic import BaseModel, FilePath
 from benchhouse import Context, Metric, experiment
@@ -18,7 +18,7 @@ class Reading(BaseModel, extra="forbid"):
 def read(workload: Reading, ctx: Context):
     ctx.emit("size", len(workload.file.read_bytes()))
     ctx.metadata(file=str(workload.file))
-'''
+"""
 
 
 def install(lab):

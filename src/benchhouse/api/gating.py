@@ -1,5 +1,6 @@
 """The gate of a pipeline: is NEW worse than BASE by more than is tolerated?"""
 
+import re
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -7,11 +8,32 @@ from benchhouse.analysis.gating import Ruling, rule
 from benchhouse.api import journals, looking, trusting
 from benchhouse.evidence.writing import now
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.quality import RegressionRecord
 
 if TYPE_CHECKING:
     from benchhouse.report.comparison import ComparisonTable, PointRow
+
+_EARLIER = re.compile(r"@last[-~]\d+")
+
+
+class NoBaselineError(BenchError):
+    """There is no run to compare with yet: this is the first one."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message, hint, Exit.NO_BASELINE)
+
+
+@dataclass(frozen=True)
+class GateRules:
+    """What counts as worse."""
+
+    mde: float = 0.03
+    """The smallest worsening that matters, as a share."""
+    metrics: tuple[str, ...] = ()
+    """`metric` or `metric.stat`; none: the experiment's primary metrics."""
+    confidence: float = 0.95
+    outliers: str = "keep"
 
 
 @dataclass(frozen=True)
@@ -32,13 +54,15 @@ class Gate:
     missing: list[str]
     """Points that BASE has and NEW lacks: nothing can be said of them."""
     selftest: str
+    metrics: tuple[str, ...] = ()
+    """Those that decided."""
 
     @property
     def judgement(self) -> str:
-        said = {item.ruling.judgement for item in self.rows}
-        if "regression" in said:
+        judgements = {item.ruling.judgement for item in self.rows}
+        if "regression" in judgements:
             return "regression"
-        return "can't tell" if self.missing or "can't tell" in said else "good"
+        return "can't tell" if self.missing or "can't tell" in judgements else "good"
 
     @property
     def exit_code(self) -> Exit:
@@ -47,8 +71,8 @@ class Gate:
     @property
     def needed(self) -> int | None:
         """Repetitions a side that would let every number be judged."""
-        asked = [item.ruling.needed for item in self.rows if item.ruling.judgement == "can't tell"]
-        return max((count for count in asked if count), default=None)
+        counts = [item.ruling.needed for item in self.rows if item.ruling.judgement == "can't tell"]
+        return max((count for count in counts if count), default=None)
 
     def as_dict(self) -> dict[str, Any]:
         rows = [
@@ -59,43 +83,103 @@ class Gate:
         ]  # fmt: skip
         return {
             "base": self.table.a, "new": self.table.b, "mde": self.mde, "judgement": self.judgement, "rows": rows,
-            "missing": self.missing, "repetitions_needed": self.needed, "selftest": self.selftest,
-            "differences": [asdict(item) for item in self.table.differences], "notes": self.table.notes,
-            "exit_code": int(self.exit_code),
+            "metrics": list(self.metrics), "missing": self.missing, "repetitions_needed": self.needed,
+            "selftest": self.selftest, "differences": [asdict(item) for item in self.table.differences],
+            "notes": self.table.notes, "exit_code": int(self.exit_code),
         }  # fmt: skip
 
 
-def gate(
-    workspace: Workspace, base: str, new: str, mde: float, metrics: list[str], confidence: float, outliers: str = "keep"
-) -> Gate:
-    """NEW against BASE, every headline number that has a direction; each is a run or `RUN:key=value`."""
-    table = looking.compare(workspace, base, new, metrics, confidence, outliers=outliers)
-    rows = []
-    for row in table.rows:
-        if row.direction not in ("higher", "lower"):
-            continue
-        certain = row.p_adjusted is not None and row.p_adjusted <= 1.0 - confidence
-        ruled = rule(
-            row.change, row.change_interval, "higher" if row.direction == "higher" else "lower",
-            mde=mde, n=min(row.n_a, row.n_b), certain=certain, difference=row.difference_interval,
-            confidence=confidence,
-        )  # fmt: skip
-        rows.append(Gated(row, ruled))
+def gate(workspace: Workspace, base: str, new: str, rules: GateRules | None = None) -> Gate:
+    """NEW against BASE by the metrics that decide; each side is a run or `RUN:key=value`.
+
+    Raises NoBaselineError where BASE is a run before the first one (`@last-1` after one run).
+    """
+    rules = rules or GateRules()
+    base, new = _resolved_base(workspace, base), _resolved(workspace, new)
+    metrics = rules.metrics or tuple(_primary(workspace, new))
+    table = looking.compare(workspace, base, new, list(metrics), rules.confidence, outliers=rules.outliers)
+    rows = [_gated(row, rules) for row in table.rows if row.direction in ("higher", "lower")]
     if not rows:
         raise BenchError(
             "nothing to judge: no number that both sides have says which way is better",
             hint="Give the experiment's metrics a direction, or look: bench compare",
         )
     scenario = looking.scenario_of(workspace, new)
-    note = _keep(workspace, table, rows, mde, confidence, scenario)
+    note = _keep(workspace, table, rows, rules, scenario)
     if note:
         table = replace(table, notes=[*table.notes, note])
-    return Gate(table, mde, rows, table.only_a, trusting.sentence(workspace, scenario))
+    return Gate(table, rules.mde, rows, table.only_a, trusting.sentence(workspace, scenario), metrics)
 
 
-def _keep(
-    workspace: Workspace, table: "ComparisonTable", rows: list[Gated], mde: float, confidence: float, scenario: str
-) -> str:
+def pull_baseline(workspace: Workspace, store: str, new: str, endpoint: str = "") -> str:
+    """Bring the newest run of NEW's scenario that `store` has, other than NEW itself, into the workspace; its id.
+
+    Raises NoBaselineError where the store has none, or is not there yet.
+    """
+    from benchhouse.api import evidence
+
+    run_id = _resolved(workspace, new).partition(":")[0]
+    scenario = looking.scenario_of(workspace, run_id)
+    found = evidence.last_run(store, scenario, other_than=run_id, endpoint=endpoint)
+    if found is None:
+        raise NoBaselineError(
+            f"{store} has no earlier run of '{scenario}' to compare with",
+            f"put one there, on the main branch: bench evidence push {store} --run @last",
+        )
+    refused = [item for item in evidence.pull(workspace, store, [found], endpoint=endpoint) if item.reason]
+    if refused:
+        raise BenchError(
+            f"run {found} of {store} can't be read: {refused[0].folder}: {refused[0].reason}",
+            f"bench evidence verify {store}",
+        )
+    return found
+
+
+def _resolved_base(workspace: Workspace, base: str) -> str:
+    try:
+        return _resolved(workspace, base)
+    except BenchError as error:
+        if _EARLIER.fullmatch(base.partition(":")[0]):
+            raise NoBaselineError(
+                f"there is no run {base} yet: nothing to compare with",
+                "run the scenario again, or bring an earlier run: bench gate --baseline STORE",
+            ) from error
+        raise
+
+
+def _resolved(workspace: Workspace, selector: str) -> str:
+    """The same selector with the id of its run, which stays true when further runs come."""
+    from benchhouse.warehouse.query import Warehouse
+
+    run, colon, rest = selector.partition(":")
+    with Warehouse.open(workspace) as warehouse:
+        return f"{warehouse.resolve_run(run)}{colon}{rest}"
+
+
+def _primary(workspace: Workspace, selector: str) -> list[str]:
+    from benchhouse.report.order import declared_primary
+    from benchhouse.warehouse import queries
+    from benchhouse.warehouse.query import Warehouse
+
+    with Warehouse.open(workspace) as warehouse:
+        trials = queries.trials(warehouse, [selector.partition(":")[0]]).dicts()
+    good = [row for row in trials if row["outcome"] == "succeeded" and not row["warmup"]]
+    return declared_primary(TrialFolder(workspace.root / row["folder"]) for row in good)
+
+
+def _gated(row: "PointRow", rules: GateRules) -> Gated:
+    if row.trials_a == row.trials_b:  # a run against itself: no repetition could show a difference
+        return Gated(row, Ruling("good", 0.0, 0.0, 0.0, None, None))
+    certain = row.p_adjusted is not None and row.p_adjusted <= 1.0 - rules.confidence
+    ruling = rule(
+        row.change, row.change_interval, "higher" if row.direction == "higher" else "lower",
+        mde=rules.mde, n=min(row.n_a, row.n_b), certain=certain, difference=row.difference_interval,
+        confidence=rules.confidence,
+    )  # fmt: skip
+    return Gated(row, ruling)
+
+
+def _keep(workspace: Workspace, table: "ComparisonTable", rows: list[Gated], rules: GateRules, scenario: str) -> str:
     """Every ruling is a row of `regression_fact`; says why where it can't be."""
     cited, time = trusting.last(workspace, scenario), now()
     lines = [
@@ -114,8 +198,8 @@ def _keep(
             worse=item.ruling.worse,
             low=item.ruling.low,
             high=item.ruling.high,
-            mde=mde,
-            confidence=confidence,
+            mde=rules.mde,
+            confidence=rules.confidence,
             p_adjusted=item.row.p_adjusted,
             n_base=item.row.n_a,
             n=item.row.n_b,

@@ -34,6 +34,7 @@ METRICS = (
         name="wall_ms",
         unit="ms",
         direction="lower",
+        primary=True,
         role="latency",
         formula="from just before the program is spawned until it has been waited for; successful executions only",
     ),

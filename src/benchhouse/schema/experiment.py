@@ -34,6 +34,7 @@ class Metric(Model):
     direction: Direction | None = Field(None, description="Which way is better; none where neither is.")
     formula: str = Field("", description="How it is computed, in words.")
     role: Role | None = Field(None, description="The field of metrics.json that it fills.")
+    primary: bool = Field(False, description="Whether it decides where nobody names a metric, as at a gate.")
 
 
 class Deprecated(Model):

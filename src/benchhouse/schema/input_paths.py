@@ -72,9 +72,7 @@ def _has_paths(hint: Any, above: frozenset[Any]) -> bool:
     return any(_has_paths(part, above) for part in get_args(hint) if get_origin(hint) in (*_SEQUENCES, dict))
 
 
-def _in_model(
-    model: type[BaseModel], data: Mapping[str, Any], folder: Path, written: dict[str, str]
-) -> dict[str, Any]:
+def _in_model(model: type[BaseModel], data: Mapping[str, Any], folder: Path, written: dict[str, str]) -> dict[str, Any]:
     fields = _fields(model)
     return {key: _in_hint(fields[key], value, folder, written) if key in fields else value
             for key, value in data.items()}  # fmt: skip

@@ -69,6 +69,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
         try:
             handover.take(measure(ctx.in_order()), jsonable(ctx.facts), ctx.warnings, ctx.invalidities)
             handover.quantile_definitions = definitions(ctx.in_order())
+            handover.primary = [metric.name for metric in experiment.metrics if metric.primary]
             handover.phases = ctx.phases
             _write_samples(ctx, folder.samples)
             _write_histograms(ctx, folder.histograms)

@@ -65,7 +65,9 @@ class DatasetPrompts(Model):
     """Prompts of a file, in its order."""
 
     kind: Literal["dataset"] = "dataset"
-    file: InputPath = Field(min_length=1, description="JSON lines, CSV with a column `prompt`, or text with a prompt a line.")
+    file: InputPath = Field(
+        min_length=1, description="JSON lines, CSV with a column `prompt`, or text with a prompt a line."
+    )
     format: Format | None = Field(None, description="jsonl, csv or text; told by the file's ending if not given.")
     output_tokens: Length | None = Field(
         None, description="Length asked of an output where the file has none; null leaves it to the server."
