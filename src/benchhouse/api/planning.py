@@ -23,6 +23,7 @@ from benchhouse.plan import (
     bind_services,
     expand_benchmark,
     make_plan,
+    package_problems,
     parse_scenario,
     read_scenario,
     site_problems,
@@ -209,6 +210,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
         plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services, home)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
+    problems += package_problems(file, plan.experiment)
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
         raise ProblemsError(problems)

@@ -2,6 +2,7 @@
 
 from benchhouse.plan.expand import Plan, PlannedTrial, make_plan
 from benchhouse.plan.fitting import site_problems
+from benchhouse.plan.isolation import package_problems
 from benchhouse.plan.model_target import bind_model
 from benchhouse.plan.scenario_file import (
     FaultyScenarioError,
@@ -26,6 +27,7 @@ __all__ = [
     "expand_benchmark",
     "load_scenario",
     "make_plan",
+    "package_problems",
     "parse_scenario",
     "read_scenario",
     "site_problems",
