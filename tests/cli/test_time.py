@@ -14,7 +14,7 @@ def test_two_commands_are_compared_with_an_interval(lab):
 
 def test_it_runs_in_this_folder_and_leaves_variables_to_the_shell(lab):
     (lab.workspace / "data.txt").write_text("x")
-    line = "x=data.txt; test -f $x && test -n \"$LAB\""
+    line = 'x=data.txt; test -f $x && test -n "$LAB"'
     done = lab.bench("time", "-r", 2, "-w", 0, "-n", "mine", line, "--json")
     (command,) = json.loads(done.stdout)["commands"]
     assert (command["name"], command["command"], command["runs"]) == ("mine", line, 2)

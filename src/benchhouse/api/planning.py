@@ -22,6 +22,7 @@ from benchhouse.plan import (
     bind_model,
     bind_services,
     expand_benchmark,
+    join_versions,
     make_plan,
     package_problems,
     parse_scenario,
@@ -32,6 +33,7 @@ from benchhouse.plan import (
 )
 from benchhouse.plan.axes import fields_of
 from benchhouse.plan.spaces import is_space, read_space, scenarios
+from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
@@ -86,8 +88,9 @@ class Prepared:
 
     @cached_property
     def code_digest(self) -> str:
-        """Of the experiment's package: every file of it is read, once."""
-        return code_digest(self.plan.experiment)
+        """Of the experiment's package, or those of all its versions: every file is read, once."""
+        digests = [code_digest(plan.experiment) for plan in self.plan.plans]
+        return digests[0] if len(digests) == 1 else digest(digests)
 
     def image_digest(self) -> str | None:
         """sha256 of the image; None where there is none."""
@@ -194,6 +197,8 @@ def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Pat
 
 
 def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
+    if isinstance(file.scenario.version, list):
+        return _plan_versions(workspace, file, home, site)
     notes: list[str] = []
     file = with_absolute_paths(file, home.absolute() / (file.scenario.folder or ""))
     recipes = (workspace.recipes, home / workspace.recipes.name, home)
@@ -219,6 +224,23 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
         instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
         notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
     return Prepared(file, plan, registered, notes, home, site)
+
+
+def _plan_versions(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
+    """A plan for each version, which may differ in its inputs, joined to one; `version` is then an axis."""
+    versions, prepared, problems = list(file.scenario.version or ()), list[Prepared](), list[Problem]()
+    for version in versions:
+        single = replace(file, scenario=file.scenario.model_copy(update={"version": version}))
+        try:
+            prepared.append(_resolve_and_plan(workspace, single, home, site))
+        except ProblemsError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise ProblemsError(problems)
+    first = prepared[0]
+    plan = join_versions([item.plan for item in prepared], first.plan.scenario.model_copy(update={"version": versions}))
+    notes = list(dict.fromkeys(note for item in prepared for note in item.notes))
+    return replace(first, plan=plan, notes=notes)
 
 
 def _without_effect(file: ScenarioFile) -> list[str]:
@@ -254,7 +276,7 @@ def _what_to_run(
             registered = _expanded(shelf(workspace, home).find(scenario.uses))
             found = resolve(registered.experiment, _version(file, registered), listed)
         elif scenario.experiment:
-            found = resolve(scenario.experiment, scenario.version, listed)
+            found = resolve(scenario.experiment, _only_version(scenario), listed)
         else:
             served = _by_service(file, listed, notes)
             if served is None:
@@ -326,7 +348,7 @@ def check_file(path: Path) -> None:
 
 def _version(file: ScenarioFile, registered: Registered) -> str | None:
     """The benchmark's version of the experiment; a scenario may choose where the benchmark leaves it open."""
-    fixed, asked = registered.version, file.scenario.version
+    fixed, asked = registered.version, _only_version(file.scenario)
     if fixed and asked and fixed != asked:
         message = f"the benchmark '{registered.benchmark.benchmark}' is frozen to version '{fixed}'"
         raise ProblemsError([file.document.problem(("version",), message, "leave `version` out")])
@@ -347,9 +369,15 @@ def _by_service(file: ScenarioFile, listed: Sequence[Listed], notes: list[str]) 
             f"several experiments drive {component}/{service}: {', '.join(names)}", "name one: experiment: ..."
         )
     if names:
-        return resolve(names[0], file.scenario.version, listed)
+        return resolve(names[0], _only_version(file.scenario), listed)
     notes.append(f"no installed experiment drives {component}/{service}: this scenario can be planned, not run")
     return None
+
+
+def _only_version(scenario: Scenario) -> str | None:
+    """Of a scenario that is planned for one version at a time."""
+    assert not isinstance(scenario.version, list)
+    return scenario.version
 
 
 def _unknown(file: ScenarioFile) -> ExperimentRef:
@@ -411,11 +439,11 @@ def describe_plan(workspace: Workspace, prepared: Prepared, points: int = 20) ->
 
     guess = estimate(workspace, plan, scenario.parallel)
     storage = needed(workspace, prepared, plan.trial_count)
-    shown = list(islice(plan.space.points(), points))
+    shown = list(islice(plan.shown_points(), points))
     return {
         "scenario": scenario.scenario,
         "experiment": plan.experiment.name,
-        "version": plan.experiment.version,
+        "version": ", ".join(item.experiment.version for item in plan.plans),
         "distribution": f"{plan.experiment.distribution} {plan.experiment.distribution_version}".strip(),
         "points": plan.points,
         "repetitions": scenario.most_repetitions,

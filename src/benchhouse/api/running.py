@@ -28,7 +28,7 @@ from benchhouse.schema.layout import RunFolder, Workspace
 from benchhouse.schema.problems import printable
 from benchhouse.schema.protocols import Assignment, Executor, Job
 from benchhouse.schema.record import record
-from benchhouse.schema.trial import trial_id
+from benchhouse.schema.trial import VERSION_AXIS, trial_id
 
 Say = Callable[[str], None]
 
@@ -318,7 +318,10 @@ def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
     """The values of the axes at one trial, as far as they are plain."""
     from benchhouse.warehouse.labels import axis_value
 
-    values = {key: axis_value(planned.target, planned.parameters, key) for key in plan.axes}
+    values = {
+        key: planned.experiment.version if key == VERSION_AXIS else axis_value(planned.target, planned.parameters, key)
+        for key in plan.axes
+    }
     return {key: value for key, value in values.items() if not isinstance(value, dict | list | None)}
 
 

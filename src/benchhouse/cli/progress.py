@@ -24,7 +24,8 @@ class RunProgress:
 
     def __enter__(self) -> "RunProgress":
         plan, total = self.plan, self.plan.trial_count
-        experiment = f"{plan.experiment.name} {plan.experiment.version}"
+        versions = ", ".join(item.experiment.version for item in plan.plans)
+        experiment = f"{plan.experiment.name} {versions}"
         amount = (
             f"{show.count(plan.points, 'point')}, {'up to ' if plan.scenario.until else ''}{show.count(total, 'trial')}"
         )

@@ -1,6 +1,6 @@
 """Scenario -> Plan: pure and streaming. A scenario file goes in, bound instances come out one by one."""
 
-from benchhouse.plan.expand import Plan, PlannedTrial, make_plan
+from benchhouse.plan.expand import Plan, PlannedTrial, join_versions, make_plan
 from benchhouse.plan.fitting import site_problems
 from benchhouse.plan.isolation import package_problems
 from benchhouse.plan.model_target import bind_model
@@ -25,6 +25,7 @@ __all__ = [
     "bind_model",
     "bind_services",
     "expand_benchmark",
+    "join_versions",
     "load_scenario",
     "make_plan",
     "package_problems",

@@ -3,8 +3,9 @@
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from benchhouse.schema.record import record
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
-from benchhouse.schema.trial import ExperimentRef, Instance, instance_digest
+from benchhouse.schema.trial import VERSION_AXIS, ExperimentRef, Instance, instance_digest
 
 Bound = tuple[dict[str, Any], dict[str, Any], str]
 """Target and parameters of an instance, and its digest."""
@@ -41,6 +42,7 @@ class PlannedTrial:
     repetition: int
     warmup: bool
     seed: int
+    experiment: ExperimentRef  # of several versions, its own
 
 
 @record
@@ -62,10 +64,16 @@ class Plan:
     folder: Path  # that relative paths of inputs start in
     nested: Mapping[str, Loc] = field(default_factory=dict)  # axes that lead into mappings, with their paths
     services: Mapping[str, TrialService] = field(default_factory=dict)
+    variants: tuple["Plan", ...] = ()  # one for each version of the experiment, where the version is an axis
     _kept: list[Bound] = field(default_factory=list, compare=False, repr=False)
 
     def instances(self) -> Iterator[Instance]:
-        return (self._instance(target, parameters) for target, parameters, _ in self._bound())
+        return (plan._instance(target, parameters) for plan in self.plans for target, parameters, _ in plan._bound())
+
+    @property
+    def plans(self) -> tuple["Plan", ...]:
+        """Of each version of the experiment; itself where there is one."""
+        return self.variants or (self,)
 
     def bind(self, point: Mapping[str, Any]) -> Instance:
         """The instance of one point: inputs validated, defaults filled in, so that equal processes are equal."""
@@ -86,6 +94,8 @@ class Plan:
 
     def _bound(self) -> Iterator[Bound]:
         """Inputs and digest of each instance; those of a small plan are kept, as every plan is gone through twice."""
+        if self.variants:
+            return chain.from_iterable(plan._bound() for plan in self.variants)
         if self.space.raw_size > MOST_KEPT:
             return self._bind_all()
         if not self._kept:
@@ -147,37 +157,49 @@ class Plan:
         """All trials in the order they are to run; warm-ups come before what they warm."""
         scenario = self.scenario
         if scenario.order == "sequential":
-            for bound in self._bound():
-                for number in range(scenario.warmup):
-                    yield self._trial(bound, number, warmup=True)
-                for number in range(scenario.most_repetitions):
-                    yield self._trial(bound, number)
+            for plan in self.plans:
+                for bound in plan._bound():
+                    for number in range(scenario.warmup):
+                        yield plan._trial(bound, number, warmup=True)
+                    for number in range(scenario.most_repetitions):
+                        yield plan._trial(bound, number)
             return
         for number in range(scenario.warmup):
-            for bound in self._bound():
-                yield self._trial(bound, number, warmup=True)
+            yield from (plan._trial(bound, number, warmup=True) for plan in self.plans for bound in plan._bound())
         if scenario.order == "interleaved":
             for number in range(scenario.most_repetitions):
-                for bound in self._bound():
-                    yield self._trial(bound, number)
+                yield from (plan._trial(bound, number) for plan in self.plans for bound in plan._bound())
             return
-        size = self.space.raw_size
+        yield from self._shuffled_trials()
+
+    def _shuffled_trials(self) -> Iterator[PlannedTrial]:
+        scenario, size = self.scenario, sum(plan.space.raw_size for plan in self.plans)
         shuffle = Shuffle(size * scenario.most_repetitions, scenario.seed)
         for position in range(size * scenario.most_repetitions):
             number, index = divmod(shuffle[position], size)
-            point = self.space.point(index)
+            plan, index = self._plan_at(index)
+            point = plan.space.point(index)
             if point is not None:
-                target, parameters = self._inputs(point)
-                yield self._trial((target, parameters, self._digest(target, parameters)), number)
+                target, parameters = plan._inputs(point)
+                yield plan._trial((target, parameters, plan._digest(target, parameters)), number)
+
+    def _plan_at(self, index: int) -> tuple["Plan", int]:
+        """The version that a number of the whole space falls to, and the number within that one's space."""
+        for plan in self.plans:
+            if index < plan.space.raw_size:
+                return plan, index
+            index -= plan.space.raw_size
+        raise IndexError(index)
 
     def _trial(self, bound: Bound, number: int, warmup: bool = False) -> PlannedTrial:
-        return PlannedTrial(*bound, number, warmup, self.scenario.seed + number)
+        return PlannedTrial(*bound, number, warmup, self.scenario.seed + number, self.experiment)
 
     @cached_property
     def _counted(self) -> tuple[int, str]:
         scenario = self.scenario
+        versions = [plan.experiment.version for plan in self.variants]
         frame = {
-            "experiment": [self.experiment.name, self.experiment.version],
+            "experiment": [self.experiment.name, versions or self.experiment.version],
             "order": scenario.order,
             "repetitions": scenario.until.model_dump() if scenario.until else scenario.most_repetitions,
             "warmup": scenario.warmup,
@@ -195,8 +217,8 @@ class Plan:
     def _refuse_repeated(self) -> None:
         """Two points that are one process would be counted as two independent ones."""
         seen: dict[str, Mapping[str, Any]] = {}
-        for point in self.space.points():
-            earlier = seen.setdefault(self.bind(point).digest(), point)
+        for plan, point in ((plan, point) for plan in self.plans for point in plan.space.points()):
+            earlier = seen.setdefault(plan.bind(point).digest(), point)
             if earlier is not point:
                 message = f"the points {_shown(earlier)} and {_shown(point)} are the same to {self.experiment.name}"
                 problem = self.home.at("workload").problem(message, "different points: exclude one of them", key=True)
@@ -216,15 +238,25 @@ class Plan:
         """All trials; at most so many where a rule ends the repetitions."""
         return self.points * (self.scenario.most_repetitions + self.scenario.warmup)
 
+    def shown_points(self) -> Iterator[dict[str, Any]]:
+        """What varies at each point, the version of the experiment too."""
+        for plan in self.plans:
+            version = {VERSION_AXIS: plan.experiment.version} if self.variants else {}
+            yield from (version | point for point in plan.space.points())
+
     @property
     def input_folder(self) -> str:
         """The folder that relative paths of inputs start in; empty where no input is a path."""
+        if self.variants:
+            return next((plan.input_folder for plan in self.variants if plan.input_folder), "")
         models = (self.code.target_model, self.code.workload_model) if self.code else ()
         return str(self.folder) if any(model and has_paths(model) for model in models) else ""
 
     @property
     def axes(self) -> list[str]:
         """Names of what varies, as the tables show it."""
+        if self.variants:
+            return [VERSION_AXIS, *dict.fromkeys(name for plan in self.variants for name in plan.axes)]
         names: list[str] = []
         for block in self.space.blocks:
             if block.keys != (TARGETS,):
@@ -235,6 +267,11 @@ class Plan:
                 keys = sorted({key for row in block.rows for key in row[0]})
                 names += [f"target.{key}" for key in keys if len({str(row[0].get(key)) for row in block.rows}) > 1]
         return names
+
+
+def join_versions(plans: Sequence[Plan], scenario: Scenario) -> Plan:
+    """One plan of those of several versions of an experiment."""
+    return replace(plans[0], scenario=scenario, variants=tuple(plans), _kept=[])
 
 
 def make_plan(

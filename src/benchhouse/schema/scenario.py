@@ -159,7 +159,9 @@ class Defined(Model, strict=True):
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     description: str = Field("", description="For people.")
     experiment: str | None = Field(None, description="Name of an installed experiment.")
-    version: str | None = Field(None, description="Its version; the newest installed one if not given.")
+    version: str | Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description="Its version, the newest installed one if not given; a list is an axis."
+    )
     workload: dict[str, Any] = Field(default_factory=dict, description="Parameters; a list is an axis.")
     axes: list[AxisBlock] = Field(default_factory=empty_list, description="Further axes: grid, zip, points.")
     exclude: list[dict[str, Any]] = Field(
@@ -180,8 +182,11 @@ class Defined(Model, strict=True):
     @field_validator("version", mode="before")
     @classmethod
     def _version_is_text(cls, value: Any) -> Any:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            raise ValueError(f"a version is text: put it in quotes, version: '{value}'")
+        for version in value if isinstance(value, list) else [value]:
+            if isinstance(version, int | float) and not isinstance(version, bool):
+                raise ValueError(f"a version is text: put it in quotes, '{version}'")
+        if isinstance(value, list) and (twice := {str(item) for item in value if value.count(item) > 1}):
+            raise ValueError(f"version {', '.join(sorted(twice))} is given twice")
         return value
 
 
@@ -195,6 +200,8 @@ class Benchmark(Defined):
     def _one_subject(self) -> "Benchmark":
         if (self.experiment is None) == (self.uses is None):
             raise ValueError("a benchmark has either experiment or uses")
+        if isinstance(self.version, list):
+            raise ValueError("a benchmark is frozen to one version; a scenario that uses it may have several")
         return self
 
 

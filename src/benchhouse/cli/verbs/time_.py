@@ -30,7 +30,9 @@ if TYPE_CHECKING:
               help="Measured runs of each command, at least.")  # fmt: skip
 @click.option("-w", "--warmup", default=1, show_default=True, type=click.IntRange(0, 1000),
               help="Rounds before them that are not measured.")  # fmt: skip
-@click.option("-N", "--no-shell", is_flag=True, help="Start the program without /bin/sh, whose own time counts otherwise.")
+@click.option(
+    "-N", "--no-shell", is_flag=True, help="Start the program without /bin/sh, whose own time counts otherwise."
+)
 @click.option("-p", "--prepare", default="", metavar="COMMAND", help="Run this before each run, not timed.")
 @options.json_option
 @click.pass_context
