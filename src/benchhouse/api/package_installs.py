@@ -9,8 +9,8 @@ from typing import Any
 
 import benchhouse
 from benchhouse.api.resolving import UnresolvedError, find_uv, run_bounded
-from benchhouse.schema.own_wheel import write_own_wheel
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.own_wheel import write_own_wheel
 
 INSTALL_S = 900.0
 

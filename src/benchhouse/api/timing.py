@@ -1,4 +1,4 @@
-"""Time commands against each other in one line: a scenario of the experiment `command`, made in memory and run as any."""
+"""Commands timed against each other: a scenario of the experiment `command`, made in memory and run as any."""
 
 import shlex
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Whether requirements bring a distribution: by their names, by what is in local packages, and by what these depend on."""
+"""Whether requirements bring a distribution: by name, by what is in a local package, or as a dependency."""
 
 import re
 import tomllib

@@ -142,7 +142,7 @@ def next_for_baseline(watched: "Watched") -> str:
     else:
         needed = "a baseline needs more runs at this level"
     if len(found.runs) < 2:
-        return f"{needed}; two runs can be compared at once:  bench run SCENARIO.yaml --new, then bench gate @last-1..@last"
+        return f"{needed}; two can be compared:  bench run SCENARIO.yaml --new && bench gate @last-1..@last"
     return f"{needed}; two runs can be compared now:  bench gate {found.runs[-2].run_id}..{found.runs[-1].run_id}"
 
 

@@ -217,8 +217,8 @@ class Plan:
     def _refuse_repeated(self) -> None:
         """Two points that are one process would be counted as two independent ones."""
         seen: dict[str, Mapping[str, Any]] = {}
-        for plan, point in ((plan, point) for plan in self.plans for point in plan.space.points()):
-            earlier = seen.setdefault(plan.bind(point).digest(), point)
+        for part, point in ((plan, point) for plan in self.plans for point in plan.space.points()):
+            earlier = seen.setdefault(part.bind(point).digest(), point)
             if earlier is not point:
                 message = f"the points {_shown(earlier)} and {_shown(point)} are the same to {self.experiment.name}"
                 problem = self.home.at("workload").problem(message, "different points: exclude one of them", key=True)

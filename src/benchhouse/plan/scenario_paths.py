@@ -54,5 +54,4 @@ def _bind(text: str, folder: Path) -> str:
 
 
 def _absolute(path: str, folder: Path) -> str:
-    path = os.path.expanduser(path)
-    return path if os.path.isabs(path) else os.path.normpath(folder / path)
+    return os.path.normpath(folder / Path(path).expanduser())

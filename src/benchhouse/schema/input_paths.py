@@ -95,10 +95,10 @@ def _in_hint(hint: Any, value: Any, folder: Path, written: dict[str, str]) -> An
 
 
 def _absolute(path: str, folder: Path, written: dict[str, str]) -> str:
-    if not path or os.path.isabs(path):
+    if not path or Path(path).is_absolute():
         return path
     if path.startswith("~"):
-        absolute = os.path.expanduser(path)
+        absolute = str(Path(path).expanduser())
         written[absolute] = path
         return absolute
     absolute = os.path.normpath(folder / path)

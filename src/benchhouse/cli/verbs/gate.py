@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    help=f"{__doc__}\n\nThe experiment's primary metrics decide, or those that --metric names. Exit code 0: the intervals "
-    "exclude a worsening of --mde. 3: a regression. 6: these repetitions can't tell, and it is said how many would. "
+    help=f"{__doc__}\n\nThe experiment's primary metrics decide, or those that --metric names. Exit code 0: the "
+    "intervals exclude a worsening of --mde. 3: a regression. 6: these repetitions can't tell, and it is said how many would. "
     "7: there is no run to compare with yet."
     + examples(
         "bench gate @last-1..@last --mde 3%",
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("runs", metavar="[BASE..NEW]", default="@last")
-@click.option("--baseline", metavar="STORE", help="Compare NEW (@last, if not given) with the newest run of its scenario "
-              "in this store, a folder or s3://bucket/prefix: see bench evidence push.")  # fmt: skip
+@click.option("--baseline", metavar="STORE", help="Compare NEW (@last, if not given) with the newest run of its "
+              "scenario in this store, a folder or s3://bucket/prefix: see bench evidence push.")  # fmt: skip
 @click.option("--endpoint", metavar="URL", default="", help="Of the store; else AWS_ENDPOINT_URL, else Amazon's.")
 @click.option("--if-no-baseline", type=click.Choice(["fail", "pass"]), default="fail", show_default=True,
               help="Whether a first run, with nothing to compare with, fails (7) or passes (0).")  # fmt: skip

@@ -10,7 +10,7 @@ from benchhouse.cli.examples import examples
 
 
 @click.command(
-    help=f"{__doc__}\n\nDIR is made if it is not there; by default it is this folder. Files that exist stay as they are."
+    help=f"{__doc__}\n\nDIR is made if it is not there; without it, this folder. Files that exist stay as they are."
     + examples("bench init", "bench init my-benchmarks")
 )
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False))
