@@ -212,6 +212,7 @@ def orchestrator(
             "code_digest": prepared.code_digest,
             "parallel": parallel or scenario.parallel,
             "plan_digest": plan.digest,
+            "folder": plan.input_folder,
             "source": _git(prepared.home),
             "cache": str(places.cache()),
             "container_digest": prepared.image_digest(),

@@ -290,7 +290,6 @@ class Orchestrator:
             "experiment": plan.experiment,
             "component": plan.component,
             "axes": plan.axes,
-            "folder": plan.input_folder,
             "resources": plan.resources,
             "limits": plan.limits,
             "executor": scenario.executor,

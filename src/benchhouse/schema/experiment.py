@@ -232,8 +232,8 @@ class Experiment:
         """Validate the inputs, then run the function with them; relative paths among them start in `folder`."""
         arguments: dict[str, Any] = {}
         if folder:
-            target = resolve_paths(self.target_model, target, Path(folder))[0]
-            parameters = resolve_paths(self.workload_model, parameters, Path(folder))[0]
+            target = resolve_paths(self.target_model, dict(target), Path(folder))[0]
+            parameters = resolve_paths(self.workload_model, dict(parameters), Path(folder))[0]
         if self.takes_target:
             arguments["target"] = self.target_model.model_validate(target) if self.target_model else _bare(target)
         if (fitting := self._as_they_are(parameters)) is not None:

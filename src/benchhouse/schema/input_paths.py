@@ -23,12 +23,12 @@ _SEQUENCES = (list, tuple, set, frozenset)
 
 
 def resolve_paths(
-    model: type[BaseModel] | None, data: Mapping[str, Any], folder: Path
+    model: type[BaseModel] | None, data: dict[str, Any], folder: Path
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The inputs with absolute paths, and what to write for each of these: the path from `folder`, or as it was."""
     written: dict[str, str] = {}
     if model is None or not has_paths(model):
-        return dict(data), written
+        return data, written
     return _in_model(model, data, folder, written), written
 
 

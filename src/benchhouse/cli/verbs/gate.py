@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @click.command(
     help=f"{__doc__}\n\nThe experiment's primary metrics decide, or those that --metric names. Exit code 0: the "
-    "intervals exclude a worsening of --mde. 3: a regression. 6: these repetitions can't tell, and it is said how many would. "
-    "7: there is no run to compare with yet."
+    "intervals exclude a worsening of --mde. 3: a regression. 6: these repetitions can't tell, and it is said how many "
+    "would. 7: there is no run to compare with yet."
     + examples(
         "bench gate @last-1..@last --mde 3%",
         "bench gate --baseline s3://team-bench/main --if-no-baseline pass   against the newest run in a store",
