@@ -375,3 +375,27 @@ def test_an_alarm_that_can_not_be_kept_is_still_told(bench, kept):
         assert done.code == 3 and "the verdict was not kept" in done.err
     finally:
         journals.alarms(workspace).rmdir()
+
+
+def test_with_few_runs_history_suggests_what_works(bench, tmp_path):
+    from trial_maker import make_trial
+
+    from benchhouse.warehouse.ingest import collect
+
+    workspace = Workspace(tmp_path)
+    for number, expected in ((0, "9 more runs"), (1, "8 more runs")):
+        collect(
+            workspace, day(number), [make_trial(workspace, day(number), at + 1, value=100.0 + at) for at in range(3)]
+        )
+        for verb in (("history",), ("baseline", "show")):
+            told = bench(*verb, "demo").err
+            assert expected in told and "baseline accept" not in told
+            assert "bench gate" in told
+    assert bench("gate", f"{day(0)}..{day(1)}").code in (0, 6), "what it suggests is no mistake"
+
+
+def test_versions_of_an_experiment_are_told_apart(bench, made):
+    (case,) = json.loads(bench("history", "--json", cwd=made).out)
+    assert case["version"] and case["experiment"]
+    assert f"{case['experiment']} {case['version']}" in bench("history", cwd=made).out
+    assert f"{case['experiment']} {case['version']}" in bench("history", "demo", cwd=made).out

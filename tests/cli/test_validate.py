@@ -26,7 +26,8 @@ MISTAKES = {
     "negative seed": ("seed: -1\n", (4, 7, "expected at least 0")),
     "unknown order": ("order: randon\n", (4, 8, "found the text 'randon'")),
     "list for a mapping": ("workload: [1]\n", (4, 11, "expected a mapping, found a list")),
-    "mapping for a list": ("axes: {grid: {warmup: [1]}}\n", (4, 7, "expected a list, found a mapping")),
+    "mapping for a list": ("axes: {grid: {warmup: [1]}}\n", (4, 7, "write axes: [{grid: {warmup: [1]}}]")),
+    "axes without a block": ("axes: {warmup: [1, 2]}\n", (4, 7, "write axes: [{grid: {warmup: [1, 2]}}]")),
     "null for a mapping": ("limits:\n", (4, 8, "expected a mapping, found nothing (null)")),
     "number for text": ("description: 5\n", (4, 14, "expected text, found the number 5")),
     "list for a target": (
@@ -36,7 +37,10 @@ MISTAKES = {
     "no targets": ("\nscenario: bad\nexperiment: command\ntargets: []\n", (4, 10, "expected at least 1 item, found 0")),
     "number in environment": ("environment: {A: 1}\n", (4, 18, "expected text, found the number 1")),
     "bind without destination": ("binds: [/data]\n", (4, 8, "'/data' is not source:destination")),
-    "version as a number": ("version: 1.0\n", (4, 10, "a version is text: put it in quotes")),
+    "version as a list in which one is twice": ("version: [1.0, 1.0]\n", (4, 10, "version 1.0 is given twice")),
+    "version as something else": ("version: true\n", (4, 10, "found true")),
+    "unknown number as a version": ("version: 1.10\n", (2, 13, "not installed in version '1.10'")),
+    "unknown version among several": ("version: [1.0, 9]\n", (2, 13, "not installed in version '9'")),
     "wrong schema version": ("schema_version: 2\n", (4, 17, "expected 1, found the number 2")),
     # unknown, missing, twice
     "unknown key at the top": ("repetition: 3\n", (4, 1, "unknown key 'repetition'", "repetitions")),
@@ -98,14 +102,14 @@ MISTAKES = {
         "axes:\n  - zip: {warmup: [1, -1], target.name: [a, 5]}\n",
         (5, 23, "found the number -1"),
         (5, 45, "expected text, found the number 5"),
-        (5, 28, "'target.name' is both fixed and varied"),
+        (5, 28, "'target.name' is varied here, and given a value in line 3"),
     ),
     "wrong value inside points": ("axes:\n  - points:\n    - {warmup: 1}\n    - {warmup: x}\n", (7, 16, "'x'")),
     "empty axis": ("workload: {executions: []}\n", (4, 24, "the axis 'executions' is empty")),
     "unknown axis": ("axes: [{grid: {executoins: [1]}}]\n", (4, 16, "unknown key 'executoins'", "executions")),
     "fixed and varied": (
         "workload: {warmup: 1}\naxes: [{grid: {warmup: [1, 2]}}]\n",
-        (5, 16, "'warmup' is both fixed and varied"),
+        (5, 16, "'warmup' is varied here, and given a value in line 4", "remove 'warmup' from line 4, or this axis"),
     ),
     "varied twice": (
         "workload: {warmup: [1]}\naxes: [{grid: {warmup: [2]}}]\n",

@@ -82,3 +82,21 @@ def test_levels_of_gzip_are_compared_as_shown(bash, tmp_path):
     done = bash(f"{small} && bench run s.yaml && {compare}", tmp_path)
     assert done.returncode == 0, done.stderr
     assert "differs: parameter values.level: 1 | 9" in done.stderr
+
+
+def test_the_pipeline_of_the_gate_works_in_two_workspaces(bash, tmp_path):
+    """What the main branch does and what a change does, each in a folder of its own."""
+    shell = [block.text for block in blocks(HOW_TO / "gate-a-change.md") if block.language == "sh"]
+    (main,) = (text for text in shell if "evidence push" in text)
+    (change,) = (text for text in shell if "--baseline" in text)
+    scenario = "scenario: speed\nexperiment: command\ntarget: {argv: [sleep, '0.02']}\n"
+    scenario += "workload: {executions: 3}\nrepetitions: 3\n"
+    for name in ("main", "change"):
+        (tmp_path / name / "scenarios").mkdir(parents=True)
+        (tmp_path / name / "scenarios" / "speed.yaml").write_text(scenario)
+    store = {"BENCH_STORE": str(tmp_path / "store")}
+    first = bash(f"set -e\n{change}", tmp_path / "change", **store)
+    assert first.returncode == 0 and "no baseline yet, passed" in first.stdout, first.stderr
+    assert bash(f"set -e\n{main}", tmp_path / "main", **store).returncode == 0
+    second = bash(f"set -e\n{change}", tmp_path / "change", **store)
+    assert second.returncode in (0, 3, 6) and "wall_ms mean" in second.stdout, second.stderr

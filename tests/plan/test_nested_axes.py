@@ -116,7 +116,11 @@ def test_without_an_experiment_a_key_that_is_fixed_to_a_mapping_is_led_into(plan
         ("workload: {values.level: 3}", ["2:12 'values.level' is an axis or nothing"]),
         (
             "workload: {values: {level: 1}}\naxes: [{grid: {values.level: [1, 2]}}]",
-            ["3:16 'values.level' is both fixed and varied"],
+            ["3:16 'values.level' is varied here, and given a value in line 2"],
+        ),
+        (
+            "workload: {values.level: 3}\naxes: [{grid: {values.level: [1, 2]}}]",
+            ["3:16 'values.level' is varied here, and given a value in line 2"],
         ),
         (
             "target: {options: {a: 5}}\naxes: [{grid: {options.a.b: [1, 2]}}]",

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -122,13 +123,50 @@ def test_without_uv_the_lock_is_made_by_pip(lab, monkeypatch):
 @pytest.mark.slow
 def test_a_requirement_that_can_not_be_met_is_shown_and_leaves_nothing(lab):
     lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
-    runtime = {"kind": "venv", "requirements": ["./no-such-wheel-1.0-py3-none-any.whl"]}
+    runtime = {"kind": "venv", "requirements": ["where==0.0.0+nobody"]}
     done = lab.bench("run", lab.scenario("where", runtime=runtime), code=1, timeout_s=200)
     assert "the isolated environment could not be resolved" in done.stderr
-    assert "no-such-wheel" in done.stderr
+    assert "nobody" in done.stderr
     assert "Traceback" not in done.stderr
     assert environments(lab) == []
     lab.is_tidy()
+
+
+@pytest.mark.parametrize(
+    ("requirements", "column"), [([], 1), (["numpy>=1", "./where2-1.0-py3-none-any.whl"], 1), (["numpy"], 1)]
+)
+def test_an_environment_without_the_experiments_package_is_refused_at_the_plan(lab, requirements, column):
+    lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
+    scenario = lab.scenario("where", runtime={"kind": "venv", "requirements": requirements})
+    done = lab.bench("plan", scenario, code=2)
+    assert f"{scenario}:1:" in done.stderr
+    assert "would not have the package 'where', which provides where" in done.stderr
+    assert "where==1" in done.stderr
+    assert ("there is no file or folder" in done.stderr) == (len(requirements) == 2)
+    assert environments(lab) == [] if (lab.root / "cache" / "venvs").exists() else True
+
+
+@pytest.mark.parametrize("requirement", ["where", "Where>=1", "where @ git+https://example.org/where", "where[x]==1"])
+def test_a_package_is_known_by_its_name_however_it_is_asked_for(lab, requirement):
+    lab.install("where", "1", EXPERIMENT, "[benchhouse.experiments]\nwhere@1 = where:where\n")
+    lab.bench("plan", lab.scenario("where", runtime={"kind": "venv", "requirements": [requirement]}))
+
+
+@pytest.mark.slow
+def test_a_scaffolded_package_that_needs_benchhouse_is_installed_from_a_local_folder(lab):
+    """No index is asked for benchhouse: its version here need not be published."""
+    lab.bench("new", "experiment", "sort")
+    package = lab.workspace / "bench-sort"
+    project = (package / "pyproject.toml").read_text()
+    assert '"benchhouse"' in project
+    (package / "pyproject.toml").write_text(project.replace('"benchhouse"', f'"benchhouse>={version("benchhouse")}"'))
+    code = (package / "src" / "bench_sort" / "__init__.py").read_text()
+    lab.install("bench_sort", "0.1.0", code, "[benchhouse.experiments]\nsort = bench_sort:run\n")
+    runtime = {"kind": "venv", "requirements": ["./bench-sort"]}
+    lab.bench("run", lab.scenario("sort", runtime=runtime, workload={"size": 10}), timeout_s=300)
+    (trial,) = lab.trials()
+    assert trial.meta["packages"]["benchhouse"] == version("benchhouse")
+    assert "duckdb" not in trial.meta["packages"]
 
 
 def test_an_experiment_that_only_the_runtime_has_is_explained(lab):

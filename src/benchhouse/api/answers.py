@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
     from benchhouse.results.comparison import ComparisonTable
     from benchhouse.results.curves import Scaling, Tradeoff
+    from benchhouse.results.history import CaseSummary as CaseSummary
     from benchhouse.results.history import Watched
-    from benchhouse.results.lineage import Step
+    from benchhouse.results.lineage import Step as Step
     from benchhouse.results.lineage import Trace as TraceSteps
     from benchhouse.results.run_points import PointValue, TriedPoint
     from benchhouse.results.selected import SideBySide
@@ -127,6 +128,15 @@ class Comparison:
 
         return comparison_svg(self.table)
 
+    def write_svg(self, file: Path) -> None:
+        """Write the chart."""
+        from benchhouse.evidence.writing import write_text
+
+        try:
+            write_text(file, self.svg())
+        except OSError as error:
+            raise BenchError(f"{file} can't be written: {error.strerror or error}") from error
+
     def _repr_html_(self) -> str:
         from benchhouse.report.notebook import comparison_html
 
@@ -142,6 +152,7 @@ class CurveComparison:
 
     curves: "Tradeoff | Scaling"
     run_ids: list[str]
+    """The runs that the targets are from."""
 
     def show(self) -> None:
         from benchhouse.report.terminal.curves import show_curves

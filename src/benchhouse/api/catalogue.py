@@ -81,6 +81,11 @@ def show(workspace: Workspace, name: str, version: str | None) -> dict[str, Any]
     }
 
 
+def is_listed(workspace: Workspace, name: str) -> bool:
+    """Whether an experiment or a registered benchmark has exactly this name."""
+    return any(item.name == name for item in experiments()) or _benchmark(workspace, name) is not None
+
+
 def _benchmark(workspace: Workspace, name: str) -> "Registered | None":
     from benchhouse.catalog.uses import UnknownBenchmarkError
     from benchhouse.runs.preparation import shelf

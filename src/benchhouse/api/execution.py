@@ -41,6 +41,9 @@ class Quiet(execution.Silent):
         pass
 
 
+QUIET = Quiet()
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """How a run is carried out; nothing here changes what is measured."""
@@ -100,7 +103,7 @@ def carry_out(
     ledger: Ledger,
     prepared: Prepared,
     settings: RunSettings = RunSettings(),  # noqa: B008 - frozen
-    listener: RunListener = Quiet(),  # noqa: B008 - without state
+    listener: RunListener = QUIET,
 ) -> Ended:
     """Execute what is missing of a run, collect it, and check the alarms.
 
@@ -173,23 +176,18 @@ def _collect(workspace: Workspace, run_id: str, listener: Listener) -> Collected
     """Collect, and tell of every sealed trial that could not be."""
     collected = collect(workspace, run_id)
     if collected.unread_events:
-        listener.note(unread_note(run_id, collected.unread_events))
+        events = f"{collected.unread_events} event{'' if collected.unread_events == 1 else 's'}"
+        listener.note(f"{run_id}: {events} of a newer version not read; look with that version")
     for line in collected.skipped:
         listener.note(f"not collected: {line}")
     return collected
-
-
-def unread_note(run_id: str, events: int) -> str:
-    """Of a run whose ledger a newer version wrote on: more may have happened than is shown."""
-    count = f"{events} event{'' if events == 1 else 's'}"
-    return f"{run_id}: {count} of a newer version not read, more may have happened; look with that version"
 
 
 def listener_of(progress: bool | RunListener) -> RunListener:
     """True shows progress on the terminal or in the notebook; False nothing."""
     if isinstance(progress, bool):
         if not progress:
-            return Quiet()
+            return QUIET
         from benchhouse.report.terminal.progress import RunProgress
 
         return RunProgress()

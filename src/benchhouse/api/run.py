@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
     from benchhouse.runs.collection import Collected
     from benchhouse.runs.ledger import RunRecord
+    from benchhouse.runs.overview import RunOverview
     from benchhouse.runs.status import RunStatus, UnsuccessfulTrial, Warning
     from benchhouse.runs.stop import Stopped
 
@@ -76,6 +77,12 @@ class Run:
         from benchhouse.runs.status import status
 
         return status(self.workspace.folder, self.id)
+
+    def overview(self) -> "RunOverview":
+        """What ran, where, how it ended, and which commands look closer."""
+        from benchhouse.runs.overview import overview
+
+        return overview(self.workspace.folder, self.id)
 
     def wait(self, poll_s: float = 1.0) -> "Run":
         """Until it is over, wherever it runs; then collect it."""

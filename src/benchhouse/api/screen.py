@@ -2,6 +2,7 @@
 
 from benchhouse.api.answers import plain
 from benchhouse.report.terminal.failures import failure_blocks, invalid_blocks
+from benchhouse.report.terminal.history import history_arguments, next_for_baseline
 from benchhouse.report.terminal.progress import RunProgress
 from benchhouse.report.terminal.screen import (
     as_json,
@@ -13,6 +14,7 @@ from benchhouse.report.terminal.screen import (
     on_stdout,
     outcomes,
     table,
+    unread_events,
 )
 from benchhouse.results.numbers import number, percent, quantity, spread_text, titled
 
@@ -23,7 +25,9 @@ __all__ = [
     "count",
     "facts",
     "failure_blocks",
+    "history_arguments",
     "invalid_blocks",
+    "next_for_baseline",
     "note",
     "number",
     "on_stderr",
@@ -35,4 +39,5 @@ __all__ = [
     "spread_text",
     "table",
     "titled",
+    "unread_events",
 ]

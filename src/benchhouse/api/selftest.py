@@ -7,7 +7,7 @@ import yaml
 
 from benchhouse.analysis.selftest import judge_pairs, split
 from benchhouse.api import execution
-from benchhouse.api.execution import Quiet, RunListener
+from benchhouse.api.execution import QUIET, RunListener
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
@@ -60,7 +60,7 @@ def selftest(
     prepared: Prepared,
     path: Path,
     repetitions: int,
-    listener: RunListener = Quiet(),  # noqa: B008 - without state
+    listener: RunListener = QUIET,
 ) -> SelftestRecord:
     """Run it (or resume what was interrupted), pair neighbours, and keep what they say."""
     ledger = execution.open_run(workspace, prepared, path, listener)

@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from benchhouse.api.claims import Claim, Claims
     from benchhouse.api.contracts import Contracts
     from benchhouse.api.execution import RunListener, Source, Submitted
+    from benchhouse.api.gates import Gate
     from benchhouse.api.stores import EvidenceStore, Tables
+    from benchhouse.api.timing import Timing, TimingRequest
     from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
+    from benchhouse.results.history import CaseSummary
     from benchhouse.runs.estimate import PlanSummary
     from benchhouse.runs.preparation import Where
 
@@ -64,6 +67,12 @@ class Workspace:
         """The folder itself."""
         return self.folder.root
 
+    def init(self, folder: str | os.PathLike[str] | None = None) -> list[Path]:
+        """Make this folder, or `folder` below it, a workspace: a first scenario and a .gitignore; what was written."""
+        from benchhouse.nexus import scaffold
+
+        return scaffold.workspace(places.workspace(self.root / folder) if folder else self.folder)
+
     # Runs
 
     def __getitem__(self, run: str) -> Run:
@@ -72,11 +81,12 @@ class Workspace:
 
         return Run(self, find_run(self.folder, run))
 
-    def runs(self) -> list[Run]:
-        """All runs, oldest first."""
+    def runs(self, *, made_here: bool = False) -> list[Run]:
+        """All runs, oldest first; with `made_here`, without those that were pulled into the tables."""
+        from benchhouse.runs.ledger import list_runs
         from benchhouse.runs.selection import known_runs
 
-        return [Run(self, run_id) for run_id in known_runs(self.folder)]
+        return [Run(self, run_id) for run_id in (list_runs if made_here else known_runs)(self.folder)]
 
     def run(
         self,
@@ -193,7 +203,7 @@ class Workspace:
         from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
         from benchhouse.results import comparisons, selftest_record
 
-        chosen = self._selected(*(selectors or ("@last",)))
+        chosen = self.select(*(selectors or ("@last",)))
         if at:
             tradeoff, run_ids = comparisons.compare_at(self.folder, chosen, at, of, along, confidence)
             return CurveComparison(tradeoff, run_ids)
@@ -207,6 +217,33 @@ class Workspace:
             return Comparison(table, selftest_record.sentence(self.folder, scenario))
         return TargetComparison(comparisons.compare_beside(self.folder, chosen, metrics, confidence))
 
+    def gate(
+        self,
+        base: str | None = None,
+        new: str = "@last",
+        *,
+        baseline: str | None = None,
+        endpoint: str = "",
+        **rules: Any,
+    ) -> "Gate":
+        """Judge a change for a pipeline: NEW against BASE, or against the newest run of its scenario in a store.
+
+        Rules: `mde` (the smallest worsening that matters, 0.03), `metrics` (the experiment's primary ones),
+        `confidence`, `outliers`. Raises NoBaselineError where there is nothing to compare with yet.
+        """
+        from benchhouse.api import gates
+
+        if baseline:
+            return gates.judge_against_store(self, baseline, new, gates.GateRules(**rules), endpoint)
+        return gates.judge(self, base or "@last-1", new, gates.GateRules(**rules))
+
+    def time(self, request: "TimingRequest", *, progress: "bool | RunListener" = False) -> "tuple[Run, Timing]":
+        """Time commands against each other, in the current folder; they take turns, and the run is kept as any other."""
+        from benchhouse.api.execution import listener_of
+        from benchhouse.api.timing import run_timing
+
+        return run_timing(self, request, Path.cwd(), listener_of(progress))
+
     def history(
         self, metric: str | None = None, case: str | None = None, *, stat: str | None = None, floor: float = 0.01
     ) -> "History":
@@ -218,6 +255,12 @@ class Workspace:
         from benchhouse.results import history
 
         return History(history.history(self.folder, case or self._only_case(), metric, stat, floor))
+
+    def cases(self) -> "list[CaseSummary]":
+        """What there is a history of."""
+        from benchhouse.results.history import cases
+
+        return cases(self.folder)
 
     def why(self, run: str = "@last", vs: str | None = None) -> "Diagnosis":
         """Why a run got slower than `vs`, or than the newest earlier run of its plan."""
@@ -342,16 +385,14 @@ class Workspace:
             collect_missing(self.folder, run_id)
         return run_ids
 
-    def _selected(self, *selectors: str) -> list[str]:
-        """Selectors with full run ids, the runs collected."""
+    def select(self, *selectors: str) -> list[str]:
+        """Selectors (`RUN` or `RUN:key=value,...`) with the full ids of their runs, which are collected."""
         heads = [selector.partition(":") for selector in selectors]
         run_ids = self._collected(*(run for run, _, _ in heads))
         return [f"{run_id}{colon}{rest}" for run_id, (_, colon, rest) in zip(run_ids, heads, strict=True)]
 
     def _only_case(self) -> str:
-        from benchhouse.results import history
-
-        cases = history.cases(self.folder)
+        cases = self.cases()
         if len(cases) == 1:
             return cases[0].case
         names = ", ".join(item.case for item in cases[:5]) + (f" and {len(cases) - 5} more" if len(cases) > 5 else "")

@@ -39,7 +39,7 @@ class Registered:
 
     @property
     def version(self) -> str | None:
-        return next((item.benchmark.version for item in self.chain if item.benchmark.version), None)
+        return next((str(item.benchmark.version) for item in self.chain if item.benchmark.version), None)
 
 
 @dataclass(frozen=True)

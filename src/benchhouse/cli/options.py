@@ -1,7 +1,6 @@
 """Options that several verbs share."""
 
 import functools
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,12 +119,6 @@ def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
             raise click.UsageError(f"{option} {key} is given twice")
         found[key] = value
     return found
-
-
-def asked_for(case: str, metric: str, stat: str) -> str:
-    """One metric of a case, as it is typed behind `bench history` and `bench baseline`."""
-    chosen = "" if stat in ("value", "mean") else f" --stat {stat}"  # these are taken by themselves
-    return f"{shlex.quote(case)} --metric {metric}{chosen}"
 
 
 def workspace(ctx: click.Context) -> "Workspace":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 GROUPS = {
     "Begin": ("init", "list", "show", "new", "validate", "plan", "fetch"),
-    "Run": ("run", "submit", "start", "status", "stop", "collect", "logs"),
+    "Run": ("run", "time", "submit", "start", "status", "stop", "collect", "logs"),
     "Read results": ("report", "compare", "leaderboard", "query", "why"),
     "Watch over time": ("history", "baseline", "gate", "selftest", "slo", "alarms", "schedule"),
     "Prove and publish": ("trace", "verify", "claim", "contracts"),
@@ -13,7 +13,6 @@ GROUPS = {
 REST = "Look after"
 EXAMPLES = {
     "collect": (("@last", "what a submitted run has sealed so far"),),
-    "init": (("", "scenarios/first.yaml and a .gitignore here"),),
     "list": (
         ("experiments", "what can be measured"),
         ("benchmarks", "registered ones"),
@@ -29,7 +28,6 @@ EXAMPLES = {
         ("scenarios/first.yaml --executor slurm", "elsewhere: the same plan"),
         ("--resume @last", "carry on after Ctrl-C"),
     ),
-    "show": (("vector.search", "inputs, metrics and their formulas"),),
     "status": (
         ("", "the newest runs"),
         ("@last --watch", "one run, until it has ended"),

@@ -30,6 +30,7 @@ def effective_config(spec: TrialSpec) -> str:
         "version": spec.experiment.version,
         "target": _escaped(spec.target),
         "workload": _escaped(spec.parameters),
+        "folder": _escaped(spec.folder) or None,
         "repetitions": 1,
         "seed": spec.seed,
         "resources": spec.resources.model_dump(exclude_none=True),

@@ -18,6 +18,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from benchhouse.experiments.printed import SEARCHED_BYTES, OutputMetric, PrintedValues
 from benchhouse.experiments.processes import CannotStart, Finished, Program, Streams, own_peak_kib, run, run_small
 from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.telemetry import STEADY
@@ -33,6 +34,7 @@ METRICS = (
         name="wall_ms",
         unit="ms",
         direction="lower",
+        primary=True,
         role="latency",
         formula="from just before the program is spawned until it has been waited for; successful executions only",
     ),
@@ -107,10 +109,10 @@ class CommandWorkload(Model):
 
     executions: int = Field(10, ge=1, le=10_000_000, description="Measured executions.")
     warmup: int = Field(1, ge=0, le=100_000, description="Executions before them that are not measured.")
-    cwd: str = Field(
+    cwd: InputPath = Field(
         "",
-        description="Folder to run in, as an absolute path: `$PWD` is the folder you plan in. By default an empty "
-        "temporary one, in which relative paths find nothing.",
+        description="Folder to run in: `.` is that of the scenario file. By default an empty temporary one, in which "
+        "relative paths of the program find nothing.",
     )
     values: dict[str, str | int | float] = Field(
         default_factory=dict,

@@ -18,6 +18,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from benchhouse.load.trace_file import check_trace, read_trace
 from benchhouse.schema.digests import file_digest
+from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 
@@ -158,8 +159,8 @@ class Trace(_Kind):
 
     own_rate: ClassVar[bool] = True
     kind: Literal["trace"] = Field("trace", description="Arrivals replayed from a file.")
-    file: str = Field(
-        description="Absolute path. Ascending seconds: one a line, or the column `timestamp` of CSV or JSON lines."
+    file: InputPath = Field(
+        description="Ascending seconds: one a line, or the column `timestamp` of CSV or JSON lines."
     )
     speed: float = Field(1.0, gt=0, le=1e9, description="Replay so many times as fast; 1000 where it has milliseconds.")
 

@@ -22,6 +22,7 @@ FAILURES = (
         name="error_rate",
         unit="1",
         direction="lower",
+        primary=True,
         role="error_rate",
         formula="measured requests that failed / all measured requests",
     ),

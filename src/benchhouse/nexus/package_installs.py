@@ -8,8 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import benchhouse
-from benchhouse.nexus.resolution import UnresolvedError, find_uv, run_bounded, stand_in
+from benchhouse.nexus.resolution import UnresolvedError, find_uv, run_bounded
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.own_wheel import write_own_wheel
 
 INSTALL_S = 900.0
 
@@ -35,7 +36,7 @@ def look_inside(package: str, nexus: Path, lock: str, timeout_s: float = INSTALL
 def _build(folder: Path, lock: str, timeout_s: float) -> Path:
     """An environment with exactly what the lock says; this Benchhouse is linked into it."""
     venv, wanted = folder / "venv", folder / "requirements.txt"
-    wanted.write_text(f"{lock}{stand_in(folder)}\n", encoding="utf-8")
+    wanted.write_text(f"{lock}{write_own_wheel(folder)}\n", encoding="utf-8")
     uv, python = find_uv(), venv / "bin" / "python"
     install = [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps"]
     for command in ([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], [*install, "-r", str(wanted)]):

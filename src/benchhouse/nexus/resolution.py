@@ -6,21 +6,19 @@ import shutil
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchhouse.catalog.nexus_requirements import Requirement, normal_name
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.own_wheel import write_own_wheel
 
 TIMEOUT_S = 120.0
 _DEPENDS = re.compile(r"(?:^|\s)([A-Za-z0-9][\w.-]*)(?:[=<>!~]=?\S*)? depends on ([A-Za-z0-9][\w.-]*)([=<>!~]\S*)")
 _REQUIRED = re.compile(r"you require ([A-Za-z0-9][\w.-]*)([=<>!~][^\s]*)(?: and ([A-Za-z0-9][\w.-]*)([=<>!~]\S*))?")
 _OURS = "benchhouse"
-_WHEEL = "Wheel-Version: 1.0\nGenerator: benchhouse\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
 class UnresolvedError(BenchError):
@@ -53,7 +51,7 @@ def resolve_together(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S)
     uv = find_uv()
     with TemporaryDirectory(prefix="bench-resolve-") as scratch:
         folder = Path(scratch)
-        ours = f"{_OURS} @ {stand_in(folder).as_uri()}"
+        ours = f"{_OURS} @ {write_own_wheel(folder).as_uri()}"
         text = "".join(f"{line}\n" for line in (ours, *(item.text for item in asked)))
         (folder / "requirements.in").write_text(text, encoding="utf-8")
         command = [uv, "pip", "compile", "--python", sys.executable, "--no-header", "--no-annotate", "--quiet"]
@@ -150,16 +148,3 @@ def run_bounded(
 
 def _whole(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
-
-
-def stand_in(folder: Path) -> Path:
-    """A wheel with nothing but our metadata: we need not be on an index for packages that depend on us."""
-    ours = distribution(_OURS)
-    info = f"{_OURS}-{ours.version}.dist-info"
-    path = folder / f"{_OURS}-{ours.version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr(f"{info}/METADATA", ours.read_text("METADATA") or "")
-        wheel.writestr(f"{info}/entry_points.txt", ours.read_text("entry_points.txt") or "")
-        wheel.writestr(f"{info}/WHEEL", _WHEEL)
-        wheel.writestr(f"{info}/RECORD", "")
-    return path

@@ -1,7 +1,8 @@
 """Scenario -> Plan: pure and streaming. A scenario file goes in, bound instances come out one by one."""
 
-from benchhouse.plan.expand import Plan, PlannedTrial, make_plan
+from benchhouse.plan.expand import Plan, PlannedTrial, join_versions, make_plan
 from benchhouse.plan.fitting import site_problems
+from benchhouse.plan.isolation import package_problems
 from benchhouse.plan.model_target import bind_model
 from benchhouse.plan.scenario_file import (
     FaultyScenarioError,
@@ -11,6 +12,7 @@ from benchhouse.plan.scenario_file import (
     parse_scenario,
     read_scenario,
 )
+from benchhouse.plan.scenario_paths import with_absolute_paths
 from benchhouse.plan.services import bind_services, with_own_server
 from benchhouse.plan.used_space import benchmark_of_space
 
@@ -23,10 +25,13 @@ __all__ = [
     "bind_model",
     "bind_services",
     "expand_benchmark",
+    "join_versions",
     "load_scenario",
     "make_plan",
+    "package_problems",
     "parse_scenario",
     "read_scenario",
     "site_problems",
+    "with_absolute_paths",
     "with_own_server",
 ]

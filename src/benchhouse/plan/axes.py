@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -12,6 +13,7 @@ from benchhouse.documents.problems import Problem, did_you_mean
 from benchhouse.plan.space import Block, Space
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
+from benchhouse.schema.input_paths import has_paths, hint_at, rebase_paths
 from benchhouse.schema.quoting import quote, shorten
 from benchhouse.schema.scenario import AxisBlock, Defined, Ranged, Scenario, axis_values
 
@@ -27,6 +29,11 @@ class Place:
 
     def at(self, *parts: str | int) -> "Place":
         return Place(self.document, (*self.loc, *parts))
+
+    @property
+    def folder(self) -> Path:
+        """Of the file that it stands in."""
+        return Path(self.document.path).absolute().parent
 
     def problem(self, message: str, expected: str = "", suggestion: str = "", key: bool = False) -> Problem:
         return self.document.problem(self.loc, message, expected, suggestion, key=key)
@@ -46,6 +53,8 @@ class Draft:
     """A scenario taken apart: what is fixed, what varies, and where in its files each of it stands."""
 
     experiment: Experiment | None
+    folder: Path = Path()  # that relative paths start in
+    scenario: Document | None = None  # whose paths start there; those of a benchmark start beside its own file
     target: dict[str, Any] = field(default_factory=dict)
     parameters: dict[str, Any] = field(default_factory=dict)
     fixed: dict[str, Place] = field(default_factory=dict)  # by full name, see `qualify`
@@ -162,10 +171,10 @@ class Draft:
             )
             if wider != TARGETS:
                 self.problems.append(axis.key.problem(f"'{name}' varies, and so does all of '{wider}'", key=True))
-            elif taken is None:
+            elif taken is None and name not in self.fixed:
                 continue
-            elif taken == self.path(name):
-                self.problems.append(axis.key.problem(f"'{name}' is both fixed and varied", key=True))
+            elif taken is None or taken == self.path(name):
+                self.problems.append(self._given_and_varied(name, axis))
             else:
                 message = f"'{name}' can't vary: '{'.'.join(map(str, taken))}' is fixed, and not to a mapping"
                 self.problems.append(axis.key.problem(message, key=True))
@@ -178,6 +187,18 @@ class Draft:
                 if taken:
                     message = f"'{'.'.join(map(str, taken))}' is set by this target and varied by an axis"
                     self.problems.append(place.at(*taken).problem(message, key=True))
+
+    def _given_and_varied(self, name: str, axis: Axis) -> Problem:
+        """Says at the axis which line gives the value too."""
+        path = self.path(name)
+        given = self.fixed.get(name)
+        if given is None:
+            head = f"target.{path[0]}" if name.startswith("target.") else str(path[0])
+            given = self.fixed[head].at(*path[1:])
+        line, _ = given.document.position(given.loc, key=True)
+        where = f"line {line}" if given.document.path == axis.key.document.path else f"{given.document.path}:{line}"
+        message = f"'{name}' is varied here, and given a value in {where}"
+        return axis.key.problem(message, f"only one of them: remove '{name}' from {where}, or this axis", key=True)
 
     def forgive(self, dropped: Set[str]) -> None:
         """Nothing is held against keys that are absent because the part of the file that may give them was dropped."""
@@ -219,6 +240,7 @@ class Draft:
         if name in self.fixed:
             self.problems.append(place.problem(f"'{name}' is given twice", key=True))
         self.fixed[name] = place
+        value = self._rebased(name, value, place)
         if name.startswith("target."):
             self.target[name.removeprefix("target.")] = value
         else:
@@ -252,7 +274,18 @@ class Draft:
             if self._is_nested(name):
                 self.nested[name] = tuple(name.removeprefix("target.").split("."))
             self.axes[name] = Axis(keys[key], values[key], len(self.blocks))
+        rows = [
+            tuple(self._rebased(name, value, keys[key]) for (key, name), value in zip(names.items(), row, strict=True))
+            for row in rows
+        ]
         self.blocks.append(Block(tuple(names.values()), tuple(rows)))
+
+    def _rebased(self, name: str, value: Any, place: Place) -> Any:
+        """A value whose relative paths start beside a benchmark's file, as the scenario would write it."""
+        model = self.target_model if name.startswith("target.") else self.workload_model
+        if self.scenario is None or place.document.path == self.scenario.path or not (model and has_paths(model)):
+            return value
+        return rebase_paths(hint_at(model, self.path(name)), value, place.folder, self.folder)
 
     def _is_nested(self, name: str) -> bool:
         """Whether a dotted name leads into a mapping: a field that takes one, or a key that is fixed to one."""

@@ -1,6 +1,7 @@
 """Checks every value of a draft against the experiment's inputs, so that all mistakes show at once, in place."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
@@ -12,6 +13,7 @@ from benchhouse.plan.axes import TARGETS, Draft, Place, accepts_mapping, fields_
 from benchhouse.plan.space import Block
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.input_paths import resolve_paths, restore_paths
 from benchhouse.schema.quoting import quote
 from benchhouse.schema.secrets import is_secret_key
 
@@ -24,11 +26,17 @@ Meaning = tuple[dict[str, Any], bytes]
 """Parameters as the experiment sees them, and their canonical JSON."""
 
 
-def normal(model: type[BaseModel] | None, data: dict[str, Any]) -> dict[str, Any]:
-    """`data` as the model sees it, defaults filled in, as JSON that the model reads back; secrets stay references."""
+def normal(model: type[BaseModel] | None, data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """`data` as the model sees it, defaults filled in, as JSON that the model reads back; secrets stay references.
+
+    The model is shown relative paths as absolute ones in `folder`; what is returned has them relative again.
+    """
     if model is None:
         return data
-    dumped = model.model_validate(data).model_dump(mode="json", by_alias=True, round_trip=True)
+    resolved, written = resolve_paths(model, data, folder)
+    dumped = model.model_validate(resolved).model_dump(mode="json", by_alias=True, round_trip=True)
+    if written:
+        dumped = restore_paths(dumped, written)
     for key in dumped.keys() & data.keys():
         if is_secret_key(key):
             dumped[key] = data[key]
@@ -102,10 +110,12 @@ def _check_point(
         whole = changed is None or TARGETS in changed
         paths = None if whole else {draft.path(key) for key in changed or () if key.startswith("target.")}
         spoilt = {key.removeprefix("target.") for key in draft.spoilt if key.startswith("target.")}
+        target, _ = resolve_paths(draft.target_model, target, draft.folder)
         draft.problems += _misfits(draft.target_model, target, target_home, in_target, paths, spoilt)
     if draft.workload_model:
         workload_home = home.at("workload")
         paths = None if changed is None else {draft.path(key) for key in changed & own}
+        parameters, _ = resolve_paths(draft.workload_model, parameters, draft.folder)
         draft.problems += _misfits(draft.workload_model, parameters, workload_home, in_workload, paths, draft.spoilt)
 
 
@@ -198,7 +208,7 @@ def _check_reading_back(draft: Draft, point: Mapping[str, Any]) -> None:
         if model is None:
             continue
         try:
-            model.model_validate(normal(model, data))
+            model.model_validate(resolve_paths(model, normal(model, data, draft.folder), draft.folder)[0])
         except ValidationError as error:
             raise BenchError(
                 f"the inputs of {draft.experiment.name} can't be written down and read back: {reasons(error)}",
@@ -211,7 +221,7 @@ def _meaning(draft: Draft, point: Mapping[str, Any], sides: tuple[bool, bool]) -
     models = (draft.target_model, draft.workload_model)
     inputs = zip(sides, models, draft.put_together(point), strict=True)
     try:
-        found = [normal(model, data) for changed, model, data in inputs if changed]
+        found = [normal(model, data, draft.folder) for changed, model, data in inputs if changed]
     except ValidationError:
         return [], b""
     return found, canonical_json(found)

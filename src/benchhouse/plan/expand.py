@@ -3,8 +3,10 @@
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,11 +21,12 @@ from benchhouse.plan.scenario_file import ScenarioFile
 from benchhouse.plan.space import Shuffle, Space
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.experiment import Experiment
+from benchhouse.schema.input_paths import has_paths
 from benchhouse.schema.quoting import shorten
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Benchmark, Defined, Scenario
 from benchhouse.schema.service import TrialService
-from benchhouse.schema.trial import ExperimentRef, Instance, instance_digest
+from benchhouse.schema.trial import VERSION_AXIS, ExperimentRef, Instance, instance_digest
 
 Bound = tuple[dict[str, Any], dict[str, Any], str]
 """Target and parameters of an instance, and its digest."""
@@ -39,6 +42,7 @@ class PlannedTrial:
     repetition: int
     warmup: bool
     seed: int
+    experiment: ExperimentRef  # of several versions, its own
 
 
 @dataclass(frozen=True)
@@ -57,12 +61,19 @@ class Plan:
     target: Mapping[str, Any]
     parameters: Mapping[str, Any]
     home: Place  # the top of the scenario file
+    folder: Path  # that relative paths of inputs start in
     nested: Mapping[str, Loc] = field(default_factory=dict)  # axes that lead into mappings, with their paths
     services: Mapping[str, TrialService] = field(default_factory=dict)
+    variants: tuple["Plan", ...] = ()  # one for each version of the experiment, where the version is an axis
     _kept: list[Bound] = field(default_factory=list, compare=False, repr=False)
 
     def instances(self) -> Iterator[Instance]:
-        return (self._instance(target, parameters) for target, parameters, _ in self._bound())
+        return (plan._instance(target, parameters) for plan in self.plans for target, parameters, _ in plan._bound())
+
+    @property
+    def plans(self) -> tuple["Plan", ...]:
+        """Of each version of the experiment; itself where there is one."""
+        return self.variants or (self,)
 
     def bind(self, point: Mapping[str, Any]) -> Instance:
         """The instance of one point: inputs validated, defaults filled in, so that equal processes are equal."""
@@ -83,6 +94,8 @@ class Plan:
 
     def _bound(self) -> Iterator[Bound]:
         """Inputs and digest of each instance; those of a small plan are kept, as every plan is gone through twice."""
+        if self.variants:
+            return chain.from_iterable(plan._bound() for plan in self.variants)
         if self.space.raw_size > MOST_KEPT:
             return self._bind_all()
         if not self._kept:
@@ -122,8 +135,8 @@ class Plan:
         if self.code is None:
             return target, parameters
         try:
-            target = self._fixed_target or normal(self.code.target_model, target)
-            return target, normal(self.code.workload_model, parameters)
+            target = self._fixed_target or normal(self.code.target_model, target, self.folder)
+            return target, normal(self.code.workload_model, parameters, self.folder)
         except ValidationError as error:
             message = f"the point {_shown(point)} does not fit {self.experiment.name}: {reasons(error)}"
             expected = "values that fit each other: exclude this combination, or change it"
@@ -138,43 +151,55 @@ class Plan:
         """The target where it is the same at every point: validated once, not a million times."""
         if self.code is None or any(key.startswith("target") for key in self.space.keys):
             return None
-        return normal(self.code.target_model, dict(self.target))
+        return normal(self.code.target_model, dict(self.target), self.folder)
 
     def trials(self) -> Iterator[PlannedTrial]:
         """All trials in the order they are to run; warm-ups come before what they warm."""
         scenario = self.scenario
         if scenario.order == "sequential":
-            for bound in self._bound():
-                for number in range(scenario.warmup):
-                    yield self._trial(bound, number, warmup=True)
-                for number in range(scenario.most_repetitions):
-                    yield self._trial(bound, number)
+            for plan in self.plans:
+                for bound in plan._bound():
+                    for number in range(scenario.warmup):
+                        yield plan._trial(bound, number, warmup=True)
+                    for number in range(scenario.most_repetitions):
+                        yield plan._trial(bound, number)
             return
         for number in range(scenario.warmup):
-            for bound in self._bound():
-                yield self._trial(bound, number, warmup=True)
+            yield from (plan._trial(bound, number, warmup=True) for plan in self.plans for bound in plan._bound())
         if scenario.order == "interleaved":
             for number in range(scenario.most_repetitions):
-                for bound in self._bound():
-                    yield self._trial(bound, number)
+                yield from (plan._trial(bound, number) for plan in self.plans for bound in plan._bound())
             return
-        size = self.space.raw_size
+        yield from self._shuffled_trials()
+
+    def _shuffled_trials(self) -> Iterator[PlannedTrial]:
+        scenario, size = self.scenario, sum(plan.space.raw_size for plan in self.plans)
         shuffle = Shuffle(size * scenario.most_repetitions, scenario.seed)
         for position in range(size * scenario.most_repetitions):
             number, index = divmod(shuffle[position], size)
-            point = self.space.point(index)
+            plan, index = self._plan_at(index)
+            point = plan.space.point(index)
             if point is not None:
-                target, parameters = self._inputs(point)
-                yield self._trial((target, parameters, self._digest(target, parameters)), number)
+                target, parameters = plan._inputs(point)
+                yield plan._trial((target, parameters, plan._digest(target, parameters)), number)
+
+    def _plan_at(self, index: int) -> tuple["Plan", int]:
+        """The version that a number of the whole space falls to, and the number within that one's space."""
+        for plan in self.plans:
+            if index < plan.space.raw_size:
+                return plan, index
+            index -= plan.space.raw_size
+        raise IndexError(index)
 
     def _trial(self, bound: Bound, number: int, warmup: bool = False) -> PlannedTrial:
-        return PlannedTrial(*bound, number, warmup, self.scenario.seed + number)
+        return PlannedTrial(*bound, number, warmup, self.scenario.seed + number, self.experiment)
 
     @cached_property
     def _counted(self) -> tuple[int, str]:
         scenario = self.scenario
+        versions = [plan.experiment.version for plan in self.variants]
         frame = {
-            "experiment": [self.experiment.name, self.experiment.version],
+            "experiment": [self.experiment.name, versions or self.experiment.version],
             "order": scenario.order,
             "repetitions": scenario.until.model_dump() if scenario.until else scenario.most_repetitions,
             "warmup": scenario.warmup,
@@ -192,8 +217,8 @@ class Plan:
     def _refuse_repeated(self) -> None:
         """Two points that are one process would be counted as two independent ones."""
         seen: dict[str, Mapping[str, Any]] = {}
-        for point in self.space.points():
-            earlier = seen.setdefault(self.bind(point).digest(), point)
+        for part, point in ((plan, point) for plan in self.plans for point in plan.space.points()):
+            earlier = seen.setdefault(part.bind(point).digest(), point)
             if earlier is not point:
                 message = f"the points {_shown(earlier)} and {_shown(point)} are the same to {self.experiment.name}"
                 problem = self.home.at("workload").problem(message, "different points: exclude one of them", key=True)
@@ -213,9 +238,25 @@ class Plan:
         """All trials; at most so many where a rule ends the repetitions."""
         return self.points * (self.scenario.most_repetitions + self.scenario.warmup)
 
+    def shown_points(self) -> Iterator[dict[str, Any]]:
+        """What varies at each point, the version of the experiment too."""
+        for plan in self.plans:
+            version = {VERSION_AXIS: plan.experiment.version} if self.variants else {}
+            yield from (version | point for point in plan.space.points())
+
+    @property
+    def input_folder(self) -> str:
+        """The folder that relative paths of inputs start in; empty where no input is a path."""
+        if self.variants:
+            return next((plan.input_folder for plan in self.variants if plan.input_folder), "")
+        models = (self.code.target_model, self.code.workload_model) if self.code else ()
+        return str(self.folder) if any(model and has_paths(model) for model in models) else ""
+
     @property
     def axes(self) -> list[str]:
         """Names of what varies, as the tables show it."""
+        if self.variants:
+            return [VERSION_AXIS, *dict.fromkeys(name for plan in self.variants for name in plan.axes)]
         names: list[str] = []
         for block in self.space.blocks:
             if block.keys != (TARGETS,):
@@ -228,15 +269,26 @@ class Plan:
         return names
 
 
+def join_versions(plans: Sequence[Plan], scenario: Scenario) -> Plan:
+    """One plan of those of several versions of an experiment."""
+    return replace(plans[0], scenario=scenario, variants=tuple(plans), _kept=[])
+
+
 def make_plan(
     file: ScenarioFile,
     code: Experiment | None,
     ref: ExperimentRef,
     registered: Registered | None = None,
     services: Mapping[str, TrialService] | None = None,
+    folder: Path | None = None,
 ) -> Plan:
-    """Expand a scenario; every value of every axis is checked against the experiment's inputs first."""
-    scenario, home, draft = file.scenario, Place(file.document, ()), Draft(code)
+    """Expand a scenario; every value of every axis is checked against the experiment's inputs first.
+
+    `folder` is where the scenario file stands, in case this text of it stands elsewhere: relative paths start there.
+    """
+    scenario, home = file.scenario, Place(file.document, ())
+    folder = (folder or home.folder).absolute() / (scenario.folder or "")
+    draft = Draft(code, folder, file.document)
     chain = registered.chain if registered else []
     given = {
         key: value for part in (*(item.benchmark for item in chain), scenario) for key, value in part.workload.items()
@@ -281,6 +333,7 @@ def make_plan(
         target=draft.target,
         parameters=draft.parameters,
         home=home,
+        folder=folder,
         nested=draft.nested,
         services=services or {},
     )

@@ -79,7 +79,7 @@ def parse_scenario(text: str, path: str, environ: Mapping[str, str]) -> Scenario
 def expand_benchmark(document: Document, environ: Mapping[str, str]) -> Benchmark:
     """A registered benchmark as it is used: its variables expanded too."""
     expansion = _Expansion(document, environ)
-    expanded = expansion.expand(document.data, ())
+    expanded = _with_written_versions(expansion.expand(document.data, ()), document)
     try:
         read = Benchmark.model_validate(expanded)
     except ValidationError as error:
@@ -91,11 +91,24 @@ def expand_benchmark(document: Document, environ: Mapping[str, str]) -> Benchmar
 
 def read_scenario(document: Document, environ: Mapping[str, str], *, made: str = "") -> ScenarioFile:
     expansion = _Expansion(document, environ)
-    expanded = expansion.expand(document.data, ())
+    expanded = _with_written_versions(expansion.expand(document.data, ()), document)
     file = _validate(expanded, expansion)
     if expansion.problems or file is None:
         raise expansion.error(file)
     return replace(file, made=made)
+
+
+def _with_written_versions(expanded: Any, document: Document) -> Any:
+    """`version: 1.10` means what is written: as a number it would be 1.1."""
+    version = expanded.get("version") if isinstance(expanded, dict) else None
+
+    def written(value: Any, loc: Loc) -> Any:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return document.written(loc) if is_number else value
+
+    if isinstance(version, list):
+        version = [written(item, ("version", at)) for at, item in enumerate(version)]
+    return expanded if version is None else expanded | {"version": written(version, ("version",))}
 
 
 def _validate(expanded: Any, expansion: "_Expansion") -> ScenarioFile | None:

@@ -17,7 +17,7 @@ from benchhouse.report.load_section import load_section
 from benchhouse.report.machine_section import machine_section
 from benchhouse.report.payload import axis_values, payload, varying_axes
 from benchhouse.report.spread_section import spread_section
-from benchhouse.report.tags import Markup, asset, embedded_json, join, tag
+from benchhouse.report.tags import asset, embedded_json, join, tag
 from benchhouse.results.content import ReportData
 from benchhouse.results.numbers import number, plural
 from benchhouse.schema.trial import outcome_words

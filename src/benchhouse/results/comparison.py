@@ -21,6 +21,7 @@ from benchhouse.results.matching import (
     points_of,
     told_value,
 )
+from benchhouse.results.metric_names import MetricName, parse_metrics
 from benchhouse.results.numbers import MINUS, NONE, change_texts, headline_stats, name_of, plural, stat_place
 from benchhouse.results.order import declared_order
 from benchhouse.results.refusals import invalid_rows, reasons
@@ -270,17 +271,20 @@ def _pairs_of_numbers(
     """The statistics that both sides have, and the names of those that only one has."""
     asked: list[Asked] = []
     alone: dict[str, None] = {}
-    known = {metric for pair in pairs for point in pair for metric, _ in point.rows}
-    if metrics is not None and (missing := sorted(set(metrics) - known)):
-        raise BenchError(f"no metric {', '.join(missing)} here; there are {', '.join(sorted(known)) or 'none'}")
+    known: dict[str, set[str]] = {}
+    for metric, stat in (key for pair in pairs for point in pair for key in point.rows):
+        known.setdefault(metric, set()).add(stat)
+    wanted = [MetricName(metric) for metric in known] if metrics is None else parse_metrics(metrics, known)
     last = len(order)
+    wanted.sort(key=lambda name: (order.get(name.metric, last), name.metric, stat_place(name.stat or "")))
     for pair in pairs:
-        for metric in sorted(
-            known if metrics is None else set(metrics), key=lambda name: (order.get(name, last), name)
-        ):
-            of_a, of_b = ({stat: row for (name, stat), row in point.rows.items() if name == metric} for point in pair)
+        for name in wanted:
+            metric = name.metric
+            of_a, of_b = ({stat: row for (key, stat), row in point.rows.items() if key == metric} for point in pair)
             stats = of_a.keys() | of_b.keys()
-            for stat in sorted(stats, key=stat_place) if every else headline_stats(stats):
+            if name.stat:
+                stats &= {name.stat}
+            for stat in sorted(stats, key=stat_place) if every or name.stat else headline_stats(stats):
                 if stat not in of_a or stat not in of_b:
                     alone[f"{name_of(metric, stat)} (only in {name_a if stat in of_a else name_b})"] = None
                     continue

@@ -1,7 +1,7 @@
 """The gate of a pipeline: is NEW worse than BASE by more than is tolerated?"""
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from benchhouse.analysis.gating import Ruling, rule
 from benchhouse.evidence import journals
@@ -9,11 +9,30 @@ from benchhouse.evidence.writing import now
 from benchhouse.results import selftest_record
 from benchhouse.results.comparisons import CompareOptions, compare, scenario_of
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.quality import RegressionRecord
 
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable, PointRow
+
+
+class NoBaselineError(BenchError):
+    """There is no run to compare with yet: this is the first one."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message, hint, Exit.NO_BASELINE)
+
+
+@dataclass(frozen=True)
+class GateRules:
+    """What counts as worse."""
+
+    mde: float = 0.03
+    """The smallest worsening that matters, as a share."""
+    metrics: tuple[str, ...] = ()
+    """`metric` or `metric.stat`; none: the experiment's primary metrics."""
+    confidence: float = 0.95
+    outliers: Literal["keep", "mad"] = "keep"
 
 
 @dataclass(frozen=True)
@@ -34,13 +53,15 @@ class Gate:
     missing: list[str]
     """Points that BASE has and NEW lacks: nothing can be said of them."""
     selftest: str
+    metrics: tuple[str, ...] = ()
+    """Those that decided."""
 
     @property
     def judgement(self) -> str:
-        said = {item.ruling.judgement for item in self.rows}
-        if "regression" in said:
+        judgements = {item.ruling.judgement for item in self.rows}
+        if "regression" in judgements:
             return "regression"
-        return "can't tell" if self.missing or "can't tell" in said else "good"
+        return "can't tell" if self.missing or "can't tell" in judgements else "good"
 
     @property
     def exit_code(self) -> Exit:
@@ -49,8 +70,8 @@ class Gate:
     @property
     def needed(self) -> int | None:
         """Repetitions a side that would let every number be judged."""
-        asked = [item.ruling.needed for item in self.rows if item.ruling.judgement == "can't tell"]
-        return max((count for count in asked if count), default=None)
+        counts = [item.ruling.needed for item in self.rows if item.ruling.judgement == "can't tell"]
+        return max((count for count in counts if count), default=None)
 
     def as_dict(self) -> dict[str, Any]:
         rows = [
@@ -61,43 +82,55 @@ class Gate:
         ]  # fmt: skip
         return {
             "base": self.table.a, "new": self.table.b, "mde": self.mde, "judgement": self.judgement, "rows": rows,
-            "missing": self.missing, "repetitions_needed": self.needed, "selftest": self.selftest,
-            "differences": [asdict(item) for item in self.table.differences], "notes": self.table.notes,
-            "exit_code": int(self.exit_code),
+            "metrics": list(self.metrics), "missing": self.missing, "repetitions_needed": self.needed,
+            "selftest": self.selftest, "differences": [asdict(item) for item in self.table.differences],
+            "notes": self.table.notes, "exit_code": int(self.exit_code),
         }  # fmt: skip
 
 
-def gate(
-    workspace: Workspace, base: str, new: str, mde: float, metrics: list[str], confidence: float, outliers: str = "keep"
-) -> Gate:
-    """NEW against BASE, every headline number that has a direction; each is a run or `RUN:key=value`."""
-    table = compare(workspace, base, new, CompareOptions(tuple(metrics), confidence, outliers="mad" if outliers == "mad" else "keep"))
-    rows = []
-    for row in table.rows:
-        if row.direction not in ("higher", "lower"):
-            continue
-        certain = row.p_adjusted is not None and row.p_adjusted <= 1.0 - confidence
-        ruled = rule(
-            row.change, row.change_interval, "higher" if row.direction == "higher" else "lower",
-            mde=mde, n=min(row.n_a, row.n_b), certain=certain, difference=row.difference_interval,
-            confidence=confidence,
-        )  # fmt: skip
-        rows.append(Gated(row, ruled))
+def gate(workspace: Workspace, base: str, new: str, rules: GateRules | None = None) -> Gate:
+    """NEW against BASE by the metrics that decide; each side is a run's full id, or `RUN:key=value`."""
+    rules = rules or GateRules()
+    metrics = rules.metrics or tuple(_primary(workspace, new))
+    options = CompareOptions(tuple(metrics), rules.confidence, outliers=rules.outliers)
+    table = compare(workspace, base, new, options)
+    rows = [_gated(row, rules) for row in table.rows if row.direction in ("higher", "lower")]
     if not rows:
         raise BenchError(
             "nothing to judge: no number that both sides have says which way is better",
             hint="Give the experiment's metrics a direction, or look: bench compare",
         )
     scenario = scenario_of(workspace, new)
-    note = _keep(workspace, table, rows, mde, confidence, scenario)
+    note = _keep(workspace, table, rows, rules, scenario)
     if note:
         table = replace(table, notes=[*table.notes, note])
-    return Gate(table, mde, rows, table.only_a, selftest_record.sentence(workspace, scenario))
+    return Gate(table, rules.mde, rows, table.only_a, selftest_record.sentence(workspace, scenario), metrics)
 
 
-def _keep(
-    workspace: Workspace, table: "ComparisonTable", rows: list[Gated], mde: float, confidence: float, scenario: str
-) -> str:
+def _primary(workspace: Workspace, selector: str) -> list[str]:
+    from benchhouse.results.order import declared_primary
+    from benchhouse.warehouse import queries
+    from benchhouse.warehouse.query import Warehouse
+
+    with Warehouse.open(workspace) as warehouse:
+        trials = queries.trials(warehouse, [selector.partition(":")[0]]).dicts()
+    good = [row for row in trials if row["outcome"] == "succeeded" and not row["warmup"]]
+    return declared_primary(TrialFolder(workspace.root / row["folder"]) for row in good)
+
+
+def _gated(row: "PointRow", rules: GateRules) -> Gated:
+    if row.trials_a == row.trials_b:  # a run against itself: no repetition could show a difference
+        return Gated(row, Ruling("good", 0.0, 0.0, 0.0, None, None))
+    certain = row.p_adjusted is not None and row.p_adjusted <= 1.0 - rules.confidence
+    ruling = rule(
+        row.change, row.change_interval, "higher" if row.direction == "higher" else "lower",
+        mde=rules.mde, n=min(row.n_a, row.n_b), certain=certain, difference=row.difference_interval,
+        confidence=rules.confidence,
+    )  # fmt: skip
+    return Gated(row, ruling)
+
+
+def _keep(workspace: Workspace, table: "ComparisonTable", rows: list[Gated], rules: GateRules, scenario: str) -> str:
     """Every ruling is a row of `regression_fact`; says why where it can't be."""
     cited, time = selftest_record.last(workspace, scenario), now()
     lines = [
@@ -116,8 +149,8 @@ def _keep(
             worse=item.ruling.worse,
             low=item.ruling.low,
             high=item.ruling.high,
-            mde=mde,
-            confidence=confidence,
+            mde=rules.mde,
+            confidence=rules.confidence,
             p_adjusted=item.row.p_adjusted,
             n_base=item.row.n_a,
             n=item.row.n_b,

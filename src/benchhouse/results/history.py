@@ -28,6 +28,16 @@ class Watched:
     note: str = ""
     """Why the alarm could not be kept, where it could not."""
 
+    @property
+    def can_be_accepted(self) -> bool:
+        """Whether there are enough runs to learn the level and its noise from."""
+        return learn(self.history.values) is not None
+
+    @property
+    def runs_missing(self) -> int:
+        """Runs that are needed before a level can be accepted."""
+        return max(0, NEEDED - len(self.history.runs))
+
     def as_dict(self) -> dict[str, Any]:
         alarm = asdict(self.alarm) if self.alarm else None
         if self.alarm and alarm is not None:
@@ -38,18 +48,23 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class HistoryCase:
-    """Something there is a history of: a benchmark case with its name, id and number of runs."""
+class CaseSummary:
+    """A case that there is a history of."""
 
     case: str
+    experiment: str
+    version: str
     benchmark_case_id: str
     runs: int
 
 
-def cases(workspace: Workspace) -> list[HistoryCase]:
+def cases(workspace: Workspace) -> list[CaseSummary]:
     """What there is a history of."""
     with Warehouse.open(workspace) as warehouse:
-        return [HistoryCase(case.label, case.benchmark_case_id, case.runs) for case in list_cases(warehouse)]
+        return [
+            CaseSummary(case.label, case.experiment, case.version, case.benchmark_case_id, case.runs)
+            for case in list_cases(warehouse)
+        ]
 
 
 def history(

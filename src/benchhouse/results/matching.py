@@ -7,6 +7,7 @@ from typing import Any
 
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.quoting import printable
+from benchhouse.schema.trial import VERSION_AXIS
 
 Row = Mapping[str, Any]
 
@@ -147,6 +148,8 @@ def match(
         lambda point: (workload(point), axes(point), point.target_name),
         lambda point: (workload(point), axes(point)),
     ]
+    if selected & {VERSION_AXIS, VERSION_AXIS.rpartition(".")[2]}:  # a version may have inputs that another lacks
+        ways += [lambda point: (point.experiment, axes(point), point.target_name)]
     pairs: list[Matched] = []
     rest_a, rest_b = list(a), list(b)
     for way in ways:

@@ -22,7 +22,8 @@ _LISTED = 8
 CASES = """
 SELECT t.benchmark_case_id, t.target_name, max(t.scenario) AS scenario, max(t.point) AS point,
        list(DISTINCT t.instance_digest ORDER BY t.instance_digest) AS instances,
-       list(DISTINCT t.scenario ORDER BY t.scenario) AS scenarios, count(DISTINCT t.run_id) AS runs
+       list(DISTINCT t.scenario ORDER BY t.scenario) AS scenarios, count(DISTINCT t.run_id) AS runs,
+       max(t.experiment) AS experiment, max(t.experiment_version) AS version
 FROM trial_fact t
 WHERE t.outcome = 'succeeded' AND NOT t.warmup
 GROUP BY t.benchmark_case_id, t.target_name
@@ -61,6 +62,8 @@ class Case:
     runs: int
     instances: list[str] = field(default_factory=list)
     scenarios: list[str] = field(default_factory=list)
+    experiment: str = ""
+    version: str = ""
 
     @property
     def label(self) -> str:
@@ -155,7 +158,9 @@ def find_case(warehouse: Warehouse, token: str) -> Case:
 def _told(case: Case, listed: Sequence[Case]) -> str:
     """With its id where that picks it: targets of one workload share theirs."""
     alone = sum(other.benchmark_case_id == case.benchmark_case_id for other in listed) == 1
-    return f"{case.label} ({case.benchmark_case_id[:8]})" if alone else case.label
+    twins = [other for other in listed if (other.label, other.target_name) == (case.label, case.target_name)]
+    version = f" {case.version}" if len({other.version for other in twins}) > 1 else ""
+    return f"{case.label}{version} ({case.benchmark_case_id[:8]})" if alone else f"{case.label}{version}"
 
 
 def _begins(case: Case, token: str) -> bool:

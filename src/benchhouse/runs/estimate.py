@@ -96,7 +96,7 @@ def summarise(workspace: Workspace, prepared: Prepared, points: int = 20) -> Pla
     return PlanSummary(
         scenario=scenario.scenario,
         experiment=plan.experiment.name,
-        version=plan.experiment.version,
+        version=", ".join(item.experiment.version for item in plan.plans),
         distribution=f"{plan.experiment.distribution} {plan.experiment.distribution_version}".strip(),
         points=plan.points,
         repetitions=scenario.most_repetitions,
@@ -114,6 +114,6 @@ def summarise(workspace: Workspace, prepared: Prepared, points: int = 20) -> Pla
         estimate=estimate(workspace, plan, scenario.parallel),
         storage=StorageNeed(need.size, need.files, need.basis, room_text(workspace, prepared)),
         plan_digest=plan.digest,
-        first_points=list(islice(plan.space.points(), points)),
+        first_points=list(islice(plan.shown_points(), points)),
         notes=prepared.notes,
     )

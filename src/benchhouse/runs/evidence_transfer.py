@@ -87,6 +87,15 @@ def _left_out(carried: Carried, start: str, unread: Sequence[str]) -> Carried:
     return carried if reason is None else carried.model_copy(update={"reason": reason})
 
 
+def last_run(address: str, scenario: str, *, other_than: str, endpoint: str = "") -> str | None:
+    """The newest run of a scenario in a store, other than that one; None where there is none."""
+    if "://" not in address and not Path(address).expanduser().is_dir():
+        return None
+    with _opened(address, endpoint) as shelf:
+        runs = {item.run_id for item in store.pointers(shelf) if item.scenario == scenario}
+    return max(runs - {other_than}, default=None)
+
+
 def verify(address: str, runs: Sequence[str], *, endpoint: str = "") -> tuple[int, int, "list[Damage]"]:
     """Hash every object of the store, or of these runs; trials, bytes read, and what is not as it was sealed."""
     with _opened(address, endpoint) as shelf:

@@ -24,7 +24,7 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.quoting import printable
-from benchhouse.schema.trial import trial_id
+from benchhouse.schema.trial import VERSION_AXIS, trial_id
 from benchhouse.sites import places
 
 Say = Callable[[str], None]
@@ -124,6 +124,7 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
         "code_digest": prepared.code_digest,
         "parallel": options.parallel or prepared.plan.scenario.parallel,
         "plan_digest": prepared.plan.digest,
+        "folder": prepared.plan.input_folder,
         "source": _git(prepared.home),
         "cache": str(places.cache()),
         "container_digest": prepared.image_digest(),
@@ -209,7 +210,10 @@ def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
     """The values of the axes at one trial, as far as they are plain."""
     from benchhouse.warehouse.labels import axis_value
 
-    values = {key: axis_value(planned.target, planned.parameters, key) for key in plan.axes}
+    values = {
+        key: planned.experiment.version if key == VERSION_AXIS else axis_value(planned.target, planned.parameters, key)
+        for key in plan.axes
+    }
     return {key: value for key, value in values.items() if not isinstance(value, dict | list | None)}
 
 

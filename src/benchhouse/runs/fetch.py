@@ -95,7 +95,9 @@ def needed_data(prepared: Prepared) -> list[Fetchable]:
     """What the scenario's experiment declares, less what none of its values calls for."""
     plan = prepared.plan
     first = next(plan.instances())
-    words = set(_words([first.target, first.parameters, [block.rows for block in plan.space.blocks]]))
+    words = set(
+        _words([first.target, first.parameters, [block.rows for item in plan.plans for block in item.space.blocks]])
+    )
     own = [item for item in fetchable() if item.experiment == plan.experiment.name]
     return [item for item in own if not item.used_with or words.intersection(item.used_with)]
 

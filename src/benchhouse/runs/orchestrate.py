@@ -314,7 +314,8 @@ class Orchestrator:
         """What is one trial's own."""
         plan, planned = self.plan, item.planned
         target = planned.target
-        return {
+        own = {"experiment": planned.experiment.model_dump()} if planned.experiment != plan.experiment else {}
+        return own | {
             "trial_id": item.trial_id,
             "instance_digest": planned.instance_digest,
             "service": plan.service if plan.service_is_said else str(target.get("driver") or plan.service),

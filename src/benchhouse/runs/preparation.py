@@ -22,14 +22,18 @@ from benchhouse.plan import (
     bind_model,
     bind_services,
     expand_benchmark,
+    join_versions,
     make_plan,
+    package_problems,
     parse_scenario,
     read_scenario,
     site_problems,
+    with_absolute_paths,
     with_own_server,
 )
 from benchhouse.plan.axes import fields_of
 from benchhouse.plan.spaces import is_space, read_space, scenarios
+from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
 from benchhouse.schema.layout import Workspace
@@ -65,11 +69,16 @@ class Prepared:
             cache=places.cache(),
             site=self.site,
             image=scenario.runtime.image or scenario.artifacts.get("container", ""),
-            folders=(workspace.root, places.cache()),
+            folders=(workspace.root, places.cache(), *self._input_folders(workspace)),
             binds=tuple(scenario.binds),
             gpus=self.plan.resources.gpus,
             variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
         )
+
+    def _input_folders(self, workspace: Workspace) -> list[Path]:
+        """What a container must see of a scenario that lies outside of the workspace."""
+        folder = Path(self.plan.input_folder) if self.plan.input_folder else workspace.root
+        return [] if folder.is_relative_to(workspace.root.absolute()) else [folder]
 
     def container(self, workspace: Workspace) -> Container | None:
         """What a trial runs in. Raises where the image is not there or not pinned."""
@@ -77,8 +86,9 @@ class Prepared:
 
     @cached_property
     def code_digest(self) -> str:
-        """Of the experiment's package: every file of it is read, once."""
-        return code_digest(self.plan.experiment)
+        """Of the experiment's package, or those of all its versions: every file is read, once."""
+        digests = [code_digest(plan.experiment) for plan in self.plan.plans]
+        return digests[0] if len(digests) == 1 else digest(digests)
 
     def image_digest(self) -> str | None:
         """sha256 of the image; None where there is none."""
@@ -185,7 +195,10 @@ def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Pat
 
 
 def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
+    if isinstance(file.scenario.version, list):
+        return _plan_versions(workspace, file, home, site)
     notes: list[str] = []
+    file = with_absolute_paths(file, home.absolute() / (file.scenario.folder or ""))
     recipes = (workspace.recipes, home / workspace.recipes.name, home)
     services, problems = bind_services(file, *recipes)
     problems += _missing_plugs(file)
@@ -197,9 +210,10 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
             services, misfits = bind_services(file, *recipes)
             problems += misfits
             notes.append(f"no target.url: each trial starts the recipe {', '.join(services)} as its server")
-        plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services)
+        plan = make_plan(file, code, found.ref() if found else _unknown(file), registered, services, home)
     except ProblemsError as error:
         raise ProblemsError([*problems, *error.problems]) from error
+    problems += package_problems(file, plan.experiment)
     problems += site_problems(file, plan, site) if file.scenario.executor == "slurm" else []
     if problems:
         raise ProblemsError(problems)
@@ -208,6 +222,23 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
         instead = f"; use {found.deprecated['replaced_by']}" if found.deprecated.get("replaced_by") else ""
         notes.append(f"{found.name} {found.version} is deprecated: {found.deprecated['reason']}{instead}")
     return Prepared(file, plan, registered, notes, home, site)
+
+
+def _plan_versions(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
+    """A plan for each version, which may differ in its inputs, joined to one; `version` is then an axis."""
+    versions, prepared, problems = list(file.scenario.version or ()), list[Prepared](), list[Problem]()
+    for version in versions:
+        single = replace(file, scenario=file.scenario.model_copy(update={"version": version}))
+        try:
+            prepared.append(_resolve_and_plan(workspace, single, home, site))
+        except ProblemsError as error:
+            problems += [problem for problem in error.problems if problem not in problems]
+    if problems:
+        raise ProblemsError(problems)
+    first = prepared[0]
+    plan = join_versions([item.plan for item in prepared], first.plan.scenario.model_copy(update={"version": versions}))
+    notes = list(dict.fromkeys(note for item in prepared for note in item.notes))
+    return replace(first, plan=plan, notes=notes)
 
 
 def _without_effect(file: ScenarioFile) -> list[str]:
@@ -243,7 +274,7 @@ def _what_to_run(
             registered = _expanded(shelf(workspace, home).find(scenario.uses))
             found = resolve(registered.experiment, _version(file, registered), listed)
         elif scenario.experiment:
-            found = resolve(scenario.experiment, scenario.version, listed)
+            found = resolve(scenario.experiment, _only_version(scenario), listed)
         else:
             served = _by_service(file, listed, notes)
             if served is None:
@@ -315,7 +346,7 @@ def check_file(path: Path) -> None:
 
 def _version(file: ScenarioFile, registered: Registered) -> str | None:
     """The benchmark's version of the experiment; a scenario may choose where the benchmark leaves it open."""
-    fixed, asked = registered.version, file.scenario.version
+    fixed, asked = registered.version, _only_version(file.scenario)
     if fixed and asked and fixed != asked:
         message = f"the benchmark '{registered.benchmark.benchmark}' is frozen to version '{fixed}'"
         raise ProblemsError([file.document.problem(("version",), message, "leave `version` out")])
@@ -336,9 +367,15 @@ def _by_service(file: ScenarioFile, listed: Sequence[Listed], notes: list[str]) 
             f"several experiments drive {component}/{service}: {', '.join(names)}", "name one: experiment: ..."
         )
     if names:
-        return resolve(names[0], file.scenario.version, listed)
+        return resolve(names[0], _only_version(file.scenario), listed)
     notes.append(f"no installed experiment drives {component}/{service}: this scenario can be planned, not run")
     return None
+
+
+def _only_version(scenario: Scenario) -> str | None:
+    """Of a scenario that is planned for one version at a time."""
+    assert not isinstance(scenario.version, list)
+    return scenario.version
 
 
 def _unknown(file: ScenarioFile) -> ExperimentRef:

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.own_wheel import NAME, write_own_wheel
 from benchhouse.schema.protocols import Container, Place
 from benchhouse.schema.scenario import Runtime
 
@@ -59,7 +60,7 @@ class _Request:
     """What a scenario asks for, and where what was made of it lies."""
 
     def __init__(self, spec: Runtime, cache: Path) -> None:
-        self.local = {item: _content(Path(item)) for item in sorted(spec.requirements) if Path(item).exists()}
+        self.local = {item: _content(path) for item in sorted(spec.requirements) if (path := _local(item)).exists()}
         self._base = {
             "python": spec.python or [sys.executable, sys.version],
             "local": self.local,
@@ -89,17 +90,30 @@ def _resolved(spec: Runtime, local: dict[str, str]) -> str:
     wanted = [str(Path(item).absolute()) if item in local else item for item in spec.requirements]
     python = spec.python or sys.executable
     with TemporaryDirectory() as scratch:
+        ours = f"{NAME} @ {write_own_wheel(Path(scratch), with_dependencies=False).as_uri()}"
+        wanted = [*_WORKER_NEEDS, ours, *wanted]
         if uv := _uv():
-            asked = Path(scratch) / "requirements.in"
-            asked.write_text("\n".join([*_WORKER_NEEDS, *wanted]) + "\n", encoding="utf-8")
+            inputs = Path(scratch) / "requirements.in"
+            inputs.write_text("\n".join(wanted) + "\n", encoding="utf-8")
             plain = ["--no-header", "--no-annotate", "--generate-hashes", "--quiet"]
-            return _ran([uv, "pip", "compile", "--python", python, *plain, str(asked)], "resolved")
+            return _without_ourselves(_ran([uv, "pip", "compile", "--python", python, *plain, str(inputs)], "resolved"))
         own = Path(scratch) / "venv"
         _ran([python, "-m", "venv", str(own)], "made")
         quiet = ["--disable-pip-version-check", "--quiet"]
         asking = [str(own / "bin" / "python"), "-m", "pip", "install", *quiet, "--dry-run", "--ignore-installed"]
-        found = json.loads(_ran([*asking, "--report", "-", *_WORKER_NEEDS, *wanted], "resolved"))
-        return "".join(sorted(_pinned(item) for item in found["install"]))
+        report = json.loads(_ran([*asking, "--report", "-", *wanted], "resolved"))
+        others = [item for item in report["install"] if item["metadata"]["name"].lower() != NAME]
+        return "".join(sorted(_pinned(item) for item in others))
+
+
+def _without_ourselves(lock: str) -> str:
+    """The lock without our own entry and the lines that continue it: our package is linked in, not installed."""
+    kept, ours = list[str](), False
+    for line in lock.splitlines(keepends=True):
+        if not line[:1].isspace():
+            ours = line.lower().startswith((f"{NAME} ", f"{NAME}=", f"{NAME}["))
+        kept += [] if ours else [line]
+    return "".join(kept)
 
 
 def _pinned(item: dict[str, dict[str, dict[str, dict[str, str]]]]) -> str:
@@ -176,6 +190,11 @@ def _link_ourselves(site: Path) -> None:
         info.mkdir()
         for name in ("METADATA", "entry_points.txt"):
             (info / name).write_text(ours.read_text(name) or "", encoding="utf-8")
+
+
+def _local(requirement: str) -> Path:
+    """Of a requirement that is a path: without its extras."""
+    return Path(requirement.partition("[")[0].strip())
 
 
 def _content(path: Path) -> str:

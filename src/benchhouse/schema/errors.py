@@ -14,6 +14,7 @@ class Exit(IntEnum):
     CLAIM_NOT_SAFE = 4
     NEEDS_APPROVAL = 5
     UNDECIDED = 6
+    NO_BASELINE = 7
     INTERRUPTED = 130
     OUTPUT_CLOSED = 141
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.histogram import Histogram
+from benchhouse.schema.input_paths import resolve_paths
 from benchhouse.schema.model import Model
 from benchhouse.schema.resources import Resources
 
@@ -32,6 +33,7 @@ class Metric(Model):
     direction: Direction | None = Field(None, description="Which way is better; none where neither is.")
     formula: str = Field("", description="How it is computed, in words.")
     role: Role | None = Field(None, description="The field of metrics.json that it fills.")
+    primary: bool = Field(False, description="Whether it decides where nobody names a metric, as at a gate.")
 
 
 class Deprecated(Model):
@@ -225,9 +227,12 @@ class Experiment:
     def metric(self, name: str) -> Metric | None:
         return next((metric for metric in self.metrics if metric.name == name), None)
 
-    def call(self, target: Mapping[str, Any], parameters: Mapping[str, Any], ctx: Context) -> Any:
-        """Validate the inputs, then run the function with them."""
+    def call(self, target: Mapping[str, Any], parameters: Mapping[str, Any], ctx: Context, folder: str = "") -> Any:
+        """Validate the inputs, then run the function with them; relative paths among them start in `folder`."""
         arguments: dict[str, Any] = {}
+        if folder:
+            target = resolve_paths(self.target_model, dict(target), Path(folder))[0]
+            parameters = resolve_paths(self.workload_model, dict(parameters), Path(folder))[0]
         if self.takes_target:
             arguments["target"] = self.target_model.model_validate(target) if self.target_model else _bare(target)
         if (fitting := self._as_they_are(parameters)) is not None:

@@ -59,6 +59,7 @@ class Extras(Model):
     quantile_definitions: dict[str, str] = Field(
         default_factory=dict, description="Metrics whose percentiles are read from something else, and how."
     )
+    primary: list[str] = Field(default_factory=empty_list, description="Metrics that the experiment declares primary.")
     warnings: list[str] = Field(default_factory=empty_list)
     measurements: list[Measurement]
 

@@ -1,5 +1,6 @@
 """Scenario: Benchmark x Targets x axes x repetitions, where and how; and Benchmark, what `uses:` refers to."""
 
+import json
 import math
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -21,6 +22,7 @@ from benchhouse.schema.telemetry import Monitors
 
 Order = Literal["interleaved", "sequential", "random"]
 MAX_AXIS_VALUES = 1_000_000
+_MOST_SHOWN = 4  # values of an axis in a message
 
 
 class Range(Model, strict=True):
@@ -107,6 +109,16 @@ def axis_values(values: list[Any] | Range | Ranged) -> list[Any]:
     return values.values() if isinstance(values, Range) else values
 
 
+def _flow(value: Any) -> str:
+    """As YAML on one line; the rest of something long is left out."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_flow(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        shown = [_flow(item) for item in value[:_MOST_SHOWN]]
+        return "[" + ", ".join([*shown, "..."] if len(value) > _MOST_SHOWN else shown) + "]"
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool) or value is None else str(value)
+
+
 class Runtime(Model, strict=True):
     """What a job runs inside."""
 
@@ -147,7 +159,9 @@ class Defined(Model, strict=True):
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     description: str = Field("", description="For people.")
     experiment: str | None = Field(None, description="Name of an installed experiment.")
-    version: str | None = Field(None, description="Its version; the newest installed one if not given.")
+    version: str | Annotated[list[str], Field(min_length=1)] | None = Field(
+        None, description="Its version, the newest installed one if not given; a list is an axis."
+    )
     workload: dict[str, Any] = Field(default_factory=dict, description="Parameters; a list is an axis.")
     axes: list[AxisBlock] = Field(default_factory=empty_list, description="Further axes: grid, zip, points.")
     exclude: list[dict[str, Any]] = Field(
@@ -156,11 +170,23 @@ class Defined(Model, strict=True):
     resources: Resources | None = Field(None, description="What one trial needs.")
     limits: Limits = Field(default_factory=Limits, description="Hard limits of one trial.")
 
+    @field_validator("axes", mode="before")
+    @classmethod
+    def _axes_are_blocks(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        forms = value.keys() & {"grid", "zip", "points"}
+        block = value if forms else {"grid": value}
+        raise ValueError(f"axes is a list of blocks, not a mapping: write axes: [{_flow(block)}]")
+
     @field_validator("version", mode="before")
     @classmethod
     def _version_is_text(cls, value: Any) -> Any:
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            raise ValueError(f"a version is text: put it in quotes, version: '{value}'")
+        for version in value if isinstance(value, list) else [value]:
+            if isinstance(version, int | float) and not isinstance(version, bool):
+                raise ValueError(f"a version is text: put it in quotes, '{version}'")
+        if isinstance(value, list) and (twice := {str(item) for item in value if value.count(item) > 1}):
+            raise ValueError(f"version {', '.join(sorted(twice))} is given twice")
         return value
 
 
@@ -174,6 +200,8 @@ class Benchmark(Defined):
     def _one_subject(self) -> "Benchmark":
         if (self.experiment is None) == (self.uses is None):
             raise ValueError("a benchmark has either experiment or uses")
+        if isinstance(self.version, list):
+            raise ValueError("a benchmark is frozen to one version; a scenario that uses it may have several")
         return self
 
 
@@ -211,6 +239,7 @@ class Scenario(Defined):
     services: dict[Name, ServiceUse] = Field(
         default_factory=dict, description="Servers that its trials need; `service:NAME` stands for an endpoint."
     )
+    folder: str | None = Field(None, description="Folder that relative paths start in; by default that of this file.")
     logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is printed is kept.")
     monitors: Monitors | Literal[False] = Field(
         default_factory=Monitors, description="What is sampled beside a trial, and how often; false: nothing."

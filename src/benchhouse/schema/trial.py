@@ -21,6 +21,8 @@ Outcome = Literal["succeeded", "invalid", "failed", "error", "timeout", "out_of_
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 MEASURED: tuple[Outcome, ...] = ("succeeded", "invalid")
 """Ran to its end and measured. The numbers of an `invalid` trial are evidence; no summary or comparison takes them."""
+VERSION_AXIS = "experiment.version"
+"""The axis of a run over several versions of its experiment."""
 _TRIALS = uuid.UUID("6f1d4d0e-6f0b-5c1a-9d6e-0f4b1c3a7e52")
 
 
@@ -99,6 +101,7 @@ class TrialSpec(Model):
     target: dict[str, Any]
     parameters: dict[str, Any]
     axes: list[str] = Field(default_factory=empty_list, description="Names of the parameters that vary in this run.")
+    folder: str = Field("", description="Folder that relative paths among the inputs start in; empty: there are none.")
     repetition: int
     warmup: bool = False
     seed: int
@@ -133,7 +136,7 @@ class TrialSpec(Model):
 def joined(frame: Mapping[str, Any], differs: Mapping[str, Any], results: Path) -> dict[str, Any]:
     """The fields of trial.json, from what all trials of a run share and what is one trial's own."""
     parameters = differs["parameters"]
-    experiment = ExperimentRef.model_validate(frame["experiment"])
+    experiment = ExperimentRef.model_validate(differs.get("experiment") or frame["experiment"])
     instance = Instance(experiment=experiment.name, version=experiment.version, target={}, parameters=parameters)
     return {
         **frame,

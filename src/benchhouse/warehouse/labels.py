@@ -5,13 +5,16 @@ from typing import Any
 
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.quoting import printable
-from benchhouse.schema.trial import TrialSpec
+from benchhouse.schema.trial import VERSION_AXIS, TrialSpec
 
 _LABEL_LENGTH = 80
 
 
 def axes_of(spec: TrialSpec) -> dict[str, Any]:
-    return {name: axis_value(spec.target, spec.parameters, name) for name in spec.axes}
+    return {
+        name: spec.experiment.version if name == VERSION_AXIS else axis_value(spec.target, spec.parameters, name)
+        for name in spec.axes
+    }
 
 
 def axis_value(target: dict[str, Any], parameters: dict[str, Any], name: str) -> Any:
@@ -43,7 +46,7 @@ def point_label(spec: TrialSpec) -> str:
 
 
 def _label(axes: dict[str, Any]) -> str:
-    bare = [name.removeprefix("target.").removeprefix("workload.") for name in axes]
+    bare = [name.removeprefix("target.").removeprefix("workload.").removeprefix("experiment.") for name in axes]
     names = bare if len(set(bare)) == len(bare) else list(axes)
     return " ".join(f"{name}={_short(value)}" for name, value in zip(names, axes.values(), strict=True))
 

@@ -55,7 +55,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             os.environ[f"BENCH_SERVICE_{name.upper().replace('-', '_').replace('.', '_')}"] = ",".join(all_of_them)
         target = resolve(with_endpoints(spec.target, endpoints), os.environ)
         parameters = resolve(with_endpoints(spec.parameters, endpoints), os.environ)
-        ctx.accept(experiment.call(target, parameters, ctx))
+        ctx.accept(experiment.call(target, parameters, ctx, spec.folder))
         handover.finished = True
     except ExperimentFailed as failure:
         handover.fail(failure.code, failure.message, retryable=failure.retryable)
@@ -69,6 +69,7 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
         try:
             handover.take(measure(ctx.in_order()), jsonable(ctx.facts), ctx.warnings, ctx.invalidities)
             handover.quantile_definitions = definitions(ctx.in_order())
+            handover.primary = [metric.name for metric in experiment.metrics if metric.primary]
             handover.phases = ctx.phases
             _write_samples(ctx, folder.samples)
             _write_histograms(ctx, folder.histograms)

@@ -1,7 +1,7 @@
 """From emitted values to measurements, and from measurements to metrics.json."""
 
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -38,6 +38,7 @@ class Handover(BaseModel):
     warnings: list[Warning] = []
     invalid: Failure | None = None
     quantile_definitions: dict[str, str] = {}
+    primary: list[str] = []
     phases: list[tuple[str, int, int]] = []
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> None:
@@ -112,11 +113,11 @@ def definitions(series: Iterable[Series]) -> dict[str, str]:
 def metrics_file(
     spec: TrialSpec,
     meta: Meta,
-    measurements: list[Measurement],
-    quantile_definitions: Mapping[str, str] | None = None,
+    handover: Handover,
     telemetry: TelemetrySummary | None = None,
 ) -> MetricsFile:
     """metrics.json in the common schema; what a field would claim without a measurement is null."""
+    measurements = handover.measurements
     by_role = {(row.role, row.stat): row for row in measurements if row.role and not row.window}
 
     def role(name: Any, *stats: str) -> Measurement | None:
@@ -174,7 +175,8 @@ def metrics_file(
             outcome=meta.outcome,
             experiment=spec.experiment.name,
             version=spec.experiment.version,
-            quantile_definitions=dict(quantile_definitions or {}),
+            quantile_definitions=handover.quantile_definitions,
+            primary=handover.primary,
             warnings=notes,
             measurements=measurements,
         ),

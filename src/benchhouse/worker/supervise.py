@@ -146,7 +146,7 @@ def _run(
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
         handover.quantile_definitions = {}
     meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover, shared)
-    numbers = metrics_file(spec, meta, handover.measurements, handover.quantile_definitions, telemetry)
+    numbers = metrics_file(spec, meta, handover, telemetry)
     for file, model in ((folder.meta, meta), (folder.metrics, numbers)):
         write_fresh(file, model.model_dump_json(indent=2, by_alias=True) + "\n")
     write_metrics_csv(folder.metrics_csv, spec, handover.measurements)

@@ -57,7 +57,9 @@ def accept(
         f"accepted {record.metric} {record.stat} = {screen.quantity(record.level, record.unit)} "
         f"({screen.count(record.n, 'run')}, up to {record.run_id})"
     )
-    screen.note(f"later runs are held to it:  bench history {options.asked_for(case, record.metric, record.stat)}")
+    screen.note(
+        f"later runs are held to it:  bench history {screen.history_arguments(case, record.metric, record.stat)}"
+    )
 
 
 @command.command(
@@ -80,8 +82,7 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
     record = watched.baseline
     if record is None:
         click.echo(f"no baseline of {watched.history.name} is accepted for {watched.history.case.label}")
-        name = options.asked_for(case, watched.history.metric, watched.history.stat)
-        screen.note(f"accept it:  bench baseline accept {name}")
+        screen.note(screen.next_for_baseline(watched))
         return
     said = record.why or record.rule
     rows = [
@@ -93,7 +94,7 @@ def show_(ctx: click.Context, case: str, metric: str | None, stat: str | None, a
     ]  # fmt: skip
     for name, text in rows:
         click.echo(f"{name:<10}  {text}")
-    screen.note(f"see it:  bench history {options.asked_for(case, record.metric, record.stat)}")
+    screen.note(f"see it:  bench history {screen.history_arguments(case, record.metric, record.stat)}")
 
 
 @command.command(help="All baselines that count now." + examples("bench baseline list"), name="list")

@@ -1,26 +1,12 @@
 """Compare runs, or points of runs: how much, how sure, and whether there is evidence at all."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.cli.examples import examples
-from benchhouse.report.terminal import curves
-from benchhouse.schema.lists import shortened
-
-if TYPE_CHECKING:
-    from benchhouse.results.comparison import ComparisonTable, PointRow
-    from benchhouse.results.curves import Scaling, Tradeoff
-
-Found = TypeVar("Found", bound="Tradeoff | Scaling")
-_ROOMY = 110
-_MOST_ROWS = 40
-_MOST_NAMES = 8
-_SHORT = {"no evidence of a difference": "no evidence", "too few repetitions": "too few"}
 
 
 @click.command(
@@ -67,43 +53,29 @@ def command(
     svg: Path | None,
     as_json: bool,
 ) -> None:
-    from benchhouse.api import looking
-    from benchhouse.results import selftest_record
+    from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
 
-    workspace = options.workspace(ctx).folder
+    workspace = options.workspace(ctx)
     _check(at, of, along, write, metrics, every, len(runs))
     if (paired is not None or outliers != "keep") and (at or along or len(runs) != 2):
         raise click.UsageError("--paired and --outliers are for two runs against each other")
     if svg and (at or along or len(runs) != 2):
         raise click.UsageError("--svg is for two runs against each other; otherwise: bench report writes charts")
-    if at:
-        tradeoff, run_ids = looking.compare_at(workspace, list(runs), at, of, along, confidence)
-        _show(tradeoff, as_json, markdown, curves.show_tradeoff)
-        if write:
-            screen.note(f"also {looking.report(workspace, run_ids, tradeoff)}")
-    elif along:
-        _show(
-            looking.compare_along(workspace, list(runs), along, of, confidence), as_json, markdown, curves.show_scaling
-        )
-    elif len(runs) == 2:
-        compared = looking.compare(
-            workspace, *runs, list(metrics), confidence, every=every, outliers=outliers, paired=paired
-        )
-        trust = selftest_record.sentence(workspace, looking.scenario_of(workspace, runs[1]))
-        _pair(compared, as_json, markdown, trust)
-        if svg:
-            looking.comparison_svg(compared, svg)
-            screen.note(f"also {svg}")
-    elif markdown:
+    pair = {"every": every, "outliers": outliers, "paired": paired} if not (at or along) and len(runs) == 2 else {}
+    compared = workspace.compare(*runs, at=at, along=along, of=of, metrics=metrics, confidence=confidence, **pair)
+    if as_json:
+        screen.as_json(compared.to_dict())
+    elif not markdown:
+        compared.show()
+    elif isinstance(compared, TargetComparison):
         raise click.UsageError("--markdown is for two runs, --at or --along; otherwise: bench report writes report.md")
     else:
-        beside = looking.compare_beside(workspace, list(runs), list(metrics), confidence)
-        if as_json:
-            labels = {member.at: member.label for member in beside.members}
-            cases = [case.model_dump(mode="json") for case in beside.cases]
-            screen.as_json({"cases": cases, "points": labels, "alone": beside.alone, "notes": beside.notes})
-        else:
-            curves.show_beside(beside)
+        click.echo(compared.markdown().rstrip("\n"))
+    if svg and isinstance(compared, Comparison):
+        compared.write_svg(svg)
+        screen.note(f"also {svg}")
+    if write and isinstance(compared, CurveComparison):
+        screen.note(f"also {workspace.report(*compared.run_ids, curves=compared).html}")
 
 
 def _check(
@@ -118,86 +90,3 @@ def _check(
         raise click.UsageError("--metric picks metrics of points; with --at or --along it is --of METRIC")
     if every and (at or along or runs != 2):
         raise click.UsageError("--all is for two runs against each other")
-
-
-def _show(found: Found, as_json: bool, markdown: bool, tell: Callable[[Found], None]) -> None:
-    from benchhouse.api import looking
-
-    if as_json:
-        screen.as_json(found.model_dump(mode="json"))
-    elif markdown:
-        click.echo(looking.curves_markdown(found))
-    else:
-        tell(found)
-
-
-def _pair(compared: "ComparisonTable", as_json: bool, markdown: bool, trust: str) -> None:
-    from benchhouse.api import looking
-
-    if as_json:
-        screen.as_json(compared.as_dict() | {"selftest": trust})
-        return
-    if markdown:
-        click.echo(looking.comparison_markdown(compared).rstrip("\n"))
-        click.echo(f"\n{trust[:1].upper()}{trust[1:]}.")
-        return
-    click.echo(f"A  {compared.a}\nB  {compared.b}")
-    verdicts, rows = looking.comparison_digest(compared, _MOST_ROWS)
-    _show_rows(rows, several_points=compared.several_points)
-    if len(rows) < len(compared.rows):
-        more = len(compared.rows) - len(rows)
-        screen.note(
-            f"{verdicts}; and {more:,} more rows: --metric NAME, a selector (RUN:key=value), --json or --markdown"
-        )
-    _show_notes(compared)
-    screen.note(trust)
-
-
-def _show_rows(rows: "Sequence[PointRow]", *, several_points: bool) -> None:
-    narrow = screen.console().width < _ROOMY
-    if not (narrow and several_points):
-        _table(rows, narrow=narrow, named=several_points)
-        return
-    points: dict[str, list[PointRow]] = {}
-    for row in rows:
-        points.setdefault(row.point, []).append(row)
-    for point, own in points.items():
-        click.echo(f"\n{point}")
-        _table(own, narrow=narrow, named=False)
-
-
-def _table(rows: "Sequence[PointRow]", *, narrow: bool, named: bool) -> None:
-    """One line a number; `named` says the point of each, and where it is `narrow` the verdict is shortened."""
-    from benchhouse.api.screen import number, titled
-
-    verdicts = _SHORT if narrow else {}
-    told = [
-        (row.point, titled(row.name_marked, row.unit), number(row.mean_a), number(row.mean_b), row.change_text,
-         row.effect_text, f"{row.n_a}/{row.n_b}", verdicts.get(row.verdict, row.verdict))
-        for row in rows
-    ]  # fmt: skip
-    columns = ("point", "metric", "A", "B", "change, interval", "effect g", "n", "verdict")
-    first = 0 if named else 1
-    screen.table(
-        columns[first:],
-        [line[first:] for line in told],
-        right=("A", "B", "effect g"),
-        whole=("metric", "A", "B", "effect g", "n", "verdict"),
-        spare=("n", "effect g"),
-    )
-
-
-def _show_notes(compared: "ComparisonTable") -> None:
-    from benchhouse.report.terminal.points import SHAKY
-
-    if any(row.shaky for row in compared.rows):
-        screen.note(SHAKY)
-    for line in compared.notes:
-        screen.note(line)
-    for difference in compared.differences:
-        screen.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
-    if compared.unmatched_metrics:
-        screen.note(f"not compared: {', '.join(compared.unmatched_metrics)}")
-    for side, only in (("A", compared.only_a), ("B", compared.only_b)):
-        if only:
-            screen.note(f"only in {side}: {shortened(only, _MOST_NAMES)}")

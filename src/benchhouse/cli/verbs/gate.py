@@ -1,5 +1,7 @@
 """Judge a change for a pipeline: worse by more than is tolerated, not worse, or can't tell."""
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from benchhouse.api import screen
@@ -8,19 +10,29 @@ from benchhouse.cli.examples import examples
 from benchhouse.cli.shares import SHARE
 from benchhouse.schema.errors import Exit
 
+if TYPE_CHECKING:
+    from benchhouse.api.gates import Gate, NoBaselineError
+
 
 @click.command(
-    help=f"{__doc__}\n\nExit code 0: the intervals exclude a worsening of --mde. 3: a regression. 6: these repetitions "
-    "can't tell, and it is said how many would."
+    help=f"{__doc__}\n\nThe experiment's primary metrics decide, or those that --metric names. Exit code 0: the "
+    "intervals exclude a worsening of --mde. 3: a regression. 6: these repetitions can't tell, and it is said how many "
+    "would. 7: there is no run to compare with yet."
     + examples(
         "bench gate @last-1..@last --mde 3%",
-        "bench gate main..@last --mde 5% --metric latency   main: the last run of a scenario of that name",
-        "bench gate @last-1..@last --mde 3% --json",
+        "bench gate --baseline s3://team-bench/main --if-no-baseline pass   against the newest run in a store",
+        "bench gate main..@last --mde 5% --metric latency.p99   main: the last run of a scenario of that name",
     )
 )
-@click.argument("runs", metavar="BASE..NEW")
+@click.argument("runs", metavar="[BASE..NEW]", default="@last")
+@click.option("--baseline", metavar="STORE", help="Compare NEW (@last, if not given) with the newest run of its "
+              "scenario in this store, a folder or s3://bucket/prefix: see bench evidence push.")  # fmt: skip
+@click.option("--endpoint", metavar="URL", default="", help="Of the store; else AWS_ENDPOINT_URL, else Amazon's.")
+@click.option("--if-no-baseline", type=click.Choice(["fail", "pass"]), default="fail", show_default=True,
+              help="Whether a first run, with nothing to compare with, fails (7) or passes (0).")  # fmt: skip
 @click.option("--mde", type=SHARE, default="3%", show_default=True, help="The smallest worsening that matters.")
-@click.option("--metric", "metrics", multiple=True, help="Only this metric; may be repeated.")
+@click.option("--metric", "metrics", multiple=True, metavar="NAME",
+              help="Judge this metric, or one statistic of it: latency.p99; may be repeated.")  # fmt: skip
 @click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
 @click.option("--outliers", type=click.Choice(["keep", "mad"]), default="keep", show_default=True,
               help="mad: leave out what lies 5 robust deviations off, and tell how many.")  # fmt: skip
@@ -30,46 +42,65 @@ from benchhouse.schema.errors import Exit
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     runs: str,
-    mde: float,
-    metrics: tuple[str, ...],
-    confidence: float,
-    outliers: str,
+    baseline: str | None,
+    endpoint: str,
+    if_no_baseline: str,
     undecided: str,
     as_json: bool,
+    **rules: Any,
 ) -> int:
-    from benchhouse.api.screen import percent, titled
-    from benchhouse.results import gate
+    from benchhouse.api.gates import NoBaselineError
 
-    base, dots, new = runs.partition("..")
-    if not (base and dots and new):
-        raise click.UsageError(f"{runs!r} is not BASE..NEW, for example @last-1..@last")
-    found = gate.gate(options.workspace(ctx).folder, base, new, mde, list(metrics), confidence, outliers)
-    code = found.exit_code
+    base, dots, new = runs.partition("..") if ".." in runs else ("", "", runs)
+    if not new or bool(base and dots) == bool(baseline):
+        raise click.UsageError(f"{runs!r}: give BASE..NEW, for example @last-1..@last; or NEW and --baseline STORE")
+    try:
+        gate = options.workspace(ctx).gate(base or None, new, baseline=baseline, endpoint=endpoint, **rules)
+    except NoBaselineError as error:
+        if if_no_baseline == "fail":
+            raise
+        return _no_baseline(error, as_json)
+    code = gate.exit_code
     if code == Exit.UNDECIDED and undecided == "pass":
         code = Exit.GOOD
     if as_json:
-        screen.as_json(found.as_dict() | {"exit_code": int(code)})
-        return code
-    click.echo(f"BASE  {found.table.a}\nNEW   {found.table.b}")
+        screen.as_json(gate.as_dict() | {"exit_code": int(code)})
+    else:
+        _show(gate)
+    return code
+
+
+def _no_baseline(error: "NoBaselineError", as_json: bool) -> int:
+    if as_json:
+        screen.as_json({"judgement": "no baseline", "message": error.message, "hint": error.hint, "exit_code": 0})
+    else:
+        click.echo("gate: no baseline yet, passed")
+        screen.note(f"{error.message}\n{error.hint}")
+    return Exit.GOOD
+
+
+def _show(gate: "Gate") -> None:
+    table = gate.table
+    click.echo(f"BASE  {table.a}\nNEW   {table.b}")
     rows = [
-        (item.row.point, titled(item.row.name_marked, item.row.unit), item.row.change_text,
-         percent(item.ruling.visible, signed=False), f"{item.row.n_a}/{item.row.n_b}", item.ruling.judgement)
-        for item in found.rows
+        (item.row.point, screen.titled(item.row.name_marked, item.row.unit), item.row.change_text,
+         screen.percent(item.ruling.visible, signed=False), f"{item.row.n_a}/{item.row.n_b}", item.ruling.judgement)
+        for item in gate.rows
     ]  # fmt: skip
     columns = ("point", "metric", "change, interval", "can see", "n", "judgement")
     screen.table(
         columns, rows, right=("can see",), whole=("metric", "can see", "n", "judgement"), spare=("n", "can see")
     )
-    for point in found.missing:
+    for point in gate.missing:
         screen.note(f"not in NEW, so nothing can be said of it: {point}")
-    for difference in found.table.differences:
+    for difference in table.differences:
         screen.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
-    for note in found.table.notes:
+    for note in table.notes:
         screen.note(note)
-    if found.needed:
-        screen.note(f"to see a worsening of {mde:.2%} 4 times in 5: repetitions: {found.needed} on both sides")
-    screen.note(found.selftest)
-    click.echo(f"gate: {found.judgement} (worse by {mde:.2%} or more is what matters)")
-    screen.note(f"look closer:  bench compare {base} {new}")
-    return code
+    if gate.needed:
+        screen.note(f"to see a worsening of {gate.mde:.2%} 4 times in 5: repetitions: {gate.needed} on both sides")
+    screen.note(gate.selftest)
+    click.echo(f"gate: {gate.judgement} (worse by {gate.mde:.2%} or more is what matters)")
+    screen.note(f"look closer:  bench compare {table.a} {table.b}")

@@ -11,10 +11,7 @@ from benchhouse.cli.shares import SHARE
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.results.history import Watched
-
-_ROWS = 9
-_WIDEST = 100
+    from benchhouse.api.answers import CaseSummary
 
 
 @click.command(
@@ -36,93 +33,22 @@ _WIDEST = 100
 def command(
     ctx: click.Context, case: str | None, metric: str | None, stat: str | None, floor: float, as_json: bool
 ) -> int:
-    from benchhouse.results import history
-
+    workspace = options.workspace(ctx)
     if case is None:
-        return _list(history.cases(options.workspace(ctx).folder), as_json)
-    watched = history.history(options.workspace(ctx).folder, case, metric, stat, floor)
+        return _list(workspace.cases(), as_json)
+    history = workspace.history(metric, case, stat=stat, floor=floor)
     if as_json:
-        screen.as_json(watched.as_dict())
+        screen.as_json(history.to_dict())
     else:
-        _show(watched)
-    return Exit.REGRESSION if watched.alarm and watched.alarm.worse else Exit.GOOD
+        history.show()
+    return history.exit_code
 
 
-def _list(cases: list[dict[str, object]], as_json: bool) -> int:
+def _list(cases: "list[CaseSummary]", as_json: bool) -> int:
     if as_json:
-        screen.as_json(cases)
+        screen.as_json(screen.plain(cases))
         return Exit.GOOD
-    screen.table(("case", "runs"), [(item["case"], item["runs"]) for item in cases], right=("runs",))
+    rows = [(item.case, f"{item.experiment} {item.version}", item.runs) for item in cases]
+    screen.table(("case", "experiment", "runs"), rows, right=("runs",))
     screen.note("next:  bench history CASE")
     return Exit.GOOD
-
-
-def _show(watched: "Watched") -> None:
-    from benchhouse.api.screen import number, percent, titled
-
-    found = watched.history
-    click.echo(f"{found.case.label}  {titled(found.name, found.unit)}, {screen.count(len(found.runs), 'run')}")
-    places = {run.run_id: at for at, run in enumerate(found.runs)}
-    _chart(found.values, [places[change.run_after] for change in found.changes])
-    rows = [
-        (change.run_before, change.run_after, number(change.before), number(change.after), percent(change.change),
-         f"{percent(change.interval[0])} to {percent(change.interval[1])}" if change.interval else "",
-         change.verdict)
-        for change in found.changes
-    ]  # fmt: skip
-    if rows:
-        columns = ("last run before", "first run after", "before", "after", "change", "95% interval", "verdict")
-        screen.table(columns, rows, right=("before", "after", "change"), whole=columns)
-    else:
-        click.echo("no change of level was found")
-    for change in found.changes:
-        for name, before, after in change.differs:
-            screen.note(f"differs at {change.run_after}: {name}: {before or 'unknown'} | {after or 'unknown'}")
-        if not change.differs:
-            screen.note(f"at {change.run_after} nothing else that is recorded changed")
-    for note in found.notes:
-        screen.note(note)
-    if found.noise:
-        memory = f", a run remembers {found.noise.memory:.0%} of the one before" if found.noise.memory else ""
-        screen.note(f"noise {percent(found.noise.spread, signed=False)} a run{memory}")
-    _show_baseline(watched)
-    if watched.note:
-        screen.note(watched.note)
-    screen.note(watched.selftest)
-    if watched.baseline is None:
-        name = options.asked_for(found.case.label, found.metric, found.stat)
-        screen.note(f"accept this level as the baseline:  bench baseline accept {name}")
-    elif found.changes:
-        screen.note(f"look closer:  bench compare {found.changes[-1].run_before} {found.changes[-1].run_after}")
-
-
-def _show_baseline(watched: "Watched") -> None:
-    from benchhouse.api.screen import percent, quantity
-
-    record, alarm = watched.baseline, watched.alarm
-    if record is None:
-        return
-    told = f"baseline {quantity(record.level, record.unit)}, accepted {record.time[:10]} at {record.run_id}"
-    if alarm is None:
-        click.echo(f"{told}: {screen.count(len(watched.later), 'later run')} fit it")
-        return
-    verdict = {True: "WORSE", False: "better", None: "different"}[alarm.worse]
-    since, noticed = watched.later[alarm.since].run_id, watched.later[alarm.at].run_id
-    click.echo(f"{told}: {verdict} by {percent(alarm.change)} since {since}, noticed at {noticed}")
-
-
-def _chart(values: list[float], changes: list[int]) -> None:
-    """Runs from left to right; `|` where a new level begins. Several runs share a column where there are many."""
-    low, high = min(values), max(values)
-    room = min(screen.console().width, _WIDEST) - 12
-    each = -(-len(values) // max(10, room))
-    columns = [values[at : at + each] for at in range(0, len(values), each)]
-    marks = {at // each for at in changes}
-    span = (high - low) or 1.0
-    for row in range(_ROWS, -1, -1):
-        top = f"{high:.4g}" if row == _ROWS else f"{low:.4g}" if row == 0 else ""
-        cells = []
-        for at, column in enumerate(columns):
-            here = any(round((value - low) / span * _ROWS) == row for value in column)
-            cells.append("*" if here else "|" if at in marks else " ")
-        click.echo(f"{top:>10}  {''.join(cells).rstrip()}".rstrip())

@@ -1,11 +1,12 @@
 """Write a report of runs: one HTML file that opens offline, and Markdown."""
 
+from typing import Literal
+
 import click
 
 from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.cli.examples import examples
-from benchhouse.schema.layout import Workspace
 
 _AUDIENCES = ["engineering", "product", "partner"]
 
@@ -23,38 +24,26 @@ _AUDIENCES = ["engineering", "product", "partner"]
 @click.option("--for", "audience", type=click.Choice(_AUDIENCES), help="One page for one reader.")
 @options.json_option
 @click.pass_context
-def command(ctx: click.Context, runs: tuple[str, ...], audience: str | None, as_json: bool) -> None:
-    from benchhouse.api import looking
-    from benchhouse.runs import status
-
-    workspace = options.workspace(ctx).folder
-    if audience:
-        _view(workspace, runs, audience, as_json)
-        return
-    run_ids = [status.find_run(workspace, run) for run in runs or ("@last",)]
-    page = looking.report(workspace, run_ids, say=screen.note)
+def command(
+    ctx: click.Context,
+    runs: tuple[str, ...],
+    audience: Literal["engineering", "product", "partner"] | None,
+    as_json: bool,
+) -> None:
+    workspace = options.workspace(ctx)
+    if audience and len(runs) > 2:
+        raise click.UsageError("--for takes one run, or two: the base and the run")
+    page = workspace.report(*runs, audience=audience, progress=screen.RunProgress())
     if as_json:
-        screen.as_json(
-            {"html": str(page), "markdown": str(page.parent / "report.md"), "json": str(page.parent / "report.json")}
-        )
+        screen.as_json(page.to_dict())
         return
-    click.echo(page)
-    invalid = sum(len(status.status(workspace, run_id)["invalid"]) for run_id in run_ids)
+    click.echo(page.html)
+    if audience:
+        screen.note(page.headline)
+        run = workspace[runs[-1] if runs else "@last"]
+        screen.note(f"also {page.markdown}; the evidence behind it:  bench why {run.id}")
+        return
+    invalid = sum(len(workspace[run].status().invalid) for run in runs or ("@last",))
     if invalid:
         screen.note(f"{screen.count(invalid, 'trial')} INVALID, in no number of it; the report says why")
-    screen.note(f"also {page.parent / 'report.md'}; each number's reference walks back:  bench trace REF")
-
-
-def _view(workspace: Workspace, runs: tuple[str, ...], audience: str, as_json: bool) -> None:
-    from benchhouse.api import why
-
-    if len(runs) > 2:
-        raise click.UsageError("--for takes one run, or two: the base and the run")
-    found = why.why(workspace, runs[-1] if runs else "@last", runs[0] if len(runs) == 2 else None)
-    page = why.page(workspace, found, audience)
-    if as_json:
-        screen.as_json({"html": str(page), "markdown": str(page.with_suffix(".md")), "headline": found.headline})
-        return
-    click.echo(page)
-    screen.note(found.headline)
-    screen.note(f"also {page.with_suffix('.md')}; the evidence behind it:  bench why {found.run_id}")
+    screen.note(f"also {page.markdown}; each number's reference walks back:  bench trace REF")

@@ -1,18 +1,27 @@
-"""Show an experiment or a benchmark: inputs, metrics, data, resources."""
+"""Show an experiment, a benchmark or a run: inputs and metrics, or points and where they ran."""
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchhouse.api import screen
 from benchhouse.cli import options
+from benchhouse.cli.examples import examples
+from benchhouse.schema.errors import BenchError
+
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
 
 _DEEPEST = 2
 
 
-@click.command(help=__doc__)
+@click.command(
+    help=f"{__doc__}\n\nNAME is an experiment or a registered benchmark; else a run: @last, its id or the beginning of "
+    "it, or the scenario that it is the last run of."
+    + examples("bench show vector.search", "bench show @last", "bench show 20260315 --json")
+)
 @click.argument("name", shell_complete=options.complete_experiment)
 @click.option("--version", "wanted", help="That version; the default is the newest.")
 @options.json_option
@@ -20,7 +29,10 @@ _DEEPEST = 2
 def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) -> None:
     from benchhouse.api import catalogue
 
-    shown = catalogue.show(options.workspace(ctx).folder, name, wanted)
+    workspace = options.workspace(ctx)
+    if wanted is None and not catalogue.is_listed(workspace.folder, name) and _show_run(workspace, name, as_json):
+        return
+    shown = catalogue.show(workspace.folder, name, wanted)
     if as_json:
         screen.as_json(shown)
         return
@@ -50,6 +62,39 @@ def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) ->
         click.echo(f"data  {item['name']}  {item['source']}  sha256 {item['sha256'][:12]}  {item['licence']}")
     needs = [f"{key} {value}" for key, value in shown["resources"].items() if value is not None]
     click.echo(f"resources  {', '.join(needs)}")
+
+
+def _show_run(workspace: "Workspace", name: str, as_json: bool) -> bool:
+    """Show the run of that name, if there is one."""
+    try:
+        run = workspace[name]
+    except BenchError:
+        if name.startswith("@"):
+            raise
+        return False
+    overview = run.overview()
+    points = run.points() if overview.hosts else None
+    if as_json:
+        table = points.to_dicts() if points else []
+        screen.as_json(screen.plain(overview) | {"outcomes": dict(overview.outcomes), "points_table": table})
+        return True
+    outcomes = screen.outcomes(dict(overview.outcomes))
+    done = f"{overview.done} of {screen.count(overview.trials, 'trial')}{f', {outcomes}' if outcomes else ''}"
+    hosts = ", ".join(overview.hosts) or overview.submitted_from
+    site = f", site {overview.site}" if overview.site else ""
+    for title, text in (
+        ("run", f"{overview.run_id}  ({overview.scenario}, {overview.created[:19]})"),
+        ("experiment", f"{overview.experiment} {overview.version}  ({overview.distribution})"),
+        ("state", f"{overview.state}: {done}"),
+        ("where", f"{overview.executor}, {overview.runtime}{site}: {hosts}"),
+        ("scenario", overview.scenario_file),
+    ):
+        click.echo(f"{title:<10}  {text}")
+    if points:
+        click.echo()
+        points.show()
+    screen.note("next:  " + "\n       ".join(overview.next_commands))
+    return True
 
 
 def _show_benchmark(benchmark: dict[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from benchhouse.cli import options
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.lists import shortened
 
-_MOST_TRIALS = 5
-
 if TYPE_CHECKING:
-    from benchhouse.schema.layout import Workspace
+    from benchhouse.api.run import RunStatus
+    from benchhouse.api.workspace import Workspace
+
+_MOST_RUNS = 20
+_MOST_TRIALS = 5
 
 
 @click.command(help=__doc__)
@@ -22,102 +24,96 @@ if TYPE_CHECKING:
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> int:
-    from benchhouse.runs import status
-
-    workspace = options.workspace(ctx).folder
+    workspace = options.workspace(ctx)
     if run is None and not watch:
         return _list(workspace, as_json)
-    run_id = status.find_run(workspace, run or "@last")
-    state = status.status(workspace, run_id)
+    chosen = workspace[run or "@last"]
+    status = chosen.status()
     if as_json:
-        screen.as_json(state)
+        screen.as_json(screen.plain(status))
     elif watch and screen.console().is_terminal:
         from rich.live import Live
         from rich.text import Text
 
         with Live(console=screen.console(), refresh_per_second=4, transient=True) as live:
-            while state["state"] in ("running", "waiting"):
-                live.update(Text("\n".join(_lines(state))))
+            while status.state in ("running", "waiting"):
+                live.update(Text("\n".join(_lines(status))))
                 time.sleep(0.5)
-                state = status.status(workspace, run_id)
+                status = chosen.status()
     elif watch:
-        while state["state"] in ("running", "waiting"):
-            click.echo(f"{state['done']}/{state['trials']} {screen.outcomes(state['outcomes'])}")
+        while status.state in ("running", "waiting"):
+            click.echo(f"{status.done}/{status.trials} {screen.outcomes(status.outcomes)}")
             time.sleep(2)
-            state = status.status(workspace, run_id)
+            status = chosen.status()
     if not as_json:
-        click.echo("\n".join(_lines(state)))
-        screen.unread_events(state)
-        screen.note(f"next:  {state['next']}")
-    bad = set(state["outcomes"]) - {"succeeded"}
-    return Exit.TRIAL_FAILED if bad else Exit.GOOD
+        click.echo("\n".join(_lines(status)))
+        screen.unread_events(status)
+        screen.note(f"next:  {status.next}")
+    return Exit.TRIAL_FAILED if set(status.outcomes) - {"succeeded"} else Exit.GOOD
 
 
 def _list(workspace: "Workspace", as_json: bool) -> int:
     """The newest runs; one whose files can't be read does not hide the others."""
-    from benchhouse.runs import status
-
+    runs = workspace.runs(made_here=True)
     rows, code = [], Exit.GOOD
-    for name in reversed(status.list_runs(workspace)[-20:]):
+    for run in reversed(runs[-_MOST_RUNS:]):
         try:
-            rows.append(status.status(workspace, name))
+            rows.append(run.status())
         except BenchError as error:
             screen.note(f"not listed: {error.message}")
             code = Exit.TRIAL_FAILED
     if as_json:
-        screen.as_json(rows)
+        screen.as_json(screen.plain(rows))
     elif rows:
-        columns = ("run", "scenario", "state", "done", "outcomes")
-        screen.table(
-            columns,
-            [
-                (row["run_id"], row["scenario"], row["state"], f"{row['done']}/{row['trials']}",
-                 screen.outcomes(row["outcomes"]))
-                for row in rows
-            ],
-        )  # fmt: skip
+        cells = [
+            (row.run_id, row.scenario, row.state, f"{row.done}/{row.trials}", screen.outcomes(row.outcomes))
+            for row in rows
+        ]
+        screen.table(("run", "scenario", "state", "done", "outcomes"), cells)
         for row in rows:
             screen.unread_events(row)
+        if len(runs) > _MOST_RUNS:
+            screen.note(f'and {len(runs) - _MOST_RUNS:,} older: bench query "FROM benchmark_run_fact"')
         screen.note("next:  bench status RUN, bench report RUN")
     elif code == Exit.GOOD:
         screen.note(f"no runs in {workspace.root} yet; start one:  bench run SCENARIO.yaml")
     return code
 
 
-def _lines(state: dict) -> list[str]:  # type: ignore[type-arg]
+def _lines(status: "RunStatus") -> list[str]:
     from benchhouse.schema.quantities import show_seconds
     from benchhouse.schema.trial import outcome_words
 
-    left = state["estimated_left_s"]
+    left = status.estimated_left_s
     lines = [
-        f"run        {state['run_id']}  ({state['scenario']}, {state['experiment']}, {state['executor']})",
-        f"state      {state['state']}" + (f", process {state['owner_pid']}" if state["owner_pid"] else ""),
-        f"trials     {state['done']} of {state['trials']}: {screen.outcomes(state['outcomes'])}",
+        f"run        {status.run_id}  ({status.scenario}, {status.experiment}, {status.executor})",
+        f"state      {status.state}" + (f", process {status.owner_pid}" if status.owner_pid else ""),
+        f"trials     {status.done} of {status.trials}: {screen.outcomes(status.outcomes)}",
     ]
-    if queue := state["queue"]:
-        waits = ", ".join(f"{reason} {count}" for reason, count in queue["reasons"].items())
-        parts = [f"{queue['running']} running", f"{queue['pending']} waiting{f' ({waits})' if waits else ''}"]
-        parts += [f"{queue['sealed']} to be collected"] if queue["sealed"] else []
-        jobs = f"; job {shortened(queue['jobs'])}" if queue["jobs"] else ""
-        lines.append(f"{state['executor']:<10} {', '.join(parts)}{jobs}")
-    if state["stopped_by"] == "budget":
-        lines.append(f"stopped    {state['stopped']}: raise it in the scenario and run that again")
-    elif state["stopped"]:
-        lines.append(f"stopped    {_first(state['stopped'])}")
-    for item in state["services"]:
-        where = ", ".join(item["endpoints"]) or _first(item["message"])
-        whose = f" of trial {item['trial_id'][:8]}" if item["trial_id"] else ""
-        lines.append(f"service    {item['name']}{whose}: {item['phase']}{f', {where}' if where else ''}")
-    if state["retries"]:
-        lines.append(f"retries    {state['retries']}")
-    if state["running"]:
-        lines.append(f"running    {shortened([name[:8] for name in state['running']], 8)}")
+    if queue := status.queue:
+        waits = ", ".join(f"{reason} {count}" for reason, count in queue.reasons.items())
+        parts = [f"{queue.running} running", f"{queue.pending} waiting{f' ({waits})' if waits else ''}"]
+        parts += [f"{queue.sealed} to be collected"] if queue.sealed else []
+        jobs = f"; job {shortened(queue.jobs)}" if queue.jobs else ""
+        lines.append(f"{status.executor:<10} {', '.join(parts)}{jobs}")
+    if status.stopped_by == "budget":
+        lines.append(f"stopped    {status.stopped}: raise it in the scenario and run that again")
+    elif status.stopped:
+        lines.append(f"stopped    {_first(status.stopped)}")
+    for item in status.services:
+        where = ", ".join(item.endpoints) or _first(item.message)
+        whose = f" of trial {item.trial_id[:8]}" if item.trial_id else ""
+        lines.append(f"service    {item.name}{whose}: {item.phase}{f', {where}' if where else ''}")
+    if status.retries:
+        lines.append(f"retries    {status.retries}")
+    if status.running:
+        lines.append(f"running    {shortened([name[:8] for name in status.running], 8)}")
     if left is not None:
         lines.append(f"left       about {show_seconds(left)}")
-    invalid = [f"INVALID    {item['trial_id'][:8]} {_first(item['reason'])}" for item in state["invalid"]]
+    invalid = [f"INVALID    {item.trial_id[:8]} {_first(item.reason)}" for item in status.invalid]
     failed = [
-        f"failed     {item['trial_id'][:8]} {outcome_words(item['outcome'])}: {_first(item['reason'])}"
-        for item in state["failures"]
+        f"failed     {item.trial_id[:8]} {outcome_words(item.outcome)}: {_first(item.reason)}"
+        for item in status.failures
     ]
     return [*lines, *_cut(invalid), *_cut(failed)]
 

@@ -30,6 +30,7 @@ from benchhouse.load.trial import judge, keep_book, offer, said
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.service import split_endpoints
 
 OTHER_SHARE = 0.01  # of requests that the server counted beyond those of this load
@@ -40,13 +41,19 @@ METRICS = (
         name="items_per_s",
         unit="items/s",
         direction="higher",
+        primary=True,
         role="throughput",
         formula="requests_per_s x workload.batch",
     ),
     REQUESTS_PER_S,
     GOODPUT,
     Metric(
-        name="latency", unit="ms", direction="lower", role="latency", formula=f"to the end of the answer, {FROM_DUE}"
+        name="latency",
+        unit="ms",
+        direction="lower",
+        primary=True,
+        role="latency",
+        formula=f"to the end of the answer, {FROM_DUE}",
     ),
     Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
     Metric(name="ttft", unit="ms", direction="lower", formula=f"call: stream: to the first answer, {FROM_DUE}"),
@@ -68,8 +75,8 @@ METRICS = (
 class InferWorkload(Shape, TensorInputs):
     """The load, and the tensors in it."""
 
-    inputs: str = Field(
-        "", description="Absolute path of a .npy or .npz file with inputs instead of made-up ones; samples come first."
+    inputs: InputPath = Field(
+        "", description="A .npy or .npz file with inputs instead of made-up ones; samples come first."
     )
 
     @model_validator(mode="after")

@@ -21,6 +21,7 @@ from benchhouse.experiments.serving.lengths import MAX_TOKENS, Fixed, Length, Wr
 from benchhouse.experiments.serving.lengths import fit_to_tokens as fit_to_tokens
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds, show_bytes
 
@@ -36,7 +37,7 @@ class _Made(Model):
     output_tokens: Length | None = Field(
         Fixed(tokens=128), description="Length asked of each output; null leaves it to the server."
     )
-    tokenizer: str | None = Field(
+    tokenizer: InputPath | None = Field(
         None, description="Path of a tokenizer.json: prompts then have exactly so many tokens, without special ones."
     )
     seed: int | None = Field(
@@ -64,7 +65,9 @@ class DatasetPrompts(Model):
     """Prompts of a file, in its order."""
 
     kind: Literal["dataset"] = "dataset"
-    file: str = Field(min_length=1, description="JSON lines, CSV with a column `prompt`, or text with a prompt a line.")
+    file: InputPath = Field(
+        min_length=1, description="JSON lines, CSV with a column `prompt`, or text with a prompt a line."
+    )
     format: Format | None = Field(None, description="jsonl, csv or text; told by the file's ending if not given.")
     output_tokens: Length | None = Field(
         None, description="Length asked of an output where the file has none; null leaves it to the server."

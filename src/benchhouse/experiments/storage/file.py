@@ -14,6 +14,7 @@ from benchhouse.experiments.storage.leftovers import new_name, sweep
 from benchhouse.load.protocols.files import FileEngine, FileJob, FileLife, Moved, Pattern
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
+from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Bytes, Seconds, show_bytes
 
@@ -25,7 +26,7 @@ _ALIKE = 64  # written blocks that are read back
 class FileTarget(Model):
     """The folder whose storage is measured, and what moves the bytes."""
 
-    path: str | None = Field(None, description="Folder under test; the trial's own working folder by default.")
+    path: InputPath | None = Field(None, description="Folder under test; the trial's own working folder by default.")
     engine: Literal["fileio", "fio"] = Field("fileio", description="Our own loop, or the program fio.")
     ioengine: Literal["psync", "libaio", "io_uring"] = Field("psync", description="engine: fio: how it asks.")
     name: str = Field("", description="Name in reports.")

@@ -40,6 +40,7 @@ METRICS = (
         name="operations_per_s",
         unit="1/s",
         direction="higher",
+        primary=True,
         role="throughput",
         formula="good operations / seconds of the window; an upload in parts and a listing of pages are one each, and "
         "count with their last request",
@@ -50,7 +51,14 @@ METRICS = (
         direction="higher",
         formula="bytes of object content that good requests moved, either way / 10^6 / seconds of the window",
     ),
-    Metric(name="latency", unit="ms", direction="lower", role="latency", formula=f"of any request, {FROM_DUE}"),
+    Metric(
+        name="latency",
+        unit="ms",
+        direction="lower",
+        primary=True,
+        role="latency",
+        formula=f"of any request, {FROM_DUE}",
+    ),
     Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
     GOODPUT,
     Metric(name="ttfb", unit="ms", direction="lower", formula=f"of a get: to the first byte of its answer, {FROM_DUE}"),

@@ -11,6 +11,7 @@ from benchhouse.experiments.vector import files, glove, minilm
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Cache
+from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
 
 if TYPE_CHECKING:
@@ -90,16 +91,16 @@ class VectorFile(Model):
 
     standard: ClassVar[int | None] = None
     kind: Literal["file"] = Field("file", description="Own vectors.")
-    path: str = Field(description="Absolute path of a .npy, .npz, .parquet, .hdf5, .fvecs or .bvecs file.")
+    path: InputPath = Field(description="A .npy, .npz, .parquet, .hdf5, .fvecs or .bvecs file.")
     array: str = Field("", description="Array, dataset or column with the vectors, where the file has several.")
-    queries: str = Field(
+    queries: InputPath = Field(
         "",
-        description="Absolute path of a file with queries; else what is called queries or test in `path`, else its "
+        description="A file with queries; else what is called queries or test in `path`, else its "
         "last rows, which then are not in the index.",
     )
-    truth: str = Field(
+    truth: InputPath = Field(
         "",
-        description="Absolute path of a file with the ids of each query's nearest (.npy, .ivecs); else what is called "
+        description="A file with the ids of each query's nearest (.npy, .ivecs); else what is called "
         "neighbors or truth in `path`, else they are computed.",
     )
     sha256: str = Field("", pattern="^([0-9a-f]{64})?$", description="Of `path`; another file is then refused.")

@@ -36,6 +36,7 @@ METRICS = (
         name="qps",
         unit="1/s",
         direction="higher",
+        primary=True,
         role="throughput",
         formula="requests_per_s x queries a call",
     ),
@@ -43,6 +44,7 @@ METRICS = (
         name="latency",
         unit="ms",
         direction="lower",
+        primary=True,
         role="latency",
         formula=f"of one search call, which every query of its batch waits for, {FROM_DUE}",
     ),
@@ -56,6 +58,7 @@ METRICS = (
         name="recall",
         unit="1",
         direction="higher",
+        primary=True,
         formula="share of the k nearest that was found: answers as near as the k-th true neighbour (brute force, "
         "float64; a relative difference of 1e-5 counts as a tie), mean over the different queries of the window, and "
         f"further ones asked after it where these are fewer than {ENOUGH_QUERIES}. With selectivity, among the vectors "

@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import Field, model_validator
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.service import is_mention, split_endpoints
@@ -84,7 +85,9 @@ class TensorInputs(Model):
     values: dict[str, Scalar | list[Any]] = Field(
         {}, description="Value of an input: one for all of its elements, or a list of them; a text is a prompt."
     )
-    inputs: str = Field("", description="A .npy or .npz file with inputs instead of made-up ones; samples come first.")
+    inputs: InputPath = Field(
+        "", description="A .npy or .npz file with inputs instead of made-up ones; samples come first."
+    )
     seed: int = Field(0, ge=0, description="Seed of made-up inputs.")
     distinct: int = Field(16, ge=1, le=100_000, description="Different made-up requests, used in turn.")
     integer_max: int = Field(127, ge=0, description="Largest made-up integer; the smallest is 0.")

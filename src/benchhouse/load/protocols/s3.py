@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
 from benchhouse.schema.service import is_mention
 
@@ -35,7 +36,7 @@ class S3Target(Model):
         None, description="Reference to a variable; AWS_SECRET_ACCESS_KEY where nothing is said."
     )
     session_token: str | None = Field(None, description="Reference to a variable; AWS_SESSION_TOKEN by default.")
-    credentials_file: str = Field("", description="Absolute path of a file as ~/.aws/credentials is one, instead.")
+    credentials_file: InputPath = Field("", description="A file as ~/.aws/credentials is one, instead.")
     profile: str = Field("default", description="Section of that file.")
     verify_tls: bool = Field(True, description="Whether the server's certificate is checked.")
     driver: str = Field("s3", description="Driver that makes the requests.")

@@ -25,7 +25,8 @@ class RunProgress:
     def begin(self, run_id: str, plan: "Plan") -> None:
         self.started = self.logged = time.monotonic()
         self.first = None
-        total, experiment = plan.trial_count, f"{plan.experiment.name} {plan.experiment.version}"
+        versions = ", ".join(item.experiment.version for item in plan.plans)
+        total, experiment = plan.trial_count, f"{plan.experiment.name} {versions}"
         most = "up to " if plan.scenario.until else ""
         amount = f"{screen.count(plan.points, 'point')}, {most}{screen.count(total, 'trial')}"
         screen.note(f"run {run_id}: {amount} of {experiment} on {plan.scenario.executor}")

@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -14,6 +14,9 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+    from benchhouse.runs.collection import Collected
+    from benchhouse.runs.status import RunStatus
 
 _WRAPPED = 14
 """The least width of a column that wraps beside others that don't."""
@@ -181,14 +184,14 @@ def number(value: float | None, spread: float | None = None) -> str:
     return numbers.number(value, spread)
 
 
-def outcomes(counts: dict[str, int]) -> str:
+def outcomes(counts: Mapping[str, int]) -> str:
     from benchhouse.schema.trial import outcome_words
 
     return ", ".join(f"{count} {outcome_words(name)}" for name, count in sorted(counts.items())) or "none"
 
 
-def unread_events(told: dict[str, Any]) -> None:
-    """Of a run whose ledger a newer version wrote on: that more may have happened than is told."""
-    if told["unread_events"]:
-        events = count(told["unread_events"], "event")
-        note(f"{told['run_id']}: {events} of a newer version not read, more may have happened; look with that version")
+def unread_events(run: "RunStatus | Collected") -> None:
+    """Of a run whose ledger a newer version wrote on: more may have happened than is shown."""
+    if run.unread_events:
+        events = count(run.unread_events, "event")
+        note(f"{run.run_id}: {events} of a newer version not read, more may have happened; look with that version")

@@ -1,0 +1,54 @@
+"""The gate of a pipeline: a run against an earlier one of this workspace, or against the newest of a store."""
+
+import re
+from typing import TYPE_CHECKING
+
+from benchhouse.results.comparisons import scenario_of
+from benchhouse.results.gate import Gate, GateRules, NoBaselineError, gate
+from benchhouse.runs import evidence_transfer
+from benchhouse.schema.errors import BenchError
+
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
+
+__all__ = ["Gate", "GateRules", "NoBaselineError", "judge", "judge_against_store"]
+
+_EARLIER = re.compile(r"@last[-~]\d+")
+
+
+def judge(workspace: "Workspace", base: str, new: str, rules: GateRules) -> Gate:
+    """NEW against BASE; raises NoBaselineError where BASE is a run before the first one (`@last-1` after one run)."""
+    try:
+        (chosen,) = workspace.select(base)
+    except BenchError as error:
+        if _EARLIER.fullmatch(base.partition(":")[0]):
+            raise NoBaselineError(
+                f"there is no run {base} yet: nothing to compare with",
+                "run the scenario again, or bring an earlier run: bench gate --baseline STORE",
+            ) from error
+        raise
+    return gate(workspace.folder, chosen, workspace.select(new)[0], rules)
+
+
+def judge_against_store(workspace: "Workspace", store: str, new: str, rules: GateRules, endpoint: str = "") -> Gate:
+    """NEW against the newest other run of its scenario that a store has; that run is brought into the workspace.
+
+    Raises NoBaselineError where the store has none, or is not there yet.
+    """
+    (chosen,) = workspace.select(new)
+    run_id = chosen.partition(":")[0]
+    scenario = scenario_of(workspace.folder, run_id)
+    base = evidence_transfer.last_run(store, scenario, other_than=run_id, endpoint=endpoint)
+    if base is None:
+        raise NoBaselineError(
+            f"{store} has no earlier run of '{scenario}' to compare with",
+            f"put one there, on the main branch: bench evidence push {store} --run @last",
+        )
+    carried = evidence_transfer.pull(workspace.folder, store, [base], endpoint=endpoint)
+    refused = [item for item in carried if item.reason]
+    if refused:
+        raise BenchError(
+            f"run {base} of {store} can't be read: {refused[0].folder}: {refused[0].reason}",
+            f"bench evidence verify {store}",
+        )
+    return gate(workspace.folder, base, chosen, rules)

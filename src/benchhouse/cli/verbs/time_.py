@@ -1,0 +1,101 @@
+"""Time commands, and compare them: one line, as with hyperfine, kept as a run like any other."""
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchhouse.api import screen
+from benchhouse.cli import options
+from benchhouse.cli.examples import examples
+from benchhouse.schema.errors import Exit
+
+if TYPE_CHECKING:
+    from benchhouse.api.timing import Timing
+
+
+@click.command(
+    help=f"{__doc__}\n\nThe commands take turns and run in this folder. Exit code 1 where one of them failed."
+    + examples(
+        "bench time 'sleep 0.1' 'sleep 0.2'",
+        "bench time --runs 50 --warmup 3 -n old './old < data' -n new './new < data'",
+        "bench time --no-shell 'gzip -9 -c data.txt' --json",
+    )
+)
+@click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
+@click.option("-n", "--name", "names", multiple=True, help="Name of a command in tables; once for each, in order.")
+@click.option("-r", "--runs", default=10, show_default=True, type=click.IntRange(2, 100_000),
+              help="Measured runs of each command, at least.")  # fmt: skip
+@click.option("-w", "--warmup", default=1, show_default=True, type=click.IntRange(0, 1000),
+              help="Rounds before them that are not measured.")  # fmt: skip
+@click.option(
+    "-N", "--no-shell", is_flag=True, help="Start the program without /bin/sh, whose own time counts otherwise."
+)
+@click.option("-p", "--prepare", default="", metavar="COMMAND", help="Run this before each run, not timed.")
+@options.json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    commands: tuple[str, ...],
+    names: tuple[str, ...],
+    runs: int,
+    warmup: int,
+    no_shell: bool,
+    prepare: str,
+    as_json: bool,
+) -> int:
+    from benchhouse.api import timing
+    from benchhouse.api.timing import TimingRequest
+
+    request = TimingRequest(commands, names, runs, warmup, not no_shell, prepare)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    progress = _Progress()
+    try:
+        run, timing = options.workspace(ctx).time(request, progress=progress)
+    except KeyboardInterrupt:
+        screen.note(f"\ninterrupted; carry on:  bench run --resume {progress.run_id}")
+        return Exit.INTERRUPTED
+    assert run.summary is not None
+    if as_json:
+        outcome = {"outcomes": run.summary.outcomes, "exit_code": int(run.exit_code)}
+        screen.as_json(screen.plain(timing) | outcome)
+        return run.exit_code
+    _show(timing)
+    screen.failure_blocks(run.failures())
+    screen.note(f"next:  bench show {run.id}, bench report {run.id}")
+    return run.exit_code
+
+
+class _Progress(screen.RunProgress):
+    """Remembers which run an interruption leaves unfinished."""
+
+    run_id = ""
+
+    def begin(self, run_id: str, plan: Any) -> None:
+        self.run_id = run_id
+        super().begin(run_id, plan)
+
+
+def _show(timing: "Timing") -> None:
+    quantity = screen.quantity
+
+    def interval(low: float | None, high: float | None) -> str:
+        return "" if low is None or high is None else f"{quantity(low, 'ms')} to {quantity(high, 'ms')}"
+
+    if timing.commands:
+        rows = [
+            (item.name, quantity(item.mean_ms, "ms"), interval(item.low_ms, item.high_ms), quantity(item.min_ms, "ms"),
+             quantity(item.max_ms, "ms"), item.runs)
+            for item in timing.commands
+        ]  # fmt: skip
+        columns = ("command", "mean", "95% interval", "min", "max", "runs")
+        screen.table(columns, rows, right=columns[1:], whole=columns[1:])
+    for item in timing.speedups:
+        sure = "" if item.low is None or item.high is None else f" ({item.low:.2f} to {item.high:.2f})"
+        fastest, other = (f"'{name}'" if " " in name else name for name in (item.fastest, item.other))
+        if item.certain:
+            click.echo(f"{fastest} ran {item.ratio:.2f} times faster than {other}{sure}")
+        else:
+            click.echo(f"{fastest} and {other}: no evidence of a difference, ratio {item.ratio:.2f}{sure}")

@@ -1,0 +1,148 @@
+"""Paths among an experiment's inputs: a relative one is looked for beside the scenario file that gives it.
+
+A field is a path where its annotation has `pathlib.Path` (so `FilePath` and `DirectoryPath` too) or `InputPath`, on its
+own, in a union, or as the values of a list or mapping; models inside models are searched as well. Identity keeps the
+relative path, so that a plan has the same digest wherever its folder lies; models and experiments see the absolute one.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+
+class _PathMark:
+    """Says that a text is a path, where an empty text means none."""
+
+
+InputPath = Annotated[str, _PathMark()]
+_SEQUENCES = (list, tuple, set, frozenset)
+
+
+def resolve_paths(
+    model: type[BaseModel] | None, data: dict[str, Any], folder: Path
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The inputs with absolute paths, and what to write for each of these: the path from `folder`, or as it was."""
+    written: dict[str, str] = {}
+    if model is None or not has_paths(model):
+        return data, written
+    return _in_model(model, data, folder, written), written
+
+
+def restore_paths(value: Any, written: Mapping[str, str]) -> Any:
+    """Undo `resolve_paths` in what a model made of its inputs."""
+    if isinstance(value, dict):
+        return {key: restore_paths(item, written) for key, item in value.items()}
+    if isinstance(value, list):
+        return [restore_paths(item, written) for item in value]
+    return written.get(value, value) if isinstance(value, str) else value
+
+
+def rebase_paths(hint: Any, value: Any, source: Path, folder: Path) -> Any:
+    """A value of a file in `source` as a file in `folder` would write it."""
+    written: dict[str, str] = {}
+    resolved = _in_hint(hint, value, source, written)
+    return restore_paths(resolved, {path: os.path.relpath(path, folder) for path in written}) if written else value
+
+
+def hint_at(model: type[BaseModel] | None, path: tuple[str | int, ...]) -> Any:
+    """The annotation of the field at `path`; a union of those of all models that have such a field; else None."""
+    hints: tuple[Any, ...] = (model,)
+    for part in path:
+        members = [member for hint in hints for member in _models(hint)]
+        hints = tuple(_fields(member)[str(part)] for member in members if str(part) in _fields(member))
+    return Union[hints] if hints else None  # noqa: UP007 - the members are known only now
+
+
+@cache
+def has_paths(hint: Any) -> bool:
+    """Whether any field of a model, or of models inside it, is a path."""
+    return _has_paths(hint, frozenset())
+
+
+def _has_paths(hint: Any, above: frozenset[Any]) -> bool:
+    if _is_path(hint):
+        return True
+    for model in set(_models(hint)) - above:
+        if any(_has_paths(field, above | {model}) for field in _fields(model).values()):
+            return True
+    return any(_has_paths(part, above) for part in get_args(hint) if get_origin(hint) in (*_SEQUENCES, dict))
+
+
+def _in_model(model: type[BaseModel], data: Mapping[str, Any], folder: Path, written: dict[str, str]) -> dict[str, Any]:
+    fields = _fields(model)
+    return {key: _in_hint(fields[key], value, folder, written) if key in fields else value
+            for key, value in data.items()}  # fmt: skip
+
+
+def _in_hint(hint: Any, value: Any, folder: Path, written: dict[str, str]) -> Any:
+    if isinstance(value, str | Path):
+        return _absolute(str(value), folder, written) if _is_path(hint) else value
+    if isinstance(value, Mapping):
+        for model in _models(hint):
+            if _is_of_kind(model, value):
+                value = _in_model(model, value, folder, written)
+        for inner in _inside(hint, dict):
+            value = {key: _in_hint(inner, item, folder, written) for key, item in value.items()}
+        return value
+    if isinstance(value, list | tuple):
+        for inner in _inside(hint, *_SEQUENCES):
+            value = [_in_hint(inner, item, folder, written) for item in value]
+    return value
+
+
+def _absolute(path: str, folder: Path, written: dict[str, str]) -> str:
+    if not path or Path(path).is_absolute():
+        return path
+    if path.startswith("~"):
+        absolute = str(Path(path).expanduser())
+        written[absolute] = path
+        return absolute
+    absolute = os.path.normpath(folder / path)
+    written[absolute] = os.path.normpath(path)
+    return absolute
+
+
+def _is_of_kind(model: type[BaseModel], value: Mapping[str, Any]) -> bool:
+    """Whether a mapping may be meant for this member of a union: it has no `kind`, or the model's own."""
+    field = model.model_fields.get("kind")
+    return field is None or "kind" not in value or value["kind"] in get_args(field.annotation)
+
+
+def _is_path(hint: Any) -> bool:
+    """Whether a text is a path there: of the annotation itself or of a member of a union, not inside a container."""
+    if isinstance(hint, type) and issubclass(hint, Path):
+        return True
+    return any(isinstance(part, _PathMark) or _is_path(part) for part in _members(hint))
+
+
+def _models(hint: Any) -> Iterator[type[BaseModel]]:
+    """The models that an annotation may mean."""
+    if isinstance(hint, type) and issubclass(hint, BaseModel):
+        yield hint
+    for part in _members(hint):
+        yield from _models(part)
+
+
+def _inside(hint: Any, *containers: type) -> Iterator[Any]:
+    """The annotations of what is in a container that the annotation may mean; of a mapping, of its values."""
+    if get_origin(hint) in containers:
+        yield from (part for part in get_args(hint)[1 if dict in containers else 0 :] if part is not ...)
+    for part in _members(hint):
+        yield from _inside(part, *containers)
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """Of a union or an annotated type; none of a container."""
+    return () if get_origin(hint) in (None, *_SEQUENCES, dict) else get_args(hint)
+
+
+@cache
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    """Annotations by the names that data may use; pydantic keeps the outermost metadata apart."""
+    return {name: Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+            for key, field in model.model_fields.items()
+            for name in (key, field.alias) if name}  # fmt: skip
