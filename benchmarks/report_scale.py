@@ -6,6 +6,7 @@
 experiment with `true` (40 statistics a point). The 10,000 points are rows made of those of that run, stored by the real
 writer, and reported in a process of their own. CPU is user and system time of all ended descendants. Pages are opened
 in headless Chromium (playwright, /usr/bin/chromium): first paint, then a sort and a filter until the table is drawn.
+`terminal_lines` counts stdout where it is no terminal; notes on stderr are not in it.
 
 Exits 1 when a bar is missed.
 """

@@ -82,7 +82,7 @@ def trials(warehouse: Warehouse, run_ids: Iterable[str]) -> Result:
 def is_collected(warehouse: Warehouse, run_id: str, folders: Iterable[Path]) -> bool:
     """Whether the tables hold these very trial folders, by the digests of their manifests.
 
-    Reading 2,000 manifests takes a fortieth of collecting them anew. That their other files are as sealed is for
+    Reading 2,000 manifests takes a tenth of collecting them anew. That their other files are as sealed is for
     `bench verify` to say.
     """
     if warehouse.catalog.older_runs(SCHEMA_VERSION, [run_id]):
