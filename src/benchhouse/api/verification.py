@@ -66,7 +66,8 @@ def verify_all(workspace: Workspace) -> Verification:
             shelf.read(workspace, claim_id)
         except BenchError as error:
             damage.append(Damage(trial="claims", file=f"{claim_id}.json", kind="changed", detail=error.message))
-    return Verification(checked, damage, outdated_runs(workspace) if workspace.warehouse.exists() else [])
+    readable = workspace.warehouse.exists() and not lines  # a damaged catalog can't tell which runs are outdated
+    return Verification(checked, damage, outdated_runs(workspace) if readable else [])
 
 
 def verify_folder(path: Path) -> Verification:
