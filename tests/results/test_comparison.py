@@ -284,7 +284,7 @@ def test_a_long_comparison_shows_what_got_worse_and_folds_the_rest():
 
 def test_compare_selected_reads_the_warehouse(collected):
     with Warehouse.open(collected) as warehouse:
-        table = compare_selected(warehouse, "@last:ef=16", "run-a:ef=64", metrics=["qps"])
+        table = compare_selected(warehouse, "run-a:ef=16", "run-a:ef=64", metrics=["qps"])
     assert [item.point for item in table.rows] == [
         "name=flat ef=16 → name=flat ef=64",
         "name=hnsw ef=16 → name=hnsw ef=64",
