@@ -1,4 +1,4 @@
-"""Grafana dashboards and Prometheus rules for the declared metrics and series."""
+"""Grafana dashboards and Prometheus rules; for every metric and series that is declared."""
 
 from pathlib import Path
 
