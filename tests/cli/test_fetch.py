@@ -156,7 +156,7 @@ def test_submit_refuses_with_the_list_of_what_compute_nodes_can_not_bring(bench,
 
 def test_a_runtime_that_was_not_made_is_missing(bench, elsewhere):
     bench("fetch", "table")
-    elsewhere.write_text("scenario: s\nexperiment: sum\nruntime: {kind: venv, requirements: [six]}\n")
+    elsewhere.write_text("scenario: s\nexperiment: sum\nruntime: {kind: venv, requirements: [six, pack==1.0]}\n")
     done = bench("submit", "-c", elsewhere)
     assert done.code == 2 and "the environment of runtime 'venv': bench fetch -c SCENARIO" in done.err
 
