@@ -44,8 +44,8 @@ def test_it_prints_where_the_data_lie_and_needs_the_source_once(bench, table):
 
 def test_it_says_what_came_how_much_and_under_which_licence(bench, table):
     digest = hashlib.sha256(CONTENT).hexdigest()[:12]
-    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, brought from {table.as_uri()}\n"
-    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, was here\n"
+    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, downloaded from {table.as_uri()}\n"
+    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, already in the cache\n"
     (row,) = json.loads(bench("fetch", "table", "--json").out)
     assert (row["size"], row["licence"], row["brought"]) == (600, "CC0", False)
     assert any("600 B" in line and "CC0" in line for line in bench("fetch").out.splitlines())
@@ -144,8 +144,8 @@ def test_submit_refuses_with_the_list_of_what_compute_nodes_can_not_bring(bench,
     assert done.code == 2
     assert "compute nodes of site 'far' do not reach the internet" in done.err
     for line in (
-        "artifacts.dataset: /no/such/data is not there",
-        "a bind: /no/dir is not there",
+        "artifacts.dataset: /no/such/data does not exist",
+        "a bind: /no/dir does not exist",
         "data table (file://",
     ):
         assert f"  - {line}" in done.err
@@ -156,7 +156,7 @@ def test_submit_refuses_with_the_list_of_what_compute_nodes_can_not_bring(bench,
 
 def test_a_runtime_that_was_not_made_is_missing(bench, elsewhere):
     bench("fetch", "table")
-    elsewhere.write_text("scenario: s\nexperiment: sum\nruntime: {kind: venv, requirements: [six]}\n")
+    elsewhere.write_text("scenario: s\nexperiment: sum\nruntime: {kind: venv, requirements: [six, pack==1.0]}\n")
     done = bench("submit", "-c", elsewhere)
     assert done.code == 2 and "the environment of runtime 'venv': bench fetch -c SCENARIO" in done.err
 

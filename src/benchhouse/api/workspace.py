@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from benchhouse.api.contracts import Contracts
     from benchhouse.api.execution import RunListener, Source, Submitted
     from benchhouse.api.gates import Gate
+    from benchhouse.api.observation import Dashboards, Logs, Monitors
+    from benchhouse.api.servers import Servers, StartedServer
+    from benchhouse.api.sites import Images, Sites
     from benchhouse.api.stores import EvidenceStore, Tables
     from benchhouse.api.timing import Timing, TimingRequest
     from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
     from benchhouse.results.history import CaseSummary
     from benchhouse.runs.estimate import PlanSummary
+    from benchhouse.runs.fetch import Fetchable
     from benchhouse.runs.preparation import Where
 
 
@@ -375,6 +379,99 @@ class Workspace:
         from benchhouse.api.stores import Tables
 
         return Tables(self)
+
+    # Servers, observation, sites
+
+    @property
+    def servers(self) -> "Servers":
+        """Servers that live until they are stopped: `ws.servers.start("postgres")`."""
+        from benchhouse.api.servers import Servers
+
+        return Servers(self)
+
+    @property
+    def monitors(self) -> "Monitors":
+        """Monitors of the machine or of a process, without a benchmark: `ws.monitors.start(for_s=600)`."""
+        from benchhouse.api.observation import Monitors
+
+        return Monitors(self)
+
+    @property
+    def logs(self) -> "Logs":
+        """What trials, servers and workers printed: `ws.logs.tail("@last")`."""
+        from benchhouse.api.observation import Logs
+
+        return Logs(self)
+
+    @property
+    def sites(self) -> "Sites":
+        """Profiles of machines and clusters: `ws.sites.check()`."""
+        from benchhouse.api.sites import Sites
+
+        return Sites(self)
+
+    @property
+    def images(self) -> "Images":
+        """Container images, pinned by digest: `ws.images.pull("docker://...")`."""
+        from benchhouse.api.sites import Images
+
+        return Images(self)
+
+    def start(self, what: str, *, progress: "bool | RunListener" = False) -> "Submitted | StartedServer":
+        """Submit the scenario in the file `what`; anything else is a recipe whose server is started."""
+        from benchhouse.documents.yaml_reader import load_yaml
+
+        if what.endswith((".yaml", ".yml")) and "scenario" in (load_yaml(Path(what)).data or {}):
+            return self.submit(what, progress=progress)
+        return self.servers.start(what, progress=progress)
+
+    def fetchable(self) -> "list[Fetchable]":
+        """Data that installed experiments declare, and whether it is in the cache."""
+        from benchhouse.runs.fetch import fetchable
+
+        return fetchable()
+
+    def fetch(self, *names: str) -> "list[Fetchable]":
+        """Download declared data, checked by digest; what is in the cache is only checked."""
+        from benchhouse.runs.fetch import fetch
+
+        return [item for name in names for item in fetch(name)]
+
+    def fetch_for(
+        self, scenario: "Source", *, progress: "bool | RunListener" = False, **where: str | None
+    ) -> list[Path]:
+        """Fetch all that a scenario needs from outside: data, and the packages of its runtime. Returns their paths."""
+        from benchhouse.api import execution
+        from benchhouse.runs.fetch import fetch_for
+
+        prepared, _ = execution.prepare_source(self.folder, scenario, _where(where))
+        return fetch_for(self.folder, prepared, execution.listener_of(progress).note)
+
+    def dashboards(self, folder: str | os.PathLike[str]) -> "Dashboards":
+        """Write Grafana dashboards and Prometheus rules for every metric and series that is declared here."""
+        from benchhouse.api.observation import write_dashboards
+
+        return write_dashboards(Path(folder))
+
+    def logical_scenario(
+        self,
+        benchmark: str,
+        *,
+        targets: Sequence[str],
+        where: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+        repetitions: int = 1,
+        experiment: str | None = None,
+    ) -> Path:
+        """Write the scenario that measures `targets` for a logical benchmark; returns its file.
+
+        `where` gives values of the benchmark's properties, `settings` those of inputs that its binding leaves open.
+        `experiment` chooses the binding where several experiments answer it.
+        """
+        from benchhouse.nexus import logical
+
+        request = logical.Asked(tuple(targets), where or {}, settings or {}, repetitions)
+        return logical.scenario_file(self.folder, benchmark, request, experiment, None)
 
     def _collected(self, *runs: str) -> list[str]:
         """The ids of runs, each collected as far as it is sealed."""
