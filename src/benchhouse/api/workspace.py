@@ -1,4 +1,4 @@
-"""The front door: a workspace, and every verb as one of its methods. What a method needs is imported when it is called."""
+"""The front door: a workspace, and every verb as one of its methods, which import what they need when called."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from benchhouse.runs.estimate import PlanSummary
     from benchhouse.runs.fetch import Fetchable
     from benchhouse.runs.preparation import Where
+    from benchhouse.schema.quality import SelftestRecord
 
 
 def open_workspace(folder: str | os.PathLike[str] | None = None) -> "Workspace":
@@ -164,7 +165,7 @@ class Workspace:
         return Run(self, ledger.folder.run_id, ended.summary)
 
     def plan(self, scenario: "Source", *, points: int = 20, **where: str | None) -> "list[PlanSummary]":
-        """What a scenario would run: points, trials, time, cost, disk space, digest. One for each experiment of a space."""
+        """What a scenario would run: points, trials, time, cost, disk space; one for each experiment of a space."""
         from benchhouse.api import execution
         from benchhouse.runs.estimate import summarise
 
@@ -247,6 +248,31 @@ class Workspace:
         from benchhouse.api.timing import run_timing
 
         return run_timing(self, request, Path.cwd(), listener_of(progress))
+
+    def selftest(
+        self,
+        scenario: str | os.PathLike[str] | None = None,
+        *,
+        pairs: int = 20,
+        repetitions: int | None = None,
+        progress: "bool | RunListener" = False,
+    ) -> "SelftestRecord":
+        """Run a workload against itself: how often equal things look different here, and the smallest visible change.
+
+        Without a scenario, that of the last run. What it says is cited by comparisons from then on.
+        """
+        from benchhouse.api import selftest
+        from benchhouse.api.execution import listener_of
+
+        path = Path(scenario) if scenario is not None else None
+        prepared, path, each = selftest.plan_selftest(self.folder, path, pairs, repetitions)
+        return selftest.selftest(self.folder, prepared, path, each, listener_of(progress))
+
+    def last_selftest(self) -> "SelftestRecord | None":
+        """The newest selftest of this workspace."""
+        from benchhouse.results import selftest_record
+
+        return selftest_record.last(self.folder)
 
     def history(
         self, metric: str | None = None, case: str | None = None, *, stat: str | None = None, floor: float = 0.01
