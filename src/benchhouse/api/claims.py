@@ -112,7 +112,7 @@ class Claims:
         return path
 
     def verify(self, what: str, trust: Iterable[Path] = ()) -> "Checked":
-        """Check a claim of this workspace, or a packet from anywhere; with `trust`, one of these keys must have signed."""
+        """Check a claim of this workspace, or a packet from anywhere; one of the keys in `trust` must have signed."""
         from benchhouse.claims.verification import Checked, trace_claim
 
         required = list(trust)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from benchhouse.api.servers import Servers, StartedServer
     from benchhouse.api.sites import Images, Sites
     from benchhouse.api.stores import EvidenceStore, Tables
-    from benchhouse.api.timing import Timing, TimingRequest
+    from benchhouse.api.timing import Timing
     from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
     from benchhouse.results.history import CaseSummary
@@ -242,11 +242,21 @@ class Workspace:
             return gates.judge_against_store(self, baseline, new, gates.GateRules(**rules), endpoint)
         return gates.judge(self, base or "@last-1", new, gates.GateRules(**rules))
 
-    def time(self, request: "TimingRequest", *, progress: "bool | RunListener" = False) -> "tuple[Run, Timing]":
-        """Time commands against each other, in the current folder; they take turns, and the run is kept as any other."""
+    def time(
+        self,
+        *commands: str,
+        names: Sequence[str] = (),
+        runs: int = 10,
+        warmup: int = 1,
+        shell: bool = True,
+        prepare: str = "",
+        progress: "bool | RunListener" = False,
+    ) -> "tuple[Run, Timing]":
+        """Time commands against each other, in the current folder. They take turns; the run is kept as any other."""
         from benchhouse.api.execution import listener_of
-        from benchhouse.api.timing import run_timing
+        from benchhouse.api.timing import TimingRequest, run_timing
 
+        request = TimingRequest(commands, tuple(names), runs, warmup, shell, prepare)
         return run_timing(self, request, Path.cwd(), listener_of(progress))
 
     def selftest(

@@ -68,7 +68,7 @@ def comparison_html(table: "ComparisonTable", selftest: str) -> str:
         for row in table.rows
     ]  # fmt: skip
     sides = tag("p", f"A  {table.a}", tag("br"), f"B  {table.b}")
-    return join(sides, Markup(table_html(columns, rows, ("A", "B", "effect g"), [*table.notes, selftest])))  # noqa: S704
+    return join(sides, Markup(table_html(columns, rows, ("A", "B", "effect g"), [*table.notes, selftest])))
 
 
 def history_html(history: "MetricHistory") -> str:
