@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         TargetComparison,
         Trace,
     )
-    from benchhouse.api.claims import Claim, Claims
+    from benchhouse.api.claims import Claims
     from benchhouse.api.contracts import Contracts
     from benchhouse.api.execution import RunListener, Source, Submitted
     from benchhouse.api.gates import Gate
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from benchhouse.runs.estimate import PlanSummary
     from benchhouse.runs.fetch import Fetchable
     from benchhouse.runs.preparation import Where
+    from benchhouse.schema.claim import Claim
     from benchhouse.schema.quality import SelftestRecord
 
 

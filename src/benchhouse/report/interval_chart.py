@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import nice_step
 from benchhouse.results.numbers import number
 
