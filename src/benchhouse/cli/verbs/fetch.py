@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\b
 Examples:
   bench fetch              what there is, and what is here already
-  bench fetch glove        341,479 real word vectors, for vector.search
-  bench fetch minilm wordnet      a model and 116,919 texts, for embeddings that are made here
+  bench fetch NAME         download the data that an experiment declares under this name
   bench fetch -c SCENARIO.yaml --site meluxina      on a login node: data, packages; says what images are missing
 """
 
@@ -43,6 +42,8 @@ def command(
         for item in found:
             click.echo(item.path)
             show.note(item.words())
+    elif not found:
+        show.note("no installed experiment declares data to download")
     else:
         rows = [
             (item.name, item.experiment, _size(item), item.licence, item.sha256[:12], item.source) for item in found

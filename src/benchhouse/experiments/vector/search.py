@@ -10,7 +10,6 @@ from benchhouse.experiments.load.calls import CallTally
 from benchhouse.experiments.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
 from benchhouse.experiments.load.source import Planned, Pool
 from benchhouse.experiments.load.trial import judge, keep_book, offer, said
-from benchhouse.experiments.vector import glove, minilm
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.life import Made, Place, alive, fill, find_place, put
 from benchhouse.experiments.vector.recall import Recall, load_truth, recall
@@ -94,7 +93,6 @@ METRICS = (
     version="0.2",
     metrics=METRICS,
     resources=Resources(cpus=1),
-    data=(glove.DATA, minilm.MODEL, minilm.TEXTS),
     component="vectordb",
     services=("faiss", "chroma", "milvus", "qdrant", "weaviate", "lancedb", "pgvector"),
     drivers=("faiss", "chroma", "milvus", "qdrant", "weaviate", "lancedb", "pgvector"),
