@@ -1,4 +1,4 @@
-"""Find the highest load that meets a service-level objective."""
+"""Find the knee: the highest load that meets a service-level objective."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +26,8 @@ def command() -> None:
 
 
 @command.command(
-    help="Search for the highest load at which every clause of --slo holds, with an interval. Each probe is a run of "
-    "SCENARIO, which has one point, with its load and number of requests set (its duration is not used)."
+    help="Search for the knee, the highest load at which every clause of --slo holds, with an interval. Each probe is "
+    "a run of SCENARIO, which has one point, with its load and number of requests set (its duration is not used)."
     f"\n\n{_EXAMPLES}"
 )
 @options.scenario_argument()
@@ -79,7 +79,7 @@ def _tell(probed: "Probed", search: "Search", names: list[str]) -> None:
     shares = ", ".join(f"{name}: {share:.2%} over" for name, share in zip(names, probed.over, strict=True))
     verdict = "holds" if probed.holds else "misses"
     known = search.result()
-    between = f"; knee between {known.low:.4g} and {known.high:.4g}" if known.high < float("inf") else ""
+    between = f"; the knee lies between {known.low:.4g} and {known.high:.4g}" if known.high < float("inf") else ""
     show.note(f"probe {known.probes}: {verdict} ({shares}){between}")
 
 
@@ -100,10 +100,28 @@ def _show(answer: "Answer", names: list[str]) -> None:
     if found.status == "none_pass":
         click.echo(f"no load meets {answer.slo}: even {found.curve[0].load:.4g} {unit} misses it")
     elif found.status == "all_pass":
-        click.echo(f"{found.load:.4g} {unit} still meets {answer.slo}, the highest load that was asked for (--to)")
+        click.echo(f"knee above {found.knee:.4g} {unit}: the highest load allowed (--to) still meets {answer.slo}")
+    elif found.status == "client_limited":
+        click.echo(
+            f"knee above {found.knee:.4g} {unit}, client-limited: the highest load that the client could deliver still "
+            f"meets {answer.slo}"
+        )
     else:
         sure = f"{found.confidence:.0%} interval {found.low:.4g} to {found.high:.4g}"
-        click.echo(f"{found.load:.4g} {unit} meet {answer.slo} ({sure})")
-    if found.status == "budget":
-        show.note(f"not as precise as asked: the budget of requests is spent ({found.requests}); raise --requests")
+        click.echo(f"knee: {found.knee:.4g} {unit}, the highest load that meets {answer.slo} ({sure})")
+    _show_limits(answer, unit)
     show.note(f"all of it: {answer.path}; each probe is a run: bench report {answer.probes[-1].run_id}")
+
+
+def _show_limits(answer: "Answer", unit: str) -> None:
+    """What stood in the way of a better answer, and what this one was certified with."""
+    if answer.lateness_limit is not None:
+        show.note(f"certified with a lateness limit of {answer.lateness_limit * 1e3:g} ms")
+    if answer.undelivered:
+        lowest = min(answer.undelivered, key=lambda probe: probe.load)
+        show.note(
+            f"the client could not deliver {lowest.load:.4g} {unit} ({lowest.reason}): free a core for it, give it "
+            "more processes, or accept its lateness (workload: {lateness_limit: 20ms})"
+        )
+    if answer.found.status == "budget" and answer.found.requests:
+        show.note(f"not as precise as asked after {answer.found.requests} requests; raise --requests")
