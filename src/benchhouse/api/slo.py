@@ -25,7 +25,7 @@ from benchhouse.schema.quantities import parse_seconds
 
 LOADS = ("rps", "concurrency")
 _TRIES = 3  # of a probe whose trial is invalid
-_NOT_DELIVERED = (  # why a trial is invalid where the client could not offer the load that was request for
+_NOT_DELIVERED = (  # why a trial is invalid where the client could not offer the load
     "client_saturated", "client_starved", "client_paused", "concurrency_not_reached", "not_delivered", "schedule_late",
     "arrivals_bent",
 )  # fmt: skip
