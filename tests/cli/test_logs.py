@@ -155,10 +155,10 @@ def test_components_have_colours_on_a_terminal(ended):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--component", "ehco"), "did you mean 'echo'? there is echo, experiment, orchestrator, worker"),
+        (("--component", "ehco"), "did you mean 'echo'? there are: echo, experiment, orchestrator, worker"),
         (("--trial", "zzz"), "has no logs of a trial 'zzz'"),
-        (("--since", "yesterday"), "'yesterday' is no time"),
-        (("--since", "2026-13-01"), "is no time"),
+        (("--since", "yesterday"), "'yesterday' is not a time"),
+        (("--since", "2026-13-01"), "is not a time"),
         (("--since", "5m", "--until", "10m"), "swap --since and --until"),
         (("-n", "-1"), "-1"),
     ],
@@ -240,7 +240,7 @@ def test_a_tarball_that_can_not_be_written_leaves_nothing(ended):
     done = ended.bench("logs", "get", "-o", ended.root / "nowhere" / "x.tar.gz", code=1)
     assert "can't write" in done.stderr
     done = ended.bench("logs", "get", "--until", "10h", "-o", ended.root / "none.tar.gz", code=2)
-    assert "has no logs like that" in done.stderr
+    assert "has no logs that match" in done.stderr
     assert not [path.name for path in ended.root.iterdir() if "none" in path.name]
 
 

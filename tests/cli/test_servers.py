@@ -28,7 +28,7 @@ def test_a_server_lives_until_it_is_stopped(small):
     assert f"{name} answers: {endpoint}" in small.bench("servers", "check", name[:8]).stdout
     assert "starting on" in small.bench("servers", "logs", name).stdout
     assert small.bench("servers", "stop", name).stdout == f"stopped {name}\n"
-    assert "no server runs here" in small.bench("servers", "ps").stderr
+    assert "no server is running" in small.bench("servers", "ps").stderr
     small.is_tidy()
 
 
@@ -116,7 +116,7 @@ def test_a_recipe_with_a_mistake_is_refused_with_its_place(bench, tmp_path, chan
     [
         (("start", "postgras"), "did you mean 'postgres'"),
         (("start", "triton"), "needs the parameter 'models'"),
-        (("start", "postgres", "-p", "size"), "not NAME=VALUE"),
+        (("start", "postgres", "-p", "size"), "not KEY=VALUE"),
         (("start", "postgres", "-p", "size=3"), "no parameter 'size'"),
         (("start", "postgres", "--timeout", "soon"), "not a duration"),
         (("check", "nobody"), "no server 'nobody'"),

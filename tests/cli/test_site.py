@@ -77,7 +77,7 @@ def test_what_is_written_is_a_profile_and_never_written_over(bench, tmp_path, fa
     assert done.code == 0 and "apptainer version 1.4.5" in done.out
     site = load_site(tmp_path / "site.yaml")
     assert (site.runtime, site.folders.containers) == ("apptainer", "$WORK/containers")
-    assert "is there already" in bench("site", "check", "--write", "site.yaml").err
+    assert "exists already" in bench("site", "check", "--write", "site.yaml").err
     assert "can't write" in bench("site", "check", "--write", "no/such/folder.yaml").err
     assert bench("site", "show").out == (tmp_path / "site.yaml").read_text()
 

@@ -12,7 +12,6 @@ from services.started import running
 
 from benchhouse.catalog.entries import entries, plug
 from benchhouse.catalog.recipes import load_recipe
-from benchhouse.schema.layout import Workspace
 
 PLAIN = ["chroma", "milvus_lite", "node_exporter", "postgres", "prometheus", "seaweedfs"]
 NOT_TO_BE_HAD = {"milvus", "qdrant", "weaviate"}
@@ -36,12 +35,12 @@ def test_every_shipped_recipe_is_tried_here_or_named_as_not_to_be_had():
 
 @pytest.mark.parametrize("entry", entries("recipes"), ids=lambda entry: entry.name)
 def test_a_shipped_recipe_written_as_yaml_is_the_same_recipe(entry, tmp_path):
-    from benchhouse.api.servers import recipe_text
+    from benchhouse.sites.recipes import recipe_text
 
     recipe = plug("recipes", entry.name)
     assert recipe.name == entry.name and recipe.licence and recipe.description and recipe.install
     path = tmp_path / "r.yaml"
-    path.write_text(recipe_text(Workspace(tmp_path), entry.name))
+    path.write_text(recipe_text(recipe))
     assert load_recipe(path) == recipe
 
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from services.prometheus import Prometheus, is_clean, needs_prometheus, promtool
 
-from benchhouse.api import dashboards as api
+from benchhouse.api.observation import RULES, write_dashboards
 from benchhouse.evidence.textfile import Sample, render, telemetry
 from benchhouse.report.dashboards import Declared, dashboards, expressions
 from benchhouse.report.rules import as_yaml, rules
@@ -23,7 +23,7 @@ NAMES = ["runs", "telemetry", "serving"]
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("dashboards")
-    api.write(folder)
+    write_dashboards(folder)
     return folder
 
 
@@ -108,7 +108,7 @@ def lost(before, after, path: str = "") -> list[str]:
 
 @needs_prometheus
 def test_promtool_has_nothing_against_the_rules(written):
-    done = promtool("check", "rules", written / api.RULES)
+    done = promtool("check", "rules", written / RULES)
     assert done.returncode == 0, done.stderr
     assert "SUCCESS" in done.stdout
 
@@ -139,7 +139,7 @@ def test_every_panel_and_every_rule_runs_on_a_live_prometheus(written, made, tmp
         Sample("benchhouse_run_last_trial_timestamp_seconds", time.time() - 7200, mine, "h"),
     ]
     (place / "benchhouse_run_r1.prom").write_text(render(run))
-    with Prometheus(home, place, [written / api.RULES]) as server:
+    with Prometheus(home, place, [written / RULES]) as server:
         server.value('benchhouse_telemetry_gpu_power_watts{scope="gpu0"}')
         time.sleep(1.5)  # a rate needs two scrapes
         for name in NAMES:

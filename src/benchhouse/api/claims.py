@@ -64,7 +64,7 @@ class Claims:
         self._workspace, self._folder = workspace, workspace.folder
 
     def make(self, number: str, against: str | None = None, *, realism: bool = False) -> Claim:
-        """Claim a number: its ref in a report, or `RUN[:key=value]:metric[.stat]`; with `against`, the change from there.
+        """Claim a number (its ref, or `RUN[:key=value]:metric[.stat]`); with `against`, the change from there.
 
         What is not publication-safe is refused with every reason; with `realism` it is labelled REALISM-GRADE where a
         label may do.
@@ -112,7 +112,7 @@ class Claims:
         return path
 
     def verify(self, what: str, trust: Iterable[Path] = ()) -> "Checked":
-        """Check a claim of this workspace, or a packet from anywhere. With `trust`, one of these keys must have signed."""
+        """Check a claim of this workspace, or a packet from anywhere; one of the keys in `trust` must have signed."""
         from benchhouse.claims.verification import Checked, trace_claim
 
         required = list(trust)

@@ -136,7 +136,8 @@ class Tables:
         if not path.is_file() and not dry_run:
             raise BenchError(
                 "there is no retention.yaml, and evidence is not deleted by a default",
-                "Write one, such as `{hot: 30d, warm: 180d, cold: 730d}`; what would go: bench warehouse prune --dry-run",
+                "write one, such as `{hot: 30d, warm: 180d, cold: 730d}`; to see what would go: "
+                "bench warehouse prune --dry-run",
             )
         return prune(self._folder, _policy(path), datetime.now(UTC), dry_run=dry_run)
 

@@ -1,4 +1,4 @@
-"""The front door: a workspace, and every verb as one of its methods. What a method needs is imported when it is called."""
+"""The front door: a workspace, and every verb as one of its methods, which import what they need when called."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +10,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
+    from benchhouse.analysis.slo_search import Search
     from benchhouse.api.alarms import Alarms, Baselines
     from benchhouse.api.answers import (
         Comparison,
@@ -22,17 +23,24 @@ if TYPE_CHECKING:
         TargetComparison,
         Trace,
     )
-    from benchhouse.api.claims import Claim, Claims
+    from benchhouse.api.claims import Claims
     from benchhouse.api.contracts import Contracts
     from benchhouse.api.execution import RunListener, Source, Submitted
     from benchhouse.api.gates import Gate
+    from benchhouse.api.observation import Dashboards, Logs, Monitors
+    from benchhouse.api.servers import Servers, StartedServer
+    from benchhouse.api.sites import Images, Sites
+    from benchhouse.api.slo import Answer, Probed, SearchRequest
     from benchhouse.api.stores import EvidenceStore, Tables
-    from benchhouse.api.timing import Timing, TimingRequest
+    from benchhouse.api.timing import Timing
     from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
     from benchhouse.results.history import CaseSummary
     from benchhouse.runs.estimate import PlanSummary
+    from benchhouse.runs.fetch import Fetchable
     from benchhouse.runs.preparation import Where
+    from benchhouse.schema.claim import Claim
+    from benchhouse.schema.quality import SelftestRecord
 
 
 def open_workspace(folder: str | os.PathLike[str] | None = None) -> "Workspace":
@@ -160,7 +168,7 @@ class Workspace:
         return Run(self, ledger.folder.run_id, ended.summary)
 
     def plan(self, scenario: "Source", *, points: int = 20, **where: str | None) -> "list[PlanSummary]":
-        """What a scenario would run: points, trials, time, cost, disk space, digest. One for each experiment of a space."""
+        """What a scenario would run: points, trials, time, cost, disk space; one for each experiment of a space."""
         from benchhouse.api import execution
         from benchhouse.runs.estimate import summarise
 
@@ -237,12 +245,63 @@ class Workspace:
             return gates.judge_against_store(self, baseline, new, gates.GateRules(**rules), endpoint)
         return gates.judge(self, base or "@last-1", new, gates.GateRules(**rules))
 
-    def time(self, request: "TimingRequest", *, progress: "bool | RunListener" = False) -> "tuple[Run, Timing]":
-        """Time commands against each other, in the current folder; they take turns, and the run is kept as any other."""
+    def time(
+        self,
+        *commands: str,
+        names: Sequence[str] = (),
+        runs: int = 10,
+        warmup: int = 1,
+        shell: bool = True,
+        prepare: str = "",
+        progress: "bool | RunListener" = False,
+    ) -> "tuple[Run, Timing]":
+        """Time commands against each other, in the current folder. They take turns; the run is kept as any other."""
         from benchhouse.api.execution import listener_of
-        from benchhouse.api.timing import run_timing
+        from benchhouse.api.timing import TimingRequest, run_timing
 
+        request = TimingRequest(commands, tuple(names), runs, warmup, shell, prepare)
         return run_timing(self, request, Path.cwd(), listener_of(progress))
+
+    def find_knee(
+        self,
+        scenario: str | os.PathLike[str],
+        request: "SearchRequest",
+        *,
+        each: "Callable[[Probed, Search], None]" = lambda probed, search: None,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> "Answer":
+        """Find the highest load at which a service-level objective holds, with an interval: `bench slo find`.
+
+        Each probe is a run of the scenario; `each` is called with every probe that counts, `note` with what goes on.
+        """
+        from benchhouse.api.slo import find
+
+        return find(self.folder, Path(scenario), request, each, note)
+
+    def selftest(
+        self,
+        scenario: str | os.PathLike[str] | None = None,
+        *,
+        pairs: int = 20,
+        repetitions: int | None = None,
+        progress: "bool | RunListener" = False,
+    ) -> "SelftestRecord":
+        """Run a workload against itself: how often equal things look different here, and the smallest visible change.
+
+        Without a scenario, that of the last run. What it says is cited by comparisons from then on.
+        """
+        from benchhouse.api import selftest
+        from benchhouse.api.execution import listener_of
+
+        path = Path(scenario) if scenario is not None else None
+        prepared, path, each = selftest.plan_selftest(self.folder, path, pairs, repetitions)
+        return selftest.selftest(self.folder, prepared, path, each, listener_of(progress))
+
+    def last_selftest(self) -> "SelftestRecord | None":
+        """The newest selftest of this workspace."""
+        from benchhouse.results import selftest_record
+
+        return selftest_record.last(self.folder)
 
     def history(
         self, metric: str | None = None, case: str | None = None, *, stat: str | None = None, floor: float = 0.01
@@ -375,6 +434,99 @@ class Workspace:
         from benchhouse.api.stores import Tables
 
         return Tables(self)
+
+    # Servers, observation, sites
+
+    @property
+    def servers(self) -> "Servers":
+        """Servers that live until they are stopped: `ws.servers.start("postgres")`."""
+        from benchhouse.api.servers import Servers
+
+        return Servers(self)
+
+    @property
+    def monitors(self) -> "Monitors":
+        """Monitors of the machine or of a process, without a benchmark: `ws.monitors.start(for_s=600)`."""
+        from benchhouse.api.observation import Monitors
+
+        return Monitors(self)
+
+    @property
+    def logs(self) -> "Logs":
+        """What trials, servers and workers printed: `ws.logs.tail("@last")`."""
+        from benchhouse.api.observation import Logs
+
+        return Logs(self)
+
+    @property
+    def sites(self) -> "Sites":
+        """Profiles of machines and clusters: `ws.sites.check()`."""
+        from benchhouse.api.sites import Sites
+
+        return Sites(self)
+
+    @property
+    def images(self) -> "Images":
+        """Container images, pinned by digest: `ws.images.pull("docker://...")`."""
+        from benchhouse.api.sites import Images
+
+        return Images(self)
+
+    def start(self, what: str, *, progress: "bool | RunListener" = False) -> "Submitted | StartedServer":
+        """Submit the scenario in the file `what`; anything else is a recipe whose server is started."""
+        from benchhouse.documents.yaml_reader import load_yaml
+
+        if what.endswith((".yaml", ".yml")) and "scenario" in (load_yaml(Path(what)).data or {}):
+            return self.submit(what, progress=progress)
+        return self.servers.start(what, progress=progress)
+
+    def fetchable(self) -> "list[Fetchable]":
+        """Data that installed experiments declare, and whether it is in the cache."""
+        from benchhouse.runs.fetch import fetchable
+
+        return fetchable()
+
+    def fetch(self, *names: str) -> "list[Fetchable]":
+        """Download declared data, checked by digest; what is in the cache is only checked."""
+        from benchhouse.runs.fetch import fetch
+
+        return [item for name in names for item in fetch(name)]
+
+    def fetch_for(
+        self, scenario: "Source", *, progress: "bool | RunListener" = False, **where: str | None
+    ) -> list[Path]:
+        """Fetch all that a scenario needs from outside: data, and the packages of its runtime. Returns their paths."""
+        from benchhouse.api import execution
+        from benchhouse.runs.fetch import fetch_for
+
+        prepared, _ = execution.prepare_source(self.folder, scenario, _where(where))
+        return fetch_for(self.folder, prepared, execution.listener_of(progress).note)
+
+    def dashboards(self, folder: str | os.PathLike[str]) -> "Dashboards":
+        """Write Grafana dashboards and Prometheus rules for every metric and series that is declared here."""
+        from benchhouse.api.observation import write_dashboards
+
+        return write_dashboards(Path(folder))
+
+    def logical_scenario(
+        self,
+        benchmark: str,
+        *,
+        targets: Sequence[str],
+        where: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+        repetitions: int = 1,
+        experiment: str | None = None,
+    ) -> Path:
+        """Write the scenario that measures `targets` for a logical benchmark; returns its file.
+
+        `where` gives values of the benchmark's properties, `settings` those of inputs that its binding leaves open.
+        `experiment` chooses the binding where several experiments answer it.
+        """
+        from benchhouse.nexus import logical
+
+        request = logical.Asked(tuple(targets), where or {}, settings or {}, repetitions)
+        return logical.scenario_file(self.folder, benchmark, request, experiment, None)
 
     def _collected(self, *runs: str) -> list[str]:
         """The ids of runs, each collected as far as it is sealed."""

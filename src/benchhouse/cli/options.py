@@ -11,6 +11,25 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
 
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
+    """A time above zero such as `90s`, `10m` or `1h30m`, as seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from benchhouse.schema.quantities import parse_seconds
+
+        try:
+            seconds = float(parse_seconds(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if seconds <= 0:
+            self.fail(f"the time must be above zero, not {value}", param, ctx)
+        return seconds
+
+
+DURATION = Duration()
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -86,12 +105,14 @@ def logical_options(function: Callable[..., Any]) -> Callable[..., Any]:
         wanted, conditions, bound, settings, repetitions = (given.pop(name) for name in names)
         scenario = given.get("scenario")
         if scenario is not None and str(scenario).startswith("logical:"):
-            from benchhouse.nexus import logical
-
-            asked = logical.Asked(wanted, pairs(conditions, "--where"), pairs(settings, "--set"), repetitions or 1)
-            name = str(scenario).removeprefix(logical.PREFIX)
-            here = workspace(click.get_current_context())
-            given["scenario"] = logical.scenario_file(here, name, asked, bound, None)
+            given["scenario"] = workspace(click.get_current_context()).logical_scenario(
+                str(scenario).removeprefix("logical:"),
+                targets=wanted,
+                where=pairs(conditions, "--where"),
+                settings=pairs(settings, "--set"),
+                repetitions=repetitions or 1,
+                experiment=bound,
+            )
         elif wanted or conditions or bound or settings or repetitions:
             raise click.UsageError("--target, --where, --experiment, --set and --repetitions go with logical:ID")
         return function(**given)
@@ -110,15 +131,15 @@ def logical_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     """`KEY=VALUE` of a repeatable option."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise click.UsageError(f"{option} {text!r} is not KEY=VALUE")
-        if key in found:
+        if key in values:
             raise click.UsageError(f"{option} {key} is given twice")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def workspace(ctx: click.Context) -> "Workspace":

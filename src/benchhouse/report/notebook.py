@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.results.numbers import number, spread_text, titled
 
 if TYPE_CHECKING:
@@ -68,7 +70,7 @@ def comparison_html(table: "ComparisonTable", selftest: str) -> str:
         for row in table.rows
     ]  # fmt: skip
     sides = tag("p", f"A  {table.a}", tag("br"), f"B  {table.b}")
-    return join(sides, Markup(table_html(columns, rows, ("A", "B", "effect g"), [*table.notes, selftest])))  # noqa: S704
+    return join(sides, Markup(table_html(columns, rows, ("A", "B", "effect g"), [*table.notes, selftest])))
 
 
 def history_html(history: "MetricHistory") -> str:

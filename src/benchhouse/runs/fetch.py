@@ -1,4 +1,4 @@
-"""What a run needs from outside, brought before it starts: declared data, packages of its environment, images."""
+"""What a run needs from outside, fetched before it starts: declared data, packages of its environment, images."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.catalog.entries import plug
+from benchhouse.catalog.listing import list_experiments
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError, Exit
@@ -16,7 +17,7 @@ from benchhouse.sites import places
 
 @dataclass(frozen=True)
 class Fetchable:
-    """One declared file; `path` is where it lies, or will lie, in the cache."""
+    """A data file that an installed experiment declares."""
 
     name: str
     experiment: str
@@ -24,30 +25,36 @@ class Fetchable:
     sha256: str
     licence: str
     path: Path
+    """Where it is in the cache, or will be."""
     used_with: tuple[str, ...] = ()
-    brought: bool = False  # by this call; else it was here before
+    """Values of a scenario that need it; empty: every scenario of the experiment does."""
+    brought: bool = False
+    """Whether this call downloaded it; else it was in the cache before, or is not there."""
 
     @property
     def here(self) -> bool:
+        """Whether it is in the cache."""
         return self.path.is_file()
 
     @property
     def size(self) -> int | None:
-        """Bytes; known once it is here."""
+        """Bytes; known once it is in the cache."""
         return self.path.stat().st_size if self.here else None
 
-    def words(self) -> str:
-        """What came, how much of it, under which licence: for whoever must answer for it."""
-        licence = self.licence or "licence not said"
-        state = f"brought from {self.source}" if self.brought else "was here"
-        return f"{self.name}: {show_bytes(self.size or 0)}, {licence}, sha256 {self.sha256[:12]}, {state}"
+    def summary(self) -> str:
+        """One line: size, licence, digest and origin."""
+        licence = self.licence or "licence unknown"
+        origin = f"downloaded from {self.source}" if self.brought else "already in the cache"
+        return f"{self.name}: {show_bytes(self.size or 0)}, {licence}, sha256 {self.sha256[:12]}, {origin}"
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("name", "experiment", "source", "sha256", "licence", "here", "size", "brought")
+        return {name: getattr(self, name) for name in names} | {"path": str(self.path)}
 
 
 def fetchable() -> list[Fetchable]:
     """All declared data, by name and experiment."""
-    from benchhouse.api import catalogue
-
-    found = [
+    declared = [
         Fetchable(
             item["name"],
             listed.name,
@@ -57,24 +64,26 @@ def fetchable() -> list[Fetchable]:
             places.cache() / "data" / item["sha256"],
             tuple(item.get("used_with", ())),
         )
-        for listed in catalogue.experiments()
+        for listed in list_experiments(places.cache())
         for item in listed.data
     ]
-    return sorted(found, key=lambda item: (item.name, item.experiment))
+    return sorted(declared, key=lambda item: (item.name, item.experiment))
 
 
 def fetch(name: str) -> list[Fetchable]:
-    """Bring the data of that name, of every experiment that has some; what is here already is only checked."""
+    """Download the data of that name, of every experiment that declares some; what is in the cache is only checked."""
     known = fetchable()
     chosen = [item for item in known if item.name == name]
     if not chosen:
         names = sorted({item.name for item in known})
-        meant = did_you_mean(name, names)
+        guess = did_you_mean(name, names)
         if name.endswith((".yaml", ".yml")):
-            raise BenchError(f"'{name}' is no name of data", f"all that a scenario needs: bench fetch -c {name}")
+            raise BenchError(
+                f"'{name}' is not a name of data", f"to fetch all that a scenario needs: bench fetch -c {name}"
+            )
         raise BenchError(
             f"no installed experiment declares data '{name}'",
-            f"did you mean '{meant}'?" if meant else f"there is: {', '.join(names) or 'none'}",
+            f"did you mean '{guess}'?" if guess else f"there is: {', '.join(names) or 'none'}",
         )
     return [_bring(item) for item in chosen]
 
@@ -92,41 +101,41 @@ def _bring(item: Fetchable) -> Fetchable:
 
 
 def needed_data(prepared: Prepared) -> list[Fetchable]:
-    """What the scenario's experiment declares, less what none of its values calls for."""
+    """What the scenario's experiment declares, without what none of its values needs."""
     plan = prepared.plan
     first = next(plan.instances())
-    words = set(
-        _words([first.target, first.parameters, [block.rows for item in plan.plans for block in item.space.blocks]])
-    )
+    rows = [block.rows for item in plan.plans for block in item.space.blocks]
+    values = set(_texts([first.target, first.parameters, rows]))
     own = [item for item in fetchable() if item.experiment == plan.experiment.name]
-    return [item for item in own if not item.used_with or words.intersection(item.used_with)]
+    return [item for item in own if not item.used_with or values.intersection(item.used_with)]
 
 
-def _words(value: Any) -> Iterator[str]:
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in nested values."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _words(item)
+            yield from _texts(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _words(item)
+            yield from _texts(item)
 
 
-def fetch_for(workspace: Workspace, prepared: Prepared, say: Callable[[str], None]) -> list[Path]:
-    """Bring what the scenario needs and can be brought; raises BenchError with the list of what else is missing."""
+def fetch_for(workspace: Workspace, prepared: Prepared, note: Callable[[str], None]) -> list[Path]:
+    """Fetch what the scenario needs: data, then packages. Raises BenchError with the list of what is still missing."""
     brought = []
     for item in needed_data(prepared):
-        say(f"data {_bring(item).words()}")
+        note(f"data {_bring(item).summary()}")
         brought.append(item.path)
     spec, place = prepared.plan.scenario.runtime, prepared.place(workspace)
     runtime = plug("runtimes", spec.kind)()
-    say(f"runtime {spec.kind}: {runtime.packages(spec, place)}")
+    note(f"runtime {spec.kind}: {runtime.packages(spec, place)}")
     if not list(_images(workspace, prepared)):  # without its image a container's can't be made
         runtime.prepare(spec, place)
         brought.append(Path(runtime.python(spec, place)[0]))
     if lacking := missing(workspace, prepared):
-        raise BenchError(_listed("what could be brought is here; still missing:", lacking), "", Exit.TRIAL_FAILED)
+        raise BenchError(_listed("all that can be fetched is here; still missing:", lacking), "", Exit.TRIAL_FAILED)
     return brought
 
 
@@ -162,7 +171,7 @@ def _files(prepared: Prepared) -> Iterator[str]:
     named += [("a bind", bind.partition(":")[0]) for bind in scenario.binds]
     for what, text in named:
         if text.startswith("/") and not Path(text).exists():
-            yield f"{what}: {text} is not there"
+            yield f"{what}: {text} does not exist"
 
 
 def require(workspace: Workspace, prepared: Prepared) -> None:

@@ -87,7 +87,7 @@ def pack(workspace: Workspace, run_id: str, selection: Selection, output: Path) 
             )
             tarball.finish(manifest)
         if not manifest.files:
-            raise BenchError(f"run {run_id} has no logs like that", f"see: bench logs tail {run_id}")
+            raise BenchError(f"run {run_id} has no logs that match", f"see: bench logs tail {run_id}")
         temporary.replace(output)
     except OSError as error:
         raise unwritable(output, error, f"bench logs get {run_id}") from error
@@ -118,7 +118,7 @@ def _pack_folder(tarball: _Tarball, folder: LogFolder, selection: Selection) -> 
 
 def _journal_lines(file: IO[bytes], selection: Selection) -> Iterator[bytes]:
     for line in file:
-        yield from (line for text, told in read_lines(line) if line.endswith(b"\n") and selection.takes(told))
+        yield from (line for _, parsed in read_lines(line) if line.endswith(b"\n") and selection.takes(parsed))
 
 
 def _pack_run(tarball: _Tarball, run: RunFolder, selection: Selection) -> list[str]:
@@ -157,9 +157,9 @@ def prune(workspace: Workspace, older_than_s: float, *, dry_run: bool = False) -
     Trial folders are not touched: their logs are hashed, and a missing one is damage.
     """
     before_s = time.time() - older_than_s
-    found = [path for path in _prunable(workspace) if _newest_s(path) < before_s]
-    in_use = _open_files(workspace.state) if found else set()
-    gone = [path for path in found if not any(place == path or path in place.parents for place in in_use)]
+    old = [path for path in _prunable(workspace) if _newest_s(path) < before_s]
+    in_use = _open_files(workspace.state) if old else set()
+    gone = [path for path in old if not any(place == path or path in place.parents for place in in_use)]
     size = sum(_size(path) for path in gone)
     for path in gone if not dry_run else []:
         try:
@@ -184,10 +184,10 @@ def _prunable(workspace: Workspace) -> Iterator[Path]:
 
 def _is_over(ledger: Ledger) -> bool:
     """Whether no job of it can be in a queue: on a cluster a run has no process here that would own it."""
-    told = [
+    events = [
         event.event for event in ledger.events() if event.event in ("started", "resumed", "finished", "interrupted")
     ]
-    return bool(told) and told[-1] in ("finished", "interrupted")
+    return bool(events) and events[-1] in ("finished", "interrupted")
 
 
 def keep_logs_s(workspace: Workspace) -> float:
@@ -215,12 +215,12 @@ def _open_files(below: Path) -> set[Path]:
     """What any process that we may look into holds open there: a quiet service has written nothing for weeks."""
     from benchhouse.processes.tree import all_pids
 
-    found = set()
+    paths: set[Path] = set()
     home = below.resolve()
     for pid in all_pids():
         try:
             links = [Path(f"/proc/{pid}/fd/{name}").readlink() for name in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH208
         except OSError:
             continue
-        found |= {below / link.relative_to(home) for link in links if home in link.parents}
-    return found
+        paths |= {below / link.relative_to(home) for link in links if home in link.parents}
+    return paths

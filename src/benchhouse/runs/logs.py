@@ -1,4 +1,4 @@
-"""Read the logs of a run: which there are, which lines are asked for, the newest of them, and what comes next."""
+"""Read the logs of a run: which there are, which lines are wanted, the newest of them, and new ones as they come."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ _PAUSE_S = 0.2
 
 @dataclass(frozen=True)
 class Selection:
-    """Which lines are asked for. Nothing said: all."""
+    """Which lines are wanted; by default all."""
 
     components: tuple[str, ...] = ()
     trials: tuple[str, ...] = ()  # beginnings of ids
@@ -157,12 +157,13 @@ class RunLogs:
                     f"run {self.run_id} has no logs of a trial '{beginning}'", f"see: bench status {self.run_id}"
                 )
         folders = self.folders(selection)
-        there = {WORKER, ORCHESTRATOR, *(component_of(name) for folder in folders for name in folder.names())} - {""}
+        known = {WORKER, ORCHESTRATOR, *(component_of(name) for folder in folders for name in folder.names())} - {""}
         for component in selection.components:
-            if component not in there:
-                guess = did_you_mean(component, sorted(there))
+            if component not in known:
+                guess = did_you_mean(component, sorted(known))
                 hint = f"did you mean '{guess}'? " if guess else ""
-                raise BenchError(f"nothing called '{component}' has said anything", f"{hint}there is {_list(there)}")
+                components = ", ".join(sorted(known))
+                raise BenchError(f"no component '{component}' has written a log", f"{hint}there are: {components}")
         return folders
 
 
@@ -182,7 +183,7 @@ def select(
     now_s = time.time()
     begin, end = moment(since, now_s), moment(until, now_s)
     if begin and end and begin >= end:
-        raise BenchError(f"no time is both since {begin} and before {end}", "swap --since and --until")
+        raise BenchError(f"--since {begin} is not before --until {end}", "swap --since and --until")
     return Selection(tuple(components), tuple(trials), begin, end)
 
 
@@ -198,7 +199,7 @@ def moment(text: str | None, now_s: float) -> str:
             when = given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
         except (ValueError, OverflowError):
             raise BenchError(
-                f"'{text}' is no time", "write 90s, 10m or 2h (ago), or 2026-11-15T10:00 (UTC), or ...T10:00+01:00"
+                f"'{text}' is not a time", "write 90s, 10m or 2h (ago), or 2026-11-15T10:00 (UTC), or ...T10:00+01:00"
             ) from None
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -287,7 +288,3 @@ def _folders(path: Path) -> list["os.DirEntry[str]"]:
         return [entry for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False) and entry.name[0] != "."]
     except OSError:
         return []
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))

@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,33 +14,43 @@ from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.site import Site
 from benchhouse.schema.site_check import SiteCheck
-from benchhouse.sites import places
 from benchhouse.sites.probes import Probed, probe
-from benchhouse.sites.profiles import find_site, load_site, shipped
+from benchhouse.sites.profiles import load_site, shipped
 
 _DURATIONS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
-def list_sites(workspace: Workspace) -> list[dict[str, Any]]:
-    """Those that are shipped, and the workspace's own; `used` marks the one that counts where none is named."""
+@dataclass(frozen=True)
+class SiteSummary:
+    """A site profile, in short."""
+
+    site: str
+    """Its name; `(this workspace)` for the workspace's own."""
+    executor: str
+    """Where jobs go by default; empty: this machine."""
+    description: str
+    to_confirm: int
+    """How many of its values have to be confirmed on the site."""
+    used: bool
+    """Whether it is the one that is used where none is named."""
+    file: str
+
+
+def list_sites(workspace: Workspace) -> list[SiteSummary]:
+    """The workspace's own profile, then those that are shipped."""
     named = os.environ.get("BENCH_SITE")
     own = workspace.site.is_file()
     files = [("(this workspace)", workspace.site)] if own else []
-    rows = []
+    profiles = []
     for name, path in [*files, *shipped().items()]:
         site = load_site(path)
         used = name == named if named else path == workspace.site if own else name == "local"
-        about = {"executor": site.executor or "", "description": site.description, "to_confirm": len(site.to_confirm)}
-        rows.append({"site": name, **about, "used": used, "file": str(path)})
-    return rows
-
-
-def show_site(workspace: Workspace, name: str | None) -> Site:
-    return places.site(workspace, name) if name is None else find_site(name, workspace.site)
+        profiles.append(SiteSummary(name, site.executor or "", site.description, len(site.to_confirm), used, str(path)))
+    return profiles
 
 
 def check_site(workspace: Workspace, network: bool) -> SiteCheck:
-    """Ask this machine; nothing that is missing is an error."""
+    """Examine this machine; nothing that is missing is an error."""
     probed = probe(workspace, network)
     host = socket.gethostname()
     return SiteCheck(host=host, time=now(), findings=probed.findings, profile=_profile(probed, host))
@@ -65,7 +76,7 @@ def _profile(probed: Probed, host: str) -> Site:
 def write_profile(site: Site, path: Path) -> None:
     """Write a profile that reads back as the same; never over a file that is there."""
     if path.exists():
-        raise BenchError(f"{path} is there already", "a profile that somebody wrote is not overwritten: move it first")
+        raise BenchError(f"{path} exists already", "a profile that somebody wrote is not overwritten: move it first")
     text = profile_text(site)
     assert Site.model_validate(parse_yaml(text, str(path)).data) == site
     try:

@@ -1,4 +1,4 @@
-"""Images of containers: brought or built on a login node, pinned in a record beside them, checked again."""
+"""Container images: pulled or built on a login node, pinned in a record beside them, and checked again."""
 
 import fcntl
 import getpass
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchhouse.evidence.writing import now, write_model
@@ -25,19 +25,22 @@ _LICENCES = ("org.opencontainers.image.licenses", "org.label-schema.license", "l
 
 
 @dataclass(frozen=True)
-class Found:
-    """One image of a folder; `state` is `unchanged`, `changed`, `gone`, or `recorded` where nobody looked."""
+class PinnedImage:
+    """One image of a folder, with its record."""
 
     path: Path
     image: Image
     state: str = "recorded"
+    """unchanged, changed, gone; recorded: its bytes were not read."""
 
-    def row(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         return {"path": str(self.path), "state": self.state, **self.image.model_dump()}
 
 
-def pull(site: Site, source: str, name: str = "", licence: str = "", say: Callable[[str], None] = print) -> Found:
-    """Bring an image from a registry, by digest; a tag is first asked what it stands for now."""
+def pull(
+    site: Site, source: str, name: str = "", licence: str = "", note: Callable[[str], None] = print
+) -> PinnedImage:
+    """Pull an image from a registry, by digest; a tag is first resolved to the digest that it stands for now."""
     _refuse_in_job("pulled")
     if not source.startswith("docker://"):
         if "://" in source:
@@ -45,13 +48,13 @@ def pull(site: Site, source: str, name: str = "", licence: str = "", say: Callab
         source = f"docker://{source}"
     exact, digest = registry.pin(source)
     if exact != source:
-        say(f"{source} is {digest}")
+        note(f"{source} is {digest}")
     name = name or f"{exact.partition('@')[0].rpartition('/')[2]}-{digest.removeprefix('sha256:')[:12]}.sif"
     plain = ["--no-https"] if registry.is_plain(source) else []
     return _make(places.images(site), name, exact, digest, licence, ["pull", *plain], exact)
 
 
-def build(site: Site, definition: Path, name: str = "", licence: str = "") -> Found:
+def build(site: Site, definition: Path, name: str = "", licence: str = "") -> PinnedImage:
     """Build an image from a definition file."""
     _refuse_in_job("built")
     if not definition.is_file():
@@ -63,14 +66,14 @@ def build(site: Site, definition: Path, name: str = "", licence: str = "") -> Fo
     )
 
 
-def add(path: Path, licence: str = "") -> Found:
+def add(path: Path, licence: str = "") -> PinnedImage:
     """Pin a .sif file that is there, where it is, as it is now."""
     path = path.absolute()
     if path.suffix != ".sif" or not path.is_file():
-        raise BenchError(f"{path} is not a .sif file that is there")
+        raise BenchError(f"there is no .sif file {path}", "give the path of an existing Apptainer image")
     with path.open("rb") as file:
         if b"SIF_MAGIC" not in file.read(64):
-            raise BenchError(f"{path} is no image of Apptainer, whatever its name says")
+            raise BenchError(f"{path} is not an Apptainer image, although its name ends with .sif")
     _checked_name(path.name)
     program = shutil.which("apptainer") or shutil.which("singularity")
     with _record(path.parent) as record:
@@ -85,23 +88,23 @@ def add(path: Path, licence: str = "") -> Found:
                 }
             )
         record[path.name] = image
-    return Found(path, image)
+    return PinnedImage(path, image)
 
 
-def images(site: Site) -> list[Found]:
+def images(site: Site) -> list[PinnedImage]:
+    """Those in the record of the site's folder, by name."""
     folder = places.images(site)
-    found = [Found(folder / name, image) for name, image in sorted(read_images(folder).images.items())]
-    return [item if item.path.is_file() else Found(item.path, item.image, "gone") for item in found]
+    pinned = [PinnedImage(folder / name, image) for name, image in sorted(read_images(folder).images.items())]
+    return [item if item.path.is_file() else replace(item, state="gone") for item in pinned]
 
 
-def verify(site: Site) -> list[Found]:
-    """Read every byte of every image again."""
-    return [
-        item
-        if item.state == "gone"
-        else Found(item.path, item.image, "unchanged" if file_digest(item.path) == item.image.sha256 else "changed")
-        for item in images(site)
-    ]
+def verify(site: Site) -> list[PinnedImage]:
+    """The same after reading every byte of every image again."""
+    return [item if item.state == "gone" else _compared(item) for item in images(site)]
+
+
+def _compared(item: PinnedImage) -> PinnedImage:
+    return replace(item, state="unchanged" if file_digest(item.path) == item.image.sha256 else "changed")
 
 
 def _refuse_in_job(what: str) -> None:
@@ -113,13 +116,13 @@ def _refuse_in_job(what: str) -> None:
         )
 
 
-def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb: list[str], what: str) -> Found:
+def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb: list[str], what: str) -> PinnedImage:
     """Let Apptainer write the file under a temporary name; it gets its own when it is whole, and then its record."""
     name = _checked_name(name if name.endswith(".sif") else f"{name}.sif")
     program = shutil.which("apptainer") or shutil.which("singularity")
     if program is None:
         raise BenchError(
-            "there is no apptainer on PATH", "on a cluster: module load Apptainer; for tests: scripts/get-apptainer.sh"
+            "apptainer is not on PATH", "on a cluster: module load Apptainer; for tests: scripts/get-apptainer.sh"
         )
     path = folder / name
     made = folder / f".{name}.{os.getpid()}.new"
@@ -131,8 +134,8 @@ def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb:
         )
         if done.returncode or not made.is_file():
             raise BenchError(
-                f"apptainer {command} of {what} ended with {done.returncode}",
-                "what it said stands above",
+                f"apptainer {command} of {what} failed with exit code {done.returncode}",
+                "its output is above",
                 Exit.TRIAL_FAILED,
             )
         with _record(folder) as record:
@@ -143,7 +146,7 @@ def _make(folder: Path, name: str, source: str, digest: str, licence: str, verb:
         raise unwritable(folder, error) from error
     finally:
         made.unlink(missing_ok=True)
-    return Found(path, image)
+    return PinnedImage(path, image)
 
 
 def _described(path: Path, source: str, digest: str, licence: str, program: str | None) -> Image:
@@ -166,9 +169,9 @@ def _licence(path: Path, program: str | None) -> str:
     """As the image's own labels say."""
     if program is None:
         return ""
-    said = subprocess.run([program, "inspect", "--json", "--labels", str(path)], capture_output=True, check=False)
+    inspected = subprocess.run([program, "inspect", "--json", "--labels", str(path)], capture_output=True, check=False)
     try:
-        labels = json.loads(said.stdout)["data"]["attributes"]["labels"] or {}
+        labels = json.loads(inspected.stdout)["data"]["attributes"]["labels"] or {}
     except (ValueError, KeyError, TypeError):
         return ""
     return next((str(labels[key]) for key in _LICENCES if labels.get(key)), "")
@@ -177,13 +180,13 @@ def _licence(path: Path, program: str | None) -> str:
 def _version(program: str | None) -> str:
     if program is None:
         return ""
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
-    return said.strip().rpartition(" ")[2]
+    output = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    return output.strip().rpartition(" ")[2]
 
 
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise BenchError(f"{name!r} is no name of an image", "letters, digits and . _ + -, and .sif at its end")
+        raise BenchError(f"{name!r} is not a valid image name", "use letters, digits and . _ + -, with .sif at the end")
     return name
 
 

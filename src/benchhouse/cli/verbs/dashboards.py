@@ -1,4 +1,4 @@
-"""Grafana dashboards and Prometheus rules; made of the metrics and series that are declared."""
+"""Grafana dashboards and Prometheus rules; for every metric and series that is declared."""
 
 from pathlib import Path
 
@@ -19,14 +19,13 @@ def command() -> None:
 )
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @options.json_option
-def write(folder: Path, as_json: bool) -> None:
-    from benchhouse.api import dashboards
-
-    written = dashboards.write(folder)
+@click.pass_context
+def write(ctx: click.Context, folder: Path, as_json: bool) -> None:
+    written = options.workspace(ctx).dashboards(folder)
     if as_json:
-        screen.as_json({"files": [str(path) for path in written]})
+        screen.as_json(written.to_dict())
         return
-    for path in written:
+    for path in written.files:
         click.echo(path)
-    screen.note(f"in prometheus.yml:  rule_files: [{written[-1].absolute()}]")
+    screen.note(f"in prometheus.yml:  rule_files: [{written.rules.absolute()}]")
     screen.note("in Grafana:  Dashboards, New, Import; then:  bench run SCENARIO.yaml --textfile DIR")

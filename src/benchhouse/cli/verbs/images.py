@@ -11,15 +11,12 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from benchhouse.schema.site import Site
-    from benchhouse.sites.images import Found
+    from benchhouse.api.sites import PinnedImage
 
 _EXAMPLES = """\b
 Examples:
   bench images pull docker://vllm/vllm-openai:v0.11.0       on a login node; prints the digest
-  bench images add $WORK/containers/vllm.sif                pin one that is there
+  bench images add $WORK/containers/vllm.sif                pin an existing one
   bench images verify                                       exit code 1 where one has changed
 """
 
@@ -29,19 +26,13 @@ def command() -> None:
     pass
 
 
-def _site(ctx: click.Context, name: str | None) -> "Site":
-    from benchhouse.sites import places
-
-    return places.site(options.workspace(ctx).folder, name)
-
-
-_site_option = click.option("--site", help="Site profile: its `folders.containers` is where images lie.")
+_site_option = click.option("--site", help="Site profile; images are in its `folders.containers`.")
 _name_option = click.option("--name", default="", help="Name of the .sif file.")
-_licence_option = click.option("--licence", default="", help="Licence, where the image's labels don't say.")
+_licence_option = click.option("--licence", default="", help="Licence, where the image has no label for it.")
 
 
 @command.command(
-    help="Bring an image from a registry. A tag is resolved to its digest, and that is pinned."
+    help="Pull an image from a registry. A tag is resolved to its digest, which is pinned."
     + examples(
         "bench images pull docker://vllm/vllm-openai:v0.11.0",
         "bench images pull docker://vllm/vllm-openai:v0.11.0 --name vllm",
@@ -54,9 +45,8 @@ _licence_option = click.option("--licence", default="", help="Licence, where the
 @options.json_option
 @click.pass_context
 def pull(ctx: click.Context, source: str, name: str, licence: str, site: str | None, as_json: bool) -> None:
-    from benchhouse.sites import images
-
-    _made(images.pull(_site(ctx, site), source, name, licence, screen.note), as_json)
+    images = options.workspace(ctx).images
+    _show_one(images.pull(source, name=name, licence=licence, site=site, progress=screen.RunProgress()), as_json)
 
 
 @command.command(help="Build an image from a definition file." + examples("bench images build vllm.def"))
@@ -67,72 +57,65 @@ def pull(ctx: click.Context, source: str, name: str, licence: str, site: str | N
 @options.json_option
 @click.pass_context
 def build(ctx: click.Context, definition: Path, name: str, licence: str, site: str | None, as_json: bool) -> None:
-    from benchhouse.sites import images
-
-    _made(images.build(_site(ctx, site), definition, name, licence), as_json)
+    images = options.workspace(ctx).images
+    _show_one(images.build(definition, name=name, licence=licence, site=site), as_json)
 
 
 @command.command(
-    help="Pin a .sif file that is there, as it is now."
+    help="Pin an existing .sif file as it is now."
     + examples("bench images add containers/vllm.sif --licence Apache-2.0")
 )
 @click.argument("path", metavar="FILE.sif", type=click.Path(path_type=Path))
 @_licence_option
 @options.json_option
-def add(path: Path, licence: str, as_json: bool) -> None:
-    from benchhouse.sites import images
+@click.pass_context
+def add(ctx: click.Context, path: Path, licence: str, as_json: bool) -> None:
+    _show_one(options.workspace(ctx).images.add(path, licence=licence), as_json)
 
-    _made(images.add(path, licence), as_json)
 
-
-def _made(found: "Found", as_json: bool) -> None:
+def _show_one(pinned: "PinnedImage", as_json: bool) -> None:
     if as_json:
-        screen.as_json(found.row())
+        screen.as_json(pinned.to_dict())
         return
-    click.echo(found.path)
-    screen.note(f"sha256 {found.image.sha256}")
-    screen.note(f"next:  runtime: {{kind: apptainer, image: {found.path}}}")
+    click.echo(pinned.path)
+    screen.note(f"sha256 {pinned.image.sha256}")
+    screen.note(f"next:  runtime: {{kind: apptainer, image: {pinned.path}}}")
 
 
-@command.command("list", help="Pinned images; nothing is read but the record." + examples("bench images list"))
+@command.command("list", help="List pinned images, from their record." + examples("bench images list"))
 @_site_option
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, site: str | None, as_json: bool) -> None:
-    from benchhouse.sites import images
-
-    _show(ctx, site, as_json, images.images)
+    _show(options.workspace(ctx).images.pinned(site), as_json)
     if not as_json:
         screen.note("check their bytes:  bench images verify")
 
 
 @command.command(
-    help="Read all images again; exit code 1 where one is not what was pinned." + examples("bench images verify")
+    help="Read all images again; exit code 1 where one differs from what was pinned." + examples("bench images verify")
 )
 @_site_option
 @options.json_option
 @click.pass_context
 def verify(ctx: click.Context, site: str | None, as_json: bool) -> int:
-    from benchhouse.sites import images
-
-    wrong = [item for item in _show(ctx, site, as_json, images.verify) if item.state != "unchanged"]
+    pinned = options.workspace(ctx).images.verify(site)
+    _show(pinned, as_json)
+    wrong = [item for item in pinned if item.state != "unchanged"]
     for item in wrong:
-        is_gone = item.state == "gone"
-        screen.note(f"{item.path} is {'gone' if is_gone else 'not the one that was pinned'}")
+        screen.note(f"{item.path} is {'gone' if item.state == 'gone' else 'not the one that was pinned'}")
     return Exit.TRIAL_FAILED if wrong else Exit.GOOD
 
 
-def _show(ctx: click.Context, site: str | None, as_json: bool, find: "Callable[[Site], list[Found]]") -> "list[Found]":
+def _show(pinned: "list[PinnedImage]", as_json: bool) -> None:
     from benchhouse.schema.quantities import show_bytes
 
-    found = find(_site(ctx, site))
     if as_json:
-        screen.as_json([item.row() for item in found])
-        return found
+        screen.as_json([item.to_dict() for item in pinned])
+        return
     rows = [
         (item.path.name, item.state, show_bytes(item.image.size), item.image.sha256[:12], item.image.licence,
          item.image.source)
-        for item in found
+        for item in pinned
     ]  # fmt: skip
     screen.table(("image", "state", "size", "sha256", "licence", "source"), rows, whole=("image", "state", "sha256"))
-    return found

@@ -1,12 +1,11 @@
-"""Read what trials, servers and workers said: get, tail, prune."""
+"""Read the logs of trials, servers and workers: get, tail, prune."""
 
-import functools
 import os
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -15,7 +14,6 @@ from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 
 if TYPE_CHECKING:
-    from benchhouse.runs.logs import Selection
     from benchhouse.schema.logs import LogLine
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
@@ -23,37 +21,36 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TIMES = "90s, 10m, 2h ago, or 2026-11-15T10:00 (UTC, or with a zone)"
 _EXAMPLES = """\b
 Examples:
-  bench logs tail @last --follow              all components of all trials, as it comes
+  bench logs tail @last --follow              all components of all trials, as lines are written
   bench logs tail @last --component postgres -n 50
   bench logs get @last --since 10m -o logs.tar.gz
 """
 
 
-def _filters(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which lines; the function is given a `selection` of them."""
+class _Filters(TypedDict):
+    """Which lines are wanted."""
 
-    @functools.wraps(function)
-    def selecting(
-        *, components: tuple[str, ...], trials: tuple[str, ...], since: str | None, until: str | None, **others: Any
-    ) -> Any:
-        from benchhouse.runs import logs
+    components: tuple[str, ...]
+    trials: tuple[str, ...]
+    since: str | None
+    until: str | None
 
-        return function(selection=logs.select(components, trials, since, until), **others)
 
+def _filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--until", metavar="TIME", help="Only lines before then."),
-        click.option("--since", metavar="TIME", help=f"Only lines from then on: {_TIMES}."),
-        click.option("--trial", "trials", metavar="ID", multiple=True, help="Only this trial; may be given again."),
+        click.option("--until", metavar="TIME", help="Only lines before this time."),
+        click.option("--since", metavar="TIME", help=f"Only lines from this time on: {_TIMES}."),
+        click.option("--trial", "trials", metavar="ID", multiple=True, help="Only this trial; repeatable."),
         click.option(
             "--component",
             "components",
             metavar="NAME",
             multiple=True,
-            help="Only experiment, worker, orchestrator or a server's name; may be given again.",
+            help="Only experiment, worker, orchestrator, or the server of that name; repeatable.",
         ),
     ):
-        option(selecting)
-    return selecting
+        option(function)
+    return function
 
 
 @click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
@@ -62,27 +59,23 @@ def command() -> None:
 
 
 @command.command(
-    help="Pack the logs of a run into a tarball, with a manifest of what is inside."
+    help="Pack the logs of a run into a tarball, with a manifest of its content."
     + examples("bench logs get @last", "bench logs get @last --since 10m -o logs.tar.gz")
 )
 @options.run_argument()
-@_filters
+@_filter_options
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Default: RUN-logs.tar.gz."
 )
 @options.json_option
 @click.pass_context
-def get(ctx: click.Context, run: str, selection: "Selection", output: Path | None, as_json: bool) -> None:
-    from benchhouse.runs import log_files, status
-
-    workspace = options.workspace(ctx).folder
-    run_id = status.find_run(workspace, run)
-    output = output or Path(f"{run_id}-logs.tar.gz")
-    manifest = log_files.pack(workspace, run_id, selection, output)
+def get(ctx: click.Context, /, run: str, output: Path | None, as_json: bool, **filters: Unpack[_Filters]) -> None:
+    archive = options.workspace(ctx).logs.get(run, output, **filters)
+    manifest = archive.manifest
     if as_json:
-        screen.as_json({"output": str(output), **manifest.model_dump(mode="json")})
+        screen.as_json(archive.to_dict())
         return
-    click.echo(output)
+    click.echo(archive.path)
     lines = sum(file.lines for file in manifest.files)
     screen.note(f"{screen.count(len(manifest.files), 'file')}, {screen.count(lines, 'line')}")
     if manifest.left_out:
@@ -96,24 +89,18 @@ def get(ctx: click.Context, run: str, selection: "Selection", output: Path | Non
     + examples("bench logs tail @last --follow", "bench logs tail @last --component worker -n 50")
 )
 @options.run_argument()
-@_filters
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until the run has ended.")
-@click.option("-n", "--lines", "n", metavar="N", type=click.IntRange(0), default=20, help="How many (20).")
+@_filter_options
+@click.option("-f", "--follow", is_flag=True, help="Print new lines until the run has ended.")
+@click.option("-n", "--lines", metavar="N", type=click.IntRange(0), default=20, help="Number of lines (20).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
 @click.pass_context
-def tail(ctx: click.Context, run: str, selection: "Selection", follow: bool, n: int, as_json: bool) -> None:
-    from benchhouse.runs import logs, status
-
-    workspace = options.workspace(ctx).folder
-    run_id = status.find_run(workspace, run)
-    if not follow:
-        batches = iter([logs.tail(workspace, run_id, selection, n)])
-    else:
-        batches = logs.follow(workspace, run_id, selection, n)
-    shown = _Shown(colours=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
-    for lines in batches:
-        for line in lines:
-            click.echo(line.model_dump_json(exclude_unset=True) if as_json else shown.text(line), color=shown.colours)
+def tail(ctx: click.Context, /, run: str, follow: bool, lines: int, as_json: bool, **filters: Unpack[_Filters]) -> None:
+    logs = options.workspace(ctx).logs
+    batches = logs.follow(run, lines, **filters) if follow else iter([logs.tail(run, lines, **filters)])
+    style = _Style(colours=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
+    for batch in batches:
+        for line in batch:
+            click.echo(line.model_dump_json(exclude_unset=True) if as_json else style.text(line), color=style.colours)
         sys.stdout.flush()
 
 
@@ -122,30 +109,30 @@ def tail(ctx: click.Context, run: str, selection: "Selection", follow: bool, n: 
     "Trials keep theirs: they are evidence, sealed and hashed."
     + examples("bench logs prune --older-than 30d --dry-run")
 )
-@click.option("--older-than", metavar="TIME", help="By their last change: 30d, 12h. Default: keep_logs of the site.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option(
+    "--older-than",
+    "older_than_s",
+    type=options.DURATION,
+    metavar="TIME",
+    help="Age since their last change: 30d, 12h. Default: keep_logs of the site.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
 @options.json_option
 @click.pass_context
-def prune(ctx: click.Context, older_than: str | None, dry_run: bool, as_json: bool) -> None:
-    from benchhouse.runs import log_files
-    from benchhouse.schema.quantities import parse_seconds, show_bytes
+def prune(ctx: click.Context, older_than_s: float | None, dry_run: bool, as_json: bool) -> None:
+    from benchhouse.schema.quantities import show_bytes
 
-    workspace = options.workspace(ctx).folder
-    try:
-        older_than_s = parse_seconds(older_than) if older_than else log_files.keep_logs_s(workspace)
-    except ValueError as error:
-        raise click.BadParameter(str(error), ctx, param_hint="--older-than") from error
-    pruned = log_files.prune(workspace, older_than_s, dry_run=dry_run)
+    pruned = options.workspace(ctx).logs.prune(older_than_s, dry_run=dry_run)
     if as_json:
-        screen.as_json(pruned.model_dump())
+        screen.as_json(screen.plain(pruned))
         return
     for path in pruned.removed:
         click.echo(path)
     screen.note(f"{len(pruned.removed)} {'would be' if dry_run else 'were'} removed ({show_bytes(pruned.size)})")
 
 
-class _Shown:
-    """Lines for people: time, trial, component, words. Each component has a colour for as long as the command runs."""
+class _Style:
+    """Lines for people: time, trial, component, text. Each component has a colour for as long as the command runs."""
 
     def __init__(self, *, colours: bool) -> None:
         self.colours = colours
@@ -154,14 +141,14 @@ class _Shown:
     def text(self, line: "LogLine") -> str:
         colour = self._of.setdefault(line.component, _COLOURS[len(self._of) % len(_COLOURS)])
         name = click.style(f"{line.component:<10}", fg=colour) if self.colours else f"{line.component:<10}"
-        return f"{line.time[11:-1]} {line.trial_id[:8]:<8} {name} {_words(line)}"
+        return f"{line.time[11:-1]} {line.trial_id[:8]:<8} {name} {_printable(line)}"
 
 
-def _words(line: "LogLine") -> str:
-    """What a terminal may be shown: the last state of a progress bar, no colours or commands of a stranger's."""
+def _printable(line: "LogLine") -> str:
+    """The last state of a progress bar, without the colours and control characters that a program printed."""
     if line.message:
-        said = f"{line.level}: {line.message}" if line.level not in ("", "info") else line.message
-        said = " ".join([said, *(f"{name}={value}" for name, value in line.more.items())])
+        text = f"{line.level}: {line.message}" if line.level not in ("", "info") else line.message
+        text = " ".join([text, *(f"{name}={value}" for name, value in line.more.items())])
     else:
-        said = line.line.rpartition("\r")[2] + (" [...]" if line.cut else "")
-    return _CONTROL.sub("", click.unstyle(said))
+        text = line.line.rpartition("\r")[2] + (" [...]" if line.cut else "")
+    return _CONTROL.sub("", click.unstyle(text))

@@ -32,22 +32,16 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, scenario: Path | None, pairs: int, repetitions: int | None, last: bool, as_json: bool
 ) -> int:
-    from benchhouse.api import selftest
-    from benchhouse.api.screen import RunProgress
-    from benchhouse.results import selftest_record
-
-    workspace = options.workspace(ctx).folder
+    workspace = options.workspace(ctx)
     if last:
-        record = selftest_record.last(workspace)
+        record = workspace.last_selftest()
         if record is None:
             if as_json:
                 screen.as_json(None)
-            screen.note(selftest_record.sentence(workspace))
+            screen.note("no selftest has been run here:  bench selftest SCENARIO.yaml")
             return Exit.GOOD
     else:
-        prepared, path, each = selftest.plan_selftest(workspace, scenario, pairs, repetitions)
-        with RunProgress("selftest", prepared.plan) as progress:
-            record = selftest.selftest(workspace, prepared, path, each, progress.update, progress.say)
+        record = workspace.selftest(scenario, pairs=pairs, repetitions=repetitions, progress=screen.RunProgress())
     if as_json:
         screen.as_json(record.model_dump(mode="json"))
     else:
@@ -56,8 +50,7 @@ def command(
 
 
 def _show(record: "SelftestRecord") -> None:
-    from benchhouse.api.screen import percent
-
+    percent = screen.percent
     rows = [
         (f"{item.metric} {item.stat}", f"{item.false_positives} of {item.pairs}", percent(item.rate, signed=False),
          f"{item.rate_low:.1%} to {item.rate_high:.1%}", percent(item.cv, signed=False),

@@ -1,7 +1,7 @@
 """Servers from recipes: list, start, ps, check, logs, stop."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,9 +10,12 @@ from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
+if TYPE_CHECKING:
+    from benchhouse.api.servers import RecipeStatus, StartedServer
+
 _EXAMPLES = """\b
 Examples:
-  bench servers list                   recipes, and which programs are here
+  bench servers list                   recipes, and which programs are installed
   bench servers start postgres         until: bench servers stop ID
   bench servers check ID               exit code 0 when it answers
 """
@@ -24,58 +27,60 @@ def command() -> None:
 
 
 @command.command(
-    "list", help="Recipes, with the version of each program that is here." + examples("bench servers list")
+    "list", help="List recipes, with the version of each installed program." + examples("bench servers list")
 )
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api import servers
-
-    rows = servers.recipes(options.workspace(ctx).folder)
+    recipes = options.workspace(ctx).servers.recipes()
     if as_json:
-        screen.as_json(rows)
+        screen.as_json(screen.plain(recipes))
         return
-    good = [row for row in rows if not row["broken"]]
     screen.table(
         ("recipe", "version", "licence", "description"),
-        [(row["recipe"], _version(row), row["licence"], row["description"].partition(": ")[0]) for row in good],
+        [
+            (item.recipe, _version(item), item.licence, item.description.partition(": ")[0])
+            for item in recipes
+            if not item.broken
+        ],
         whole=("recipe", "version"),
         spare=("licence",),
     )
-    for row in rows:
-        if row["broken"]:
-            screen.note(row["broken"])
+    for item in recipes:
+        if item.broken:
+            screen.note(item.broken)
     screen.note("start one:  bench servers start RECIPE")
 
 
-def _version(row: dict[str, Any]) -> str:
-    if row["program"]:
-        return row["version"] or "here"
-    return "in its image" if row["pinned"] else "not installed"
+def _version(item: "RecipeStatus") -> str:
+    if item.program:
+        return item.version or "installed"
+    return "in its image" if item.pinned else "not installed"
 
 
 @command.command(
     "show",
-    help="A recipe as YAML: copy it into recipes/ to change it."
+    help="Print a recipe as YAML; to change it, save it in recipes/."
     + examples("bench servers show postgres > recipes/postgres.yaml"),
 )
 @click.argument("recipe")
 @click.pass_context
 def show_(ctx: click.Context, recipe: str) -> None:
-    from benchhouse.api import servers
+    from benchhouse.api.servers import recipe_text
 
-    click.echo(servers.recipe_text(options.workspace(ctx).folder, recipe), nl=False)
+    click.echo(recipe_text(options.workspace(ctx).servers.recipe(recipe)), nl=False)
 
 
 @command.command(
-    help="Check files of recipes; nothing is started." + examples("bench servers validate recipes/postgres.yaml")
+    help="Check recipe files without starting anything." + examples("bench servers validate recipes/postgres.yaml")
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.json_option
-def validate(files: tuple[Path, ...], as_json: bool) -> int:
-    from benchhouse.api import servers
+@click.pass_context
+def validate(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> int:
     from benchhouse.cli import show_error
 
+    servers = options.workspace(ctx).servers
     results: list[dict[str, Any]] = []
     bad = False
     for path in files:
@@ -104,88 +109,66 @@ def validate(files: tuple[Path, ...], as_json: bool) -> int:
     )
 )
 @click.argument("recipe")
-@click.option("-p", "--parameter", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of the recipe.")
-@click.option("--replicas", type=click.IntRange(1, 256), help="How many servers of the kind.")
-@click.option("--timeout", help="Longest time until it is ready, e.g. 2m.")
+@click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the recipe.")
+@click.option("--replicas", type=click.IntRange(1, 256), help="Number of servers.")
+@click.option("--timeout", "timeout_s", type=options.DURATION, help="Startup timeout, e.g. 2m.")
 @click.option("--executor", metavar="NAME", help="Where it runs: local, or slurm for a job on a compute node.")
 @click.option("--site", metavar="SITE", help="Site profile, by name or file.")
-@click.option("--time", "job_time", help="Time limit of its batch job, e.g. 2h.")
+@click.option("--time", "time_s", type=options.DURATION, help="Time limit of its batch job, e.g. 2h.")
 @options.json_option
 @click.pass_context
 def start(
     ctx: click.Context,
+    /,
     recipe: str,
-    given: tuple[str, ...],
+    parameters: tuple[str, ...],
     replicas: int | None,
-    timeout: str | None,
-    executor: str | None,
-    site: str | None,
-    job_time: str | None,
+    timeout_s: float | None,
     as_json: bool,
+    **placement: Any,
 ) -> None:
-    from benchhouse.api import servers
+    from benchhouse.api.servers import Placement
 
-    started = servers.start(
-        options.workspace(ctx).folder, recipe, _parameters(given), replicas, _seconds(timeout) if timeout else None, screen.note,
-        executor, site, _seconds(job_time) if job_time else None,
-    )  # fmt: skip
+    started = options.workspace(ctx).servers.start(
+        recipe,
+        options.pairs(parameters, "--parameter"),
+        replicas=replicas,
+        timeout_s=timeout_s,
+        placement=Placement(**placement),
+        progress=screen.RunProgress(),
+    )
+    show_started(started, as_json)
+
+
+def show_started(server: "StartedServer", as_json: bool) -> None:
+    """Its id and endpoints."""
     if as_json:
-        screen.as_json(started)
+        screen.as_json(screen.plain(server))
         return
-    click.echo(started["id"])
-    for endpoint in started["endpoints"]:
+    click.echo(server.id)
+    for endpoint in server.endpoints:
         click.echo(endpoint)
-    screen.note(f"ready after {started['start_s']:.1f} s; stop it:  bench servers stop {started['id']}")
+    screen.note(f"ready after {server.start_s:.1f} s; stop it:  bench servers stop {server.id}")
 
 
-def _parameters(given: tuple[str, ...]) -> dict[str, str]:
-    chosen = {}
-    for item in given:
-        name, equals, value = item.partition("=")
-        if not (name and equals):
-            raise BenchError(f"'{item}' is not NAME=VALUE", "for instance: -p model=/models/tiny")
-        chosen[name] = value
-    return chosen
-
-
-def _seconds(text: str) -> float:
-    from benchhouse.schema.quantities import parse_seconds
-
-    try:
-        seconds = float(parse_seconds(text))
-    except ValueError as error:
-        raise BenchError(str(error)) from error
-    if seconds <= 0:
-        raise BenchError(f"the time must be above zero, found {text}")
-    return seconds
-
-
-@command.command(help="Servers that run: those started here and those attached to runs." + examples("bench servers ps"))
+@command.command(
+    help="List running servers: those started here and those attached to runs." + examples("bench servers ps")
+)
 @options.json_option
 @click.pass_context
 def ps(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api import servers
-
-    rows = servers.instances(options.workspace(ctx).folder)
+    servers = options.workspace(ctx).servers.running()
     if as_json:
-        screen.as_json(rows)
+        screen.as_json(screen.plain(servers))
         return
-    if not rows:
-        screen.note("no server runs here; start one:  bench servers start RECIPE")
+    if not servers:
+        screen.note("no server is running; start one:  bench servers start RECIPE")
         return
     screen.table(
         ("id", "job", "health", "endpoint", "version", "since", "run"),
         [
-            (
-                row["id"],
-                row["job"],
-                row["phase"],
-                ", ".join(row["endpoints"]),
-                row["version"],
-                row["started"],
-                row["run_id"],
-            )
-            for row in rows
+            (item.id, item.job, item.phase, ", ".join(item.endpoints), item.version, item.started, item.run_id)
+            for item in servers
         ],
         whole=("id", "job", "health", "endpoint"),
         spare=("version", "since", "run"),
@@ -193,61 +176,53 @@ def ps(ctx: click.Context, as_json: bool) -> None:
 
 
 @command.command(
-    help="Ask a server whether it is well; exit code 0 when it answers, else 1."
-    + examples("bench servers check ID   as bench servers ps tells it")
+    help="Check whether a server is healthy; exit code 0 when it answers, else 1."
+    + examples("bench servers check ID   as listed by bench servers ps")
 )
 @click.argument("id_", metavar="ID")
-@click.option("--timeout", default="5s", show_default=True, help="Longest time until it answers.")
+@click.option(
+    "--timeout", "timeout_s", type=options.DURATION, default="5s", show_default=True, help="Timeout of the answer."
+)
 @options.json_option
 @click.pass_context
-def check(ctx: click.Context, id_: str, timeout: str, as_json: bool) -> int:
-    from benchhouse.api import servers
-
-    found = servers.check(options.workspace(ctx).folder, id_, _seconds(timeout))
+def check(ctx: click.Context, id_: str, timeout_s: float, as_json: bool) -> int:
+    server = options.workspace(ctx).servers.check(id_, timeout_s=timeout_s)
     if as_json:
-        screen.as_json(found)
-    elif found["healthy"]:
-        click.echo(f"{found['id']} answers: {', '.join(found['endpoints'])}")
+        screen.as_json(screen.plain(server))
+    elif server.healthy:
+        click.echo(f"{server.id} answers: {', '.join(server.endpoints)}")
     else:
-        why = f": {found['message']}" if found["message"] else ""
-        click.echo(f"{found['id']} does not answer ({found['phase']}){why}")
-        screen.note(f"its words:  bench servers logs {found['id']}")
-    return Exit.GOOD if found["healthy"] else Exit.TRIAL_FAILED
+        reason = f": {server.message}" if server.message else ""
+        click.echo(f"{server.id} does not answer ({server.phase}){reason}")
+        screen.note(f"its output:  bench servers logs {server.id}")
+    return Exit.GOOD if server.healthy else Exit.TRIAL_FAILED
 
 
-@command.command(help="The last lines that a server wrote." + examples("bench servers logs ID -n 20"))
+@command.command(help="Print the last lines that a server wrote." + examples("bench servers logs ID -n 20"))
 @click.argument("id_", metavar="ID")
-@click.option("-n", "lines", type=click.IntRange(1), default=50, show_default=True, help="How many.")
+@click.option("-n", "lines", type=click.IntRange(1), default=50, show_default=True, help="Number of lines.")
 @click.pass_context
 def logs(ctx: click.Context, id_: str, lines: int) -> None:
-    from collections import deque
-
-    from benchhouse.api import servers
-
-    folder = servers.logs(options.workspace(ctx).folder, id_)
-    for path in sorted(folder.glob("*.log")):
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for line in deque(file, lines):
-                click.echo(line, nl=False)
-    screen.note(f"all of it: {folder}")
+    output = options.workspace(ctx).servers.logs(id_, lines=lines)
+    for line in output.lines:
+        click.echo(line, nl=False)
+    screen.note(f"all of it: {output.folder}")
 
 
 @command.command(
-    help="Stop a server, or with --all each that was started here."
+    help="Stop a server, or with --all every server that was started here."
     + examples("bench servers stop ID", "bench servers stop --all")
 )
 @click.argument("id_", metavar="ID", required=False)
-@click.option("--all", "everything", is_flag=True, help="All that were started by `bench servers start`.")
+@click.option("--all", "everything", is_flag=True, help="Stop all that were started by `bench servers start`.")
 @options.json_option
 @click.pass_context
 def stop(ctx: click.Context, id_: str | None, everything: bool, as_json: bool) -> None:
-    from benchhouse.api import servers
-
-    workspace = options.workspace(ctx).folder
     if (id_ is None) != everything:
         raise BenchError("give the id of a server, or --all", "see: bench servers ps")
-    stopped = servers.stop_all(workspace) if id_ is None else [servers.stop(workspace, id_)["id"]]
+    servers = options.workspace(ctx).servers
+    ended = servers.stop_all() if id_ is None else servers.stop(id_)
     if as_json:
-        screen.as_json({"stopped": stopped})
+        screen.as_json(screen.plain(ended))
         return
-    click.echo(f"stopped {', '.join(stopped)}" if stopped else "no server was running")
+    click.echo(f"stopped {', '.join(ended.stopped)}" if ended.stopped else "no server was running")

@@ -1,4 +1,4 @@
-"""Site profiles, what a cluster is like: list, show, check."""
+"""Site profiles, which describe a machine or cluster: list, show, check."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ _EXAMPLES = """\b
 Examples:
   bench site list
   bench site show meluxina
-  bench site check --write site.yaml       ask this machine, and keep the answers as the workspace's profile
+  bench site check --write site.yaml       examine this machine, and keep the answers as the workspace's profile
 """
 
 
@@ -27,15 +27,13 @@ def command() -> None:
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.sites import check
-
-    rows = check.list_sites(options.workspace(ctx).folder)
+    profiles = options.workspace(ctx).sites.profiles()
     if as_json:
-        screen.as_json(rows)
+        screen.as_json(screen.plain(profiles))
         return
     table = [
-        (row["site"], "*" if row["used"] else "", row["executor"], row["to_confirm"] or "", row["description"])
-        for row in rows
+        (item.site, "*" if item.used else "", item.executor, item.to_confirm or "", item.description)
+        for item in profiles
     ]
     screen.table(("site", "used", "executor", "to confirm", "description"), table, right=("to confirm",))
     screen.note("next:  bench site show SITE, bench plan SCENARIO --site SITE")
@@ -43,45 +41,40 @@ def list_(ctx: click.Context, as_json: bool) -> None:
 
 @command.command(
     "show",
-    help="Print a profile as it is read; without a name, the one that counts here."
-    + examples("bench site show meluxina"),
+    help="Print a profile; without a name, the one in use here." + examples("bench site show meluxina"),
 )
 @click.argument("site", required=False)
 @options.json_option
 @click.pass_context
 def show_(ctx: click.Context, site: str | None, as_json: bool) -> None:
-    from benchhouse.sites import check
+    from benchhouse.api.sites import profile_text
 
-    found = check.show_site(options.workspace(ctx).folder, site)
+    profile = options.workspace(ctx).sites.profile(site)
     if as_json:
-        screen.as_json(found.model_dump(mode="json"))
+        screen.as_json(screen.plain(profile))
         return
-    click.echo(check.profile_text(found), nl=False)
-    if found.to_confirm:
-        screen.note(f"{screen.count(len(found.to_confirm), 'value')} to confirm on the site:  bench site check")
+    click.echo(profile_text(profile), nl=False)
+    if profile.to_confirm:
+        screen.note(f"{screen.count(len(profile.to_confirm), 'value')} to confirm on the site:  bench site check")
 
 
 @command.command(
-    help="Ask this machine what it is: Slurm, modules, containers, folders, quotas, clocks."
+    help="Examine this machine: Slurm, modules, containers, folders, quotas, clocks."
     + examples("bench site check", "bench site check --write site.yaml   keep the answers as the workspace's profile")
 )
-@click.option("--network", is_flag=True, help="Also ask whether PyPI and Docker Hub answer (2 s each).")
+@click.option("--network", is_flag=True, help="Also check whether PyPI and Docker Hub can be reached (2 s each).")
 @click.option(
     "--write",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write a profile of what was found.",
+    help="Write the findings as a profile.",
 )
 @options.json_option
 @click.pass_context
 def check(ctx: click.Context, network: bool, write: Path | None, as_json: bool) -> None:
-    from benchhouse.sites import check
-
-    checked = check.check_site(options.workspace(ctx).folder, network)
-    if write:
-        check.write_profile(checked.profile, write)
+    checked = options.workspace(ctx).sites.check(network=network, write=write)
     if as_json:
-        screen.as_json(checked.model_dump(mode="json"))
+        screen.as_json(screen.plain(checked))
         return
     screen.table(
         ("what", "state", "found", "note"),
@@ -91,6 +84,6 @@ def check(ctx: click.Context, network: bool, write: Path | None, as_json: bool) 
     if not write:
         screen.note("next:  bench site check --write site.yaml")
         return
-    screen.note(f"wrote {write}; jobs use it where it is site.yaml of the workspace, or by  --site {write}")
+    screen.note(f"wrote {write}; it is used as site.yaml of the workspace, or with  --site {write}")
     for line in checked.profile.to_confirm:
         screen.note(f"to confirm: {line}")

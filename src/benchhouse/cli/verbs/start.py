@@ -1,9 +1,8 @@
-"""Bring up a recipe's server; or start a scenario in the background."""
-
-from pathlib import Path
+"""Start the server of a recipe; or start a scenario in the background."""
 
 import click
 
+from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 
@@ -11,18 +10,20 @@ from benchhouse.cli.examples import examples
 @click.command(
     help=f"""{__doc__}
 
-A file of a scenario is submitted: its servers come up first, then monitors and logs, then the load, and all of it
-ends together. Anything else is taken for a recipe."""
+A scenario file is submitted: its servers are started first, then monitors and logs, then the load, and all of it
+ends together. Anything else is the name of a recipe."""
     + examples("bench start scenarios/first.yaml", "bench start postgres   until: bench servers stop ID")
 )
 @click.argument("what", metavar="SCENARIO|RECIPE")
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, what: str, as_json: bool) -> None:
-    from benchhouse.cli.verbs import servers, submit
-    from benchhouse.documents.yaml_reader import load_yaml
+    from benchhouse.api.servers import StartedServer
+    from benchhouse.cli.verbs.servers import show_started
+    from benchhouse.cli.verbs.submit import show_submitted
 
-    if what.endswith((".yaml", ".yml")) and "scenario" in (load_yaml(Path(what)).data or {}):
-        ctx.invoke(submit.command, scenario=Path(what), config=None, fresh=False, as_json=as_json)
+    started = options.workspace(ctx).start(what, progress=screen.RunProgress())
+    if isinstance(started, StartedServer):
+        show_started(started, as_json)
     else:
-        ctx.invoke(servers.start, recipe=what, given=(), replicas=None, timeout=None, as_json=as_json)
+        show_submitted(started, as_json)

@@ -1,12 +1,16 @@
 """Start a scenario in the background and return at once."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.schema.errors import BenchError
+
+if TYPE_CHECKING:
+    from benchhouse.api.execution import Submitted
 
 
 @click.command(help=__doc__)
@@ -22,7 +26,11 @@ def command(
     path = scenario or config
     if path is None:
         raise BenchError("give a scenario file", "bench submit -c SCENARIO.yaml")
-    submitted = options.workspace(ctx).submit(path, progress=screen.RunProgress(), new=new, **where)
+    show_submitted(options.workspace(ctx).submit(path, progress=screen.RunProgress(), new=new, **where), as_json)
+
+
+def show_submitted(submitted: "Submitted", as_json: bool) -> None:
+    """The id of the run, and what of it is under way."""
     if as_json:
         screen.as_json(screen.plain(submitted))
         return

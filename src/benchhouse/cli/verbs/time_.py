@@ -45,15 +45,13 @@ def command(
     prepare: str,
     as_json: bool,
 ) -> int:
-    from benchhouse.api import timing
-    from benchhouse.api.timing import TimingRequest
-
-    request = TimingRequest(commands, names, runs, warmup, not no_shell, prepare)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     progress = _Progress()
     try:
-        run, timing = options.workspace(ctx).time(request, progress=progress)
+        run, timing = options.workspace(ctx).time(
+            *commands, names=names, runs=runs, warmup=warmup, shell=not no_shell, prepare=prepare, progress=progress
+        )
     except KeyboardInterrupt:
         screen.note(f"\ninterrupted; carry on:  bench run --resume {progress.run_id}")
         return Exit.INTERRUPTED

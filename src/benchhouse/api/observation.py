@@ -1,0 +1,171 @@
+"""`ws.monitors`, `ws.logs` and dashboards: what was sampled and printed, and how to watch it elsewhere."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.schema.errors import unwritable
+from benchhouse.schema.logs import LogLine, LogsManifest, PrunedLogs
+
+if TYPE_CHECKING:
+    from benchhouse.api.workspace import Workspace
+    from benchhouse.worker.monitors.control import MonitorStatus
+
+RULES = "benchhouse_rules.yml"
+
+
+class Monitors:
+    """Free-standing monitors of a workspace: they sample the machine, or a process, without a benchmark."""
+
+    def __init__(self, workspace: "Workspace") -> None:
+        self._folder = workspace.folder
+
+    def start(self, *, pid: int | None = None, interval_s: float = 1.0, for_s: float | None = None) -> "MonitorStatus":
+        """Start a monitor in the background; it samples when this returns.
+
+        With `pid` it samples that process and all below it too, and ends with it. `for_s` ends it after that many
+        seconds. `interval_s` is at least 0.1.
+        """
+        from benchhouse.worker.monitors.control import start
+
+        return start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
+
+    def stop(self, monitor: str = "@last") -> "MonitorStatus":
+        """End a monitor and return what it measured; its samples are kept as Parquet files.
+
+        It is named by its id, the beginning of it, or `@last`: the last one that runs.
+        """
+        from benchhouse.worker.monitors.control import stop
+
+        return stop(self._folder, monitor)
+
+    def all(self) -> "list[MonitorStatus]":
+        """Every monitor of the workspace, the last first."""
+        from benchhouse.worker.monitors.control import list_monitors
+
+        return list_monitors(self._folder)
+
+
+@dataclass(frozen=True)
+class LogArchive:
+    """A tarball of logs."""
+
+    path: Path
+    manifest: LogsManifest
+    """What is inside, and what was left out."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"output": str(self.path), **self.manifest.model_dump(mode="json")}
+
+
+class Logs:
+    """What trials, servers and workers of a workspace printed.
+
+    `components` (experiment, worker, orchestrator, or names of servers) and `trials` (beginnings of ids) choose lines.
+    `since` and `until` are times such as `2026-11-15T10:00` (UTC, or with a zone), or `10m` for ten minutes ago.
+    """
+
+    def __init__(self, workspace: "Workspace") -> None:
+        self._workspace = workspace
+
+    def get(
+        self,
+        run: str = "@last",
+        output: str | os.PathLike[str] | None = None,
+        *,
+        components: Sequence[str] = (),
+        trials: Sequence[str] = (),
+        since: str | None = None,
+        until: str | None = None,
+    ) -> LogArchive:
+        """Pack the logs of a run into a tarball, by default `RUN-logs.tar.gz` in the current folder."""
+        from benchhouse.runs.log_files import pack
+        from benchhouse.runs.logs import select
+
+        selection, run_id = select(components, trials, since, until), self._workspace[run].id
+        path = Path(output or f"{run_id}-logs.tar.gz")
+        return LogArchive(path, pack(self._workspace.folder, run_id, selection, path))
+
+    def tail(
+        self,
+        run: str = "@last",
+        lines: int = 20,
+        *,
+        components: Sequence[str] = (),
+        trials: Sequence[str] = (),
+        since: str | None = None,
+        until: str | None = None,
+    ) -> list[LogLine]:
+        """The newest lines of all trials and components of a run, in the order of their times."""
+        from benchhouse.runs.logs import select, tail
+
+        selection = select(components, trials, since, until)
+        return tail(self._workspace.folder, self._workspace[run].id, selection, lines)
+
+    def follow(
+        self,
+        run: str = "@last",
+        lines: int = 20,
+        *,
+        components: Sequence[str] = (),
+        trials: Sequence[str] = (),
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Iterator[list[LogLine]]:
+        """The newest lines, then new ones as they are written, until the run has ended. Each batch is in order."""
+        from benchhouse.runs.logs import follow, select
+
+        selection = select(components, trials, since, until)
+        return follow(self._workspace.folder, self._workspace[run].id, selection, lines)
+
+    def prune(self, older_than_s: float | None = None, *, dry_run: bool = False) -> PrunedLogs:
+        """Remove old logs that are not evidence: of workers, orchestrators, Slurm jobs, ended servers and monitors.
+
+        Age is counted from the last change; by default the site's `keep_logs` is the limit.
+        """
+        from benchhouse.runs.log_files import keep_logs_s, prune
+
+        folder = self._workspace.folder
+        return prune(folder, keep_logs_s(folder) if older_than_s is None else older_than_s, dry_run=dry_run)
+
+
+@dataclass(frozen=True)
+class Dashboards:
+    """Files that were written for Grafana and Prometheus."""
+
+    files: tuple[Path, ...]
+    rules: Path
+    """The one of them that Prometheus reads."""
+
+    def to_dict(self) -> dict[str, list[str]]:
+        return {"files": [str(path) for path in self.files]}
+
+
+def write_dashboards(folder: Path) -> Dashboards:
+    """Dashboards and rules for every metric and series that is declared here; they depend on no run."""
+    from benchhouse.catalog.listing import list_experiments
+    from benchhouse.evidence.writing import write_text
+    from benchhouse.report import dashboards, rules
+    from benchhouse.schema.experiment import Metric
+    from benchhouse.sites import places
+    from benchhouse.worker.monitors.declared import all_series
+
+    declared = [
+        dashboards.Declared(item.name, item.component, [Metric.model_validate(metric) for metric in item.metrics])
+        for item in list_experiments(places.cache())
+        if not item.broken and not item.deprecated
+    ]
+    series = all_series()
+    contents = dashboards.dashboards(declared, series)
+    texts = {f"{name}.json": json.dumps(content, indent=2) + "\n" for name, content in contents.items()}
+    texts[RULES] = rules.as_yaml(series)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            write_text(folder / name, text)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+    return Dashboards(tuple(folder / name for name in texts), folder / RULES)

@@ -1,0 +1,82 @@
+"""`ws.servers` and `ws.start` from Python, with real servers."""
+
+import json
+
+import pytest
+from services.small_server import recipe
+
+from benchhouse.api.servers import Placement, StartedServer, recipe_text
+from benchhouse.api.workspace import Workspace
+from benchhouse.schema.errors import BenchError
+
+
+@pytest.fixture
+def workspace(tmp_path):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "small.yaml").write_text(json.dumps(recipe("answer")))
+    workspace = Workspace(tmp_path)
+    yield workspace
+    workspace.servers.stop_all()
+
+
+def test_a_server_is_started_checked_read_and_stopped(workspace):
+    started = workspace.servers.start("small", replicas=2, timeout_s=60)
+    assert isinstance(started, StartedServer) and started.phase == "ready" and started.start_s > 0
+    assert len(set(started.endpoints)) == len(started.pids) == 2
+    assert [server.id for server in workspace.servers.running()] == [started.id]
+    assert workspace.servers.check(started.id).healthy
+    output = workspace.servers.logs(started.id, lines=1)
+    assert len(output.lines) == 2 and output.folder.is_dir(), "one line of each replica"
+    assert workspace.servers.stop(started.id).stopped == (started.id,)
+    assert workspace.servers.running() == []
+    assert not workspace.servers.check(started.id).healthy
+
+
+def test_all_servers_are_stopped_at_once(workspace):
+    ids = {workspace.servers.start("small").id for _ in range(2)}
+    assert set(workspace.servers.stop_all().stopped) == ids
+    assert workspace.servers.stop_all().stopped == ()
+
+
+def test_progress_is_told_to_the_listener_and_to_nobody_by_default(workspace, capsys):
+    workspace.servers.start("small")
+    assert capsys.readouterr().err == ""
+    workspace.servers.start("small", progress=True)
+    assert "starting small-" in capsys.readouterr().err
+
+
+def test_only_a_batch_job_has_a_time_limit(workspace):
+    with pytest.raises(BenchError, match="only a batch job has a time limit"):
+        workspace.servers.start("small", placement=Placement(time_s=60))
+    with pytest.raises(BenchError, match="only a batch job has a time limit"):
+        workspace.servers.start("small", placement=Placement("local", time_s=60))
+    assert workspace.servers.running() == []
+
+
+def test_images_of_the_named_site_are_used(workspace):
+    (workspace.root / "far.yaml").write_text("site: far\nfolders: {containers: /far/images}\n")
+    started = workspace.servers.start("small", placement=Placement(site=str(workspace.root / "far.yaml")))
+    spec = json.loads((workspace.folder.services / started.id / "service.json").read_text())
+    assert spec["images"] == "/far/images"
+
+
+def test_a_recipe_reads_back_from_its_text(workspace, tmp_path):
+    shown = workspace.servers.recipe("postgres")
+    (tmp_path / "copy.yaml").write_text(recipe_text(shown))
+    assert workspace.servers.validate(tmp_path / "copy.yaml") == shown
+
+
+def test_a_recipe_that_can_not_be_read_is_listed_with_the_reason(workspace):
+    (workspace.root / "recipes" / "bad.yaml").write_text("name: bad\nendpont: x\n")
+    recipes = workspace.servers.recipes()
+    assert {"small", "postgres"} <= {item.recipe for item in recipes}
+    (broken,) = [item for item in recipes if item.broken]
+    assert "did you mean 'endpoint'" in broken.broken
+
+
+def test_start_takes_a_recipe_or_the_file_of_a_scenario(workspace):
+    assert workspace.start("small").recipe == "small"
+    path = workspace.root / "s.yaml"
+    path.write_text("scenario: s\nexperiment: command\ntarget: {name: nothing, argv: ['true']}\n")
+    submitted = workspace.start(str(path))
+    assert workspace[submitted.run_id].wait().exit_code == 0
