@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from benchhouse.runs.collection import Collected
     from benchhouse.runs.ledger import RunRecord
     from benchhouse.runs.overview import RunOverview
-    from benchhouse.runs.status import RunStatus, UnsuccessfulTrial, Warning
+    from benchhouse.runs.status import RunStatus as RunStatus
+    from benchhouse.runs.status import UnsuccessfulTrial, Warning
     from benchhouse.runs.stop import Stopped
 
 

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
         TargetComparison,
         Trace,
     )
+    from benchhouse.api.catalog import Catalog
     from benchhouse.api.claims import Claims
     from benchhouse.api.contracts import Contracts
     from benchhouse.api.execution import RunListener, Source, Submitted
     from benchhouse.api.gates import Gate
     from benchhouse.api.observation import Dashboards, Logs, Monitors
+    from benchhouse.api.packages import Leaderboards, Packages, Scaffolds
     from benchhouse.api.servers import Servers, StartedServer
     from benchhouse.api.sites import Images, Sites
     from benchhouse.api.slo import Answer, Probed, SearchRequest
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
     from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
     from benchhouse.results.history import CaseSummary
-    from benchhouse.runs.estimate import PlanSummary
-    from benchhouse.runs.fetch import Fetchable
+    from benchhouse.runs.estimate import PlanSummary as PlanSummary
+    from benchhouse.runs.fetch import Fetchable as Fetchable
     from benchhouse.runs.preparation import Where
     from benchhouse.schema.claim import Claim
     from benchhouse.schema.quality import SelftestRecord
@@ -404,6 +406,13 @@ class Workspace:
         return Baselines(self)
 
     @property
+    def catalog(self) -> "Catalog":
+        """What can be benchmarked: `ws.catalog.experiments()`, `ws.catalog.show("vector.search")`."""
+        from benchhouse.api.catalog import Catalog
+
+        return Catalog(self)
+
+    @property
     def claims(self) -> "Claims":
         """Numbers that may be published: `ws.claims.make("@last:name=flat:qps")`."""
         from benchhouse.api.claims import Claims
@@ -427,6 +436,27 @@ class Workspace:
         from benchhouse.api.stores import EvidenceStore
 
         return EvidenceStore(self)
+
+    @property
+    def leaderboards(self) -> "Leaderboards":
+        """Targets ranked on logical benchmarks: `ws.leaderboards.rank("inference_serving")`."""
+        from benchhouse.api.packages import Leaderboards
+
+        return Leaderboards(self)
+
+    @property
+    def new(self) -> "Scaffolds":
+        """First files to be filled in: `ws.new.scenario("mine", experiment="vector.search")`."""
+        from benchhouse.api.packages import Scaffolds
+
+        return Scaffolds(self)
+
+    @property
+    def packages(self) -> "Packages":
+        """Packages of a nexus: `ws.packages.validate("terratorch")`."""
+        from benchhouse.api.packages import Packages
+
+        return Packages(self)
 
     @property
     def warehouse(self) -> "Tables":
@@ -507,26 +537,6 @@ class Workspace:
         from benchhouse.api.observation import write_dashboards
 
         return write_dashboards(Path(folder))
-
-    def logical_scenario(
-        self,
-        benchmark: str,
-        *,
-        targets: Sequence[str],
-        where: Mapping[str, str] | None = None,
-        settings: Mapping[str, str] | None = None,
-        repetitions: int = 1,
-        experiment: str | None = None,
-    ) -> Path:
-        """Write the scenario that measures `targets` for a logical benchmark; returns its file.
-
-        `where` gives values of the benchmark's properties, `settings` those of inputs that its binding leaves open.
-        `experiment` chooses the binding where several experiments answer it.
-        """
-        from benchhouse.nexus import logical
-
-        request = logical.Asked(tuple(targets), where or {}, settings or {}, repetitions)
-        return logical.scenario_file(self.folder, benchmark, request, experiment, None)
 
     def _collected(self, *runs: str) -> list[str]:
         """The ids of runs, each collected as far as it is sealed."""
