@@ -6,7 +6,7 @@ Faults: a server that stalls, a CPU limit that holds it back and a slow shard, i
 10 trials, at sizes that differ from trial to trial; in a third of the runs, a tenth of the trials of both runs have a
 hiccup besides. Quiet: runs as good as their base, and runs that are slower for a reason that no series tells (all
 requests, or some of them each for itself), where a tenth to a half of the trials of both runs have a hiccup. All of it
-is made by tests/report/intermittent.py, written by the real writers, collected and asked with `bench why`.
+is made by tests/results/intermittent.py, written by the real writers, collected and asked with `bench why`.
 
 Bars: of the faults where a number is worse for sure, the right cause first in at least 90%; of the quiet runs, no
 diagnosis in at least 95%. Faults that make no number worse for sure are not diagnosed by intention; how many is told.

@@ -186,7 +186,7 @@ def measure(case: Case, runs: int, seed: int) -> Measured:
     knee = true_knee(case)
     searches, sent = search_all(case, knee, runs, seed)
     found = [search.result() for search in searches]
-    error = np.array([result.load / knee - 1.0 for result in found])
+    error = np.array([result.knee / knee - 1.0 for result in found])
     statuses = [result.status for result in found]
     return Measured(
         servers=case.servers,

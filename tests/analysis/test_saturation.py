@@ -1,26 +1,26 @@
-"""The saturation curve of services whose knee, capacity and scaling law are known."""
+"""The saturation curve of services whose peak of power, capacity and scaling law are known."""
 
 import numpy as np
 import pytest
 
 from benchhouse.analysis.batches import Seen, see
-from benchhouse.analysis.saturation import Point, capacity, fit_scaling, power_knee, share_interval
+from benchhouse.analysis.saturation import Point, capacity, fit_scaling, peak_power_load, share_interval
 
 
 def curve(loads, delivered, latency=lambda load: None):
     return [Point(load, 10_000, 10.0, delivered(load), (), latency(load)) for load in loads]
 
 
-def test_the_power_knee_of_a_single_queue_is_at_half_its_capacity():
+def test_the_peak_power_load_of_a_single_queue_is_at_half_its_capacity():
     # M/M/1 with 100 requests/s: latency 1 / (100 - load), so load / latency is largest at 50.
     points = curve([10, 20, 35, 45, 60, 75, 90, 97], lambda load: load, lambda load: 1.0 / (100.0 - load))
-    assert power_knee(points) == pytest.approx(50.0, rel=0.03)
+    assert peak_power_load(points) == pytest.approx(50.0, rel=0.03)
 
 
-def test_a_curve_that_only_rises_has_no_power_knee_yet():
-    assert power_knee(curve([1, 2, 4, 8], lambda load: load, lambda load: 0.1)) is None
-    assert power_knee(curve([1, 2], lambda load: load, lambda load: 0.1)) is None
-    assert power_knee(curve([1, 2, 4, 8], lambda load: load)) is None
+def test_a_curve_that_only_rises_has_no_load_of_peak_power_yet():
+    assert peak_power_load(curve([1, 2, 4, 8], lambda load: load, lambda load: 0.1)) is None
+    assert peak_power_load(curve([1, 2], lambda load: load, lambda load: 0.1)) is None
+    assert peak_power_load(curve([1, 2, 4, 8], lambda load: load)) is None
 
 
 def test_the_scaling_law_that_made_a_curve_is_recovered():

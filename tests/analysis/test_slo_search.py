@@ -52,8 +52,8 @@ def test_a_knee_of_any_steepness_is_found_within_the_precision(slope):
     for seed in range(5):
         found = run(Search([0.05], first=7.0), [smooth(80.0, 0.05, slope)], seed)
         assert found.status == "found"
-        assert found.load == pytest.approx(80.0, rel=0.03)
-        assert found.low < found.load < found.high
+        assert found.knee == pytest.approx(80.0, rel=0.03)
+        assert found.low < found.knee < found.high
         assert (math.log(found.high) - math.log(found.low)) / 2.0 <= 0.03
 
 
@@ -68,18 +68,18 @@ def test_the_interval_covers_the_knee_about_as_often_as_it_says():
 def test_a_cliff_is_found_by_halving_its_bracket():
     found = run(Search([0.05], first=10.0), [cliff(80.0)])
     assert found.status == "found"
-    assert found.load == pytest.approx(80.0, rel=0.03)
+    assert found.knee == pytest.approx(80.0, rel=0.03)
 
 
 def test_the_first_clause_to_break_decides():
     services = [smooth(120.0, 0.01, 12), smooth(80.0, 0.05, 12), lambda load: 0.0]
     found = run(Search([0.01, 0.05, 0.001], first=20.0), services)
-    assert found.load == pytest.approx(80.0, rel=0.03)
+    assert found.knee == pytest.approx(80.0, rel=0.03)
 
 
 def test_a_first_guess_above_the_knee_goes_down():
     found = run(Search([0.05], first=5000.0), [smooth(80.0, 0.05, 12)])
-    assert found.load == pytest.approx(80.0, rel=0.03)
+    assert found.knee == pytest.approx(80.0, rel=0.03)
 
 
 def test_probes_gather_at_the_knee():
@@ -94,18 +94,18 @@ def test_whole_loads_are_probed_at_whole_numbers_and_the_last_good_one_is_told()
     assert all(point.load == int(point.load) for point in found.curve)
     assert found.status == "found"
     assert found.low <= 37 <= found.high
-    assert found.load in (36, 37)
+    assert found.knee in (36, 37)
 
 
 def test_a_service_that_holds_at_the_highest_load_allowed_is_all_pass():
     found = run(Search([0.05], first=10.0, highest=60.0), [smooth(80.0, 0.05, 12)])
-    assert (found.status, found.load) == ("all_pass", 60.0)
+    assert (found.status, found.knee) == ("all_pass", 60.0)
     assert max(point.load for point in found.curve) == 60.0
 
 
 def test_a_service_that_breaks_at_the_lowest_load_allowed_is_none_pass():
     found = run(Search([0.05], first=200.0, lowest=100.0), [smooth(80.0, 0.05, 12)])
-    assert (found.status, found.load) == ("none_pass", 0.0)
+    assert (found.status, found.knee) == ("none_pass", 0.0)
 
 
 def test_a_knee_outside_the_loads_allowed_is_never_called_found():
@@ -117,7 +117,7 @@ def test_a_knee_outside_the_loads_allowed_is_never_called_found():
 def test_the_budget_is_kept_to_the_request_and_what_is_known_is_told():
     found = run(Search([0.01], first=10.0, requests=5000), [smooth(80.0, 0.01, 12)])
     assert (found.status, found.requests) == ("budget", 5000)
-    assert found.low <= found.load <= found.high
+    assert found.low <= found.knee <= found.high
 
 
 def test_a_budget_too_small_for_a_bracket_gives_an_open_interval():
@@ -151,3 +151,54 @@ def test_the_knee_of_a_queue_is_found_although_its_slow_requests_come_in_clumps(
     measured = queues.measure(queues.CASES[2], runs=40, seed=3)
     assert measured.error_p90 <= 0.03
     assert measured.covered >= 35
+
+
+def test_a_search_that_begins_at_the_lowest_load_allowed_goes_up():
+    found = run(Search([0.05], first=1.0, whole=True), [smooth(37.5, 0.05, 12)], rate=lambda load: 10.0 * load)
+    assert found.status == "found" and found.knee in (36, 37)
+
+
+def limited(search, services, can_deliver, seed=1):
+    """As `run`, with a client that can't deliver loads above a limit; the loads it was asked for in vain."""
+    generator, in_vain = np.random.default_rng(seed), []
+    while probe := search.next():
+        if probe.load > can_deliver:
+            in_vain.append(probe.load)
+            if not search.undelivered(probe.load):
+                break
+            continue
+        counts = [max(1, round(probe.load))] * max(1, round(probe.requests / max(1, probe.load)))
+        search.tell(
+            probe.load, [Batch(n, tuple(int(generator.binomial(n, p(probe.load))) for p in services)) for n in counts]
+        )
+    return search.result(), in_vain
+
+
+def test_a_load_that_the_client_cannot_deliver_bounds_the_search_and_the_result_says_so():
+    result, in_vain = limited(Search([0.05], first=20.0), [smooth(200.0, 0.05, 12)], can_deliver=50.0)
+    assert (result.status, result.client_limit) == ("client_limited", min(in_vain))
+    assert 40.0 <= result.knee <= 50.0, "the highest load that was delivered"
+
+
+def test_a_client_that_cannot_deliver_the_first_load_is_asked_for_less():
+    result, in_vain = limited(Search([0.05], first=20.0), [smooth(200.0, 0.05, 12)], can_deliver=6.0)
+    assert in_vain[:2] == [20.0, 10.0]
+    assert result.status == "client_limited" and 4.5 <= result.knee <= 6.0
+
+
+def test_a_knee_below_the_clients_limit_is_found_all_the_same():
+    result, in_vain = limited(Search([0.05], first=200.0), [smooth(80.0, 0.05, 12)], can_deliver=110.0)
+    assert in_vain == [200.0] and (result.status, result.client_limit) == ("found", 200.0)
+    assert result.knee == pytest.approx(80.0, rel=0.03)
+
+
+def test_a_client_that_delivers_nothing_ends_the_search_at_an_eighth():
+    result, in_vain = limited(Search([0.05], first=20.0), [smooth(200.0, 0.05, 12)], can_deliver=0.0)
+    assert in_vain == [20.0, 10.0, 5.0, 2.5] and result.probes == 0
+    _, in_vain = limited(Search([0.05], first=4.0, whole=True), [smooth(200.0, 0.05, 12)], can_deliver=0.0)
+    assert in_vain == [4.0, 2.0, 1.0]
+
+
+def test_whole_loads_that_cannot_be_delivered_are_bounded_by_whole_ones():
+    result, _ = limited(Search([0.05], first=1.0, whole=True), [smooth(200.0, 0.05, 12)], can_deliver=5.0)
+    assert (result.status, result.knee) == ("client_limited", 5.0)

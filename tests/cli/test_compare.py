@@ -1,12 +1,13 @@
 """`bench compare` and the table of points, at the widths people have."""
 
 import json
+from dataclasses import fields
 
 import pytest
 
-from benchhouse.api import looking
 from benchhouse.report.terminal import screen
 from benchhouse.report.terminal.points import points_table
+from benchhouse.results.run_points import PointValue, TriedPoint, tried_points
 from benchhouse.schema.layout import Workspace
 
 
@@ -14,14 +15,14 @@ def point(at, metric="qps", *, mean=8681.0, stdev=2329.0, label="name=a", **chan
     row = {
         "run_id": "r", "instance_digest": str(at), "point": label, "target_name": "a", "scenario": "s",
         "metric": metric, "stat": "value", "unit": "1/s", "n": 3, "mean": mean, "stdev": stdev, "shaky": False,
-        "headline": True,
+        "headline": True, "direction": None,
     }  # fmt: skip
-    return row | changes
+    unused = dict.fromkeys(field.name for field in fields(PointValue))
+    return PointValue(**unused | row | changes)
 
 
 def attempts(at, succeeded, trials=3, label="name=a"):
-    return {"run_id": "r", "instance_digest": str(at), "point": label, "target_name": "a", "scenario": "s",
-            "succeeded": succeeded, "trials": trials}  # fmt: skip
+    return TriedPoint("r", str(at), label, "a", "s", succeeded, trials)
 
 
 @pytest.fixture
@@ -110,8 +111,8 @@ def test_the_terminal_writes_numbers_as_reports_do():
 def test_tried_counts_what_failed_and_leaves_no_point_out(lab):
     (lab.marks / "bad").touch()
     lab.bench("run", lab.scenario("once", workload={"n": [0, 1]}, repetitions=2), code=1)
-    found = looking.tried(Workspace(lab.workspace), [lab.run_id()])
-    assert {row["point"]: (row["succeeded"], row["trials"]) for row in found} == {"n=0": (2, 2), "n=1": (0, 2)}
+    tried = tried_points(Workspace(lab.workspace), [lab.run_id()])
+    assert {point.point: (point.succeeded, point.trials) for point in tried} == {"n=0": (2, 2), "n=1": (0, 2)}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.api import contracts
+from benchhouse.claims import contracts
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "quickstart.yaml"
 
@@ -21,7 +21,7 @@ def real(text: str) -> str:
 @pytest.fixture
 def contract(tmp_path):
     def write(name="publication-inference", *changes):
-        text = real(contracts.text(contracts.show(name)))
+        text = real(contracts.as_yaml(contracts.template(name)))
         for old, new in changes:
             assert old in text, old
             text = text.replace(old, new)

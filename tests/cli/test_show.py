@@ -1,4 +1,4 @@
-"""How text meets a terminal: `cli/screen.py`."""
+"""How text meets a terminal: `report/terminal/screen.py`."""
 
 import sys
 

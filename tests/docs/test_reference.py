@@ -43,3 +43,14 @@ def test_requirements_name_tests_that_exist():
     named = set(re.findall(r"`((?:tests|benchmarks|examples)/[\w./-]+)`", text))
     assert named
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_requirements_name_short_what_stands_beside_the_test_named_before():
+    """`tests/cli/test_why.py`, `test_run.py`: both in tests/cli."""
+    strays = []
+    for line in (DOCS / "requirements.md").read_text(encoding="utf-8").splitlines():
+        folder = ROOT
+        for before, name in re.findall(r"`(tests/[\w/]+/)?(test_\w+\.py)`", line):
+            folder = ROOT / before if before else folder
+            strays += [] if (folder / name).exists() else [f"{before}{name}"]
+    assert strays == []

@@ -51,6 +51,31 @@ def test_each_way_to_miss_the_load_has_its_name(shape, wrong, code):
     assert codes(certify(book(**wrong), shape, 20.0)) == [code]
 
 
+@pytest.mark.parametrize(
+    ("shape", "wrong"),
+    [(CLOSED, {"loop_ms": 15.0}), (OPEN, {"lag_ms": 15.0, "loop_ms": 15.0}), (OPEN, {"lag_ms": 3.0})],
+)
+def test_a_lateness_that_the_workload_accepts_holds_and_is_recorded(shape, wrong):
+    relaxed = shape.model_copy(update={"lateness_limit": 0.02})
+    certificate = certify(book(**wrong), relaxed, 20.0)
+    assert codes(certificate) == [] and certificate.lateness_limit_ms == 20.0
+    assert certify(book(**wrong), shape, 20.0).lateness_limit_ms is None
+    assert codes(certify(book(loop_ms=25.0), relaxed, 20.0)) == ["client_starved"]
+
+
+def test_a_longer_pause_is_taken_where_the_workload_accepts_lateness():
+    paused = book()
+    paused.loop_lag.add(390 * MS)  # of a window of 10 s, 200 ms are taken
+    assert codes(certify(paused, CLOSED, 20.0)) == ["client_paused"]
+    assert codes(certify(paused, CLOSED.model_copy(update={"lateness_limit": 0.04}), 20.0)) == []
+    assert codes(certify(paused, CLOSED.model_copy(update={"lateness_limit": 0.03}), 20.0)) == ["client_paused"]
+
+
+def test_a_workload_without_a_lateness_limit_has_the_digest_that_it_had():
+    assert "lateness_limit" not in CLOSED.model_dump()
+    assert Shape(concurrency=1, lateness_limit="20ms").model_dump()["lateness_limit"] == 0.02
+
+
 def test_requests_that_found_no_connection_are_told_beyond_a_hundredth():
     few, many = book(), book()
     few.errors["refused"], many.errors["tls"] = 5, 20

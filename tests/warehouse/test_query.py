@@ -10,7 +10,7 @@ from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.queries import failures, points, trials
 from benchhouse.warehouse.query import Warehouse
-from benchhouse.warehouse.tables import TABLES
+from benchhouse.warehouse.tables import TABLES, VIEWS
 
 _EMPTY = {"telemetry_slice_fact", "serving_outcome_fact", "training_outcome_fact", "storage_outcome_fact"}
 _IDENTITY = {"run_id", "benchmark_case_id", "workload_spec_digest", "artifact_manifest_digest"}
@@ -86,7 +86,7 @@ def test_sql_takes_parameters_and_sees_pruned_runs_only(warehouse):
     sql = "SELECT count(*) FROM benchmark_run_fact WHERE scenario = $scenario"
     assert warehouse.query(sql, {"scenario": "demo"}).rows == [(2,)]
     assert warehouse.query(sql, {"scenario": "demo"}, runs=["20260301-aa11"]).rows == [(1,)]
-    assert warehouse.query("SHOW TABLES").rows == [(name,) for name in sorted(TABLES)]
+    assert warehouse.query("SHOW TABLES").rows == [(name,) for name in sorted([*TABLES, *VIEWS])]
 
 
 FORBIDDEN = [

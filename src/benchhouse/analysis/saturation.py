@@ -66,11 +66,12 @@ def share_interval(seen: Seen, confidence: float) -> Share:
     return Share(observed, max(0.0, middle - half), min(1.0, middle + half))
 
 
-def power_knee(curve: Sequence[Point]) -> float | None:
+def peak_power_load(curve: Sequence[Point]) -> float | None:
     """The load with the most throughput for its latency (Kleinrock's power): past it, waiting grows faster than work.
 
     Between probes it is the top of a parabola through the best and its neighbours. None with fewer than three probes
-    that have a latency, or when the best is the first or the last: then the knee may lie outside.
+    that have a latency, or when the best is the first or the last: then the peak may lie outside. It says nothing about
+    an SLO: the knee, the highest load that meets one, may lie on either side of it.
     """
     told = sorted((p for p in curve if p.latency_s and p.delivered > 0), key=lambda p: p.load)
     powers = [math.log(p.delivered / p.latency_s) for p in told if p.latency_s]

@@ -1,6 +1,7 @@
-"""Find the highest load at which every clause of an SLO holds, by probes placed where they tell most.
+"""Find the knee: the highest load at which every clause of an SLO holds, by probes placed where they tell most.
 
-A pure step-wise object: `next` says what to run, `tell` takes what came of it, `result` says what is known so far.
+A pure step-wise object: `next` says what to run, `tell` takes what came of it (`undelivered`: that the client could not
+offer it), `result` says what is known so far.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from benchhouse.analysis.knee import Place, earliest, locate
 from benchhouse.analysis.saturation import Point, point
 from benchhouse.analysis.student import critical_t
 
-Status = Literal["found", "all_pass", "none_pass", "budget"]
+Status = Literal["found", "all_pass", "none_pass", "budget", "client_limited"]
 
 _FEWEST = 200  # requests of a probe
 _FIRST_OVER = 5.0  # requests over the limit that a first probe would see at the knee
@@ -31,6 +32,8 @@ _STEP = 0.6  # change of the log odds from the knee to a probe of a stage
 _WIDEST = 2.0  # half widths of the wanted interval: but no further
 _STAGE = 2  # probes of a stage: one below the knee and one above it
 _MORE = 1.4  # requests than would be needed if all that is known were exact
+_BACK_OFF = 8.0  # the first load divided by this is the lowest that a client which delivers nothing is asked for
+_CLOSE = 1.25  # ratio of a load that the client can't deliver to one that it can, below which nothing between is tried
 _FIRST_STAGE, _NEXT_STAGE = 0.6, 0.25  # of all requests so far, that a stage may cost
 
 
@@ -44,14 +47,15 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The highest load that meets the SLO, with its interval.
+    """The knee, which is the highest load that meets the SLO, with its interval.
 
-    `all_pass`: even the highest load allowed passes, and `load` is that one. `none_pass`: even the lowest fails, and
-    `load` is 0. `budget`: the requests ran out before the interval was narrow enough, or before there was one at all
-    (`low` is then the highest load that seemed to pass, `high` the lowest that seemed not to).
+    `all_pass`: even the highest load allowed passes, and `knee` is that one. `none_pass`: even the lowest fails, and
+    `knee` is 0. `budget`: the requests ran out before the interval was narrow enough, or before there was one at all
+    (`low` is then the highest load that seemed to pass, `high` the lowest that seemed not to). `client_limited`: the
+    highest load that the client could deliver passes, and `knee` is that one; the true knee may be higher.
     """
 
-    load: float
+    knee: float
     low: float
     high: float
     confidence: float
@@ -59,6 +63,7 @@ class Found:
     requests: int
     curve: tuple[Point, ...]
     status: Status
+    client_limit: float | None = None  # the lowest load that the client could not deliver
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,8 @@ class Search:
         self.first = min(max(first, self.lowest), self.highest)
         self.budget, self.precision, self.confidence, self.whole = requests, precision, confidence, whole
         self.used = 0
+        self.client_limit: float | None = None  # the lowest load that the client could not deliver
+        self._stuck = False  # the client can't deliver what should come next, and nothing lower is worth trying
         self._told: list[_Told] = []
         self._place: Place | None = None
         self._stage, self._left = 0.0, 0  # requests of each probe of the stage, and how many are still to run
@@ -131,17 +138,46 @@ class Search:
         seconds = math.fsum(batch.seconds for batch in batches)
         self._told.append(_Told(load, n, seen, point(load, n, seconds, seen, latency_s, self.confidence), holds))
         self.used += n
-        if len({told.holds for told in self._told}) == 2 or load in (self.lowest, self.highest):
+        if self._bracketed():
             self._place = self._locate()
             self._plan(self._place)
+
+    def undelivered(self, load: float) -> bool:
+        """The client could not offer `load`: search below it. False where there is nothing below left to try."""
+        self.client_limit = min(load, self.client_limit or load)
+        delivered = max((told.load for told in self._told if told.load < load), default=None)
+        if delivered is not None:
+            highest = math.sqrt(delivered * load) if load > _CLOSE * delivered else delivered
+        else:
+            floor = max(self.lowest, self.first / _BACK_OFF)
+            if load <= floor:
+                self._stuck = True
+                return False
+            highest = max(load / 2.0, floor)
+        self.highest = max(float(math.floor(highest)), self.lowest) if self.whole else highest
+        if self._place is None and self._bracketed():
+            self._place = self._locate()
+            self._plan(self._place)
+        return True
 
     def result(self) -> Found:
         """What is known now; `status` is `budget` for a search that could have gone on."""
         status = self._status() or "budget"
         load, low, high = self._interval()
-        load = {"all_pass": self.highest, "none_pass": 0.0}.get(status, load)
+        if status in ("all_pass", "client_limited") and not self._stuck:
+            load = self.highest
+        elif status == "none_pass":
+            load = 0.0
         curve = tuple(sorted((told.point for told in self._told), key=lambda item: item.load))
-        return Found(load, low, high, self.confidence, len(curve), self.used, curve, status)
+        return Found(load, low, high, self.confidence, len(curve), self.used, curve, status, self.client_limit)
+
+    def _bracketed(self) -> bool:
+        """Whether the knee is known to lie between two probes, or beyond the highest or the lowest load allowed."""
+        held = [told.load for told in self._told if told.holds]
+        missed = [told.load for told in self._told if not told.holds]
+        return bool(
+            (held and missed) or (held and max(held) >= self.highest) or (missed and min(missed) <= self.lowest)
+        )
 
     def _locate(self) -> Place:
         xs = [math.log(told.load) for told in self._told]
@@ -160,11 +196,13 @@ class Search:
         if self._place is not None:
             tail = (1.0 - self.confidence) / 2.0
             if self._place.at(tail) >= math.log(self.highest):
-                return "all_pass"
+                return "all_pass" if self.client_limit is None else "client_limited"
             if self._place.at(1.0 - tail) < math.log(self.lowest):
                 return "none_pass"
         if self._narrow:
             return "found"
+        if self._stuck:
+            return "client_limited"
         return "budget" if self.used >= self.budget else None
 
     def _interval(self) -> tuple[float, float, float]:

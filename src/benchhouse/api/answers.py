@@ -1,7 +1,7 @@
 """What the methods of the API return: typed values that print themselves, become data frames, and show in notebooks."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
@@ -77,8 +77,10 @@ def plain(value: Any) -> Any:
     """A value of the API as data for JSON."""
     if isinstance(value, list | tuple | Rows):
         return [plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 

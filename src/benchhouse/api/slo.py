@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from benchhouse.analysis.batches import Batch
-from benchhouse.analysis.saturation import capacity, power_knee
+from benchhouse.analysis.saturation import capacity, peak_power_load
 from benchhouse.analysis.slo_search import Found, Probe, Search
 from benchhouse.api import execution
 from benchhouse.documents.yaml_writer import dump_yaml
@@ -21,13 +21,18 @@ from benchhouse.runs.collection import trial_folders
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_text
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.quantities import parse_seconds
 
 LOADS = ("rps", "concurrency")
 _TRIES = 3  # of a probe whose trial is invalid
+_NOT_DELIVERED = (  # why a trial is invalid where the client could not offer the load
+    "client_saturated", "client_starved", "client_paused", "concurrency_not_reached", "not_delivered", "schedule_late",
+    "arrivals_bent",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchRequest:
     """What is looked for, and how hard."""
 
     slo: Slo
@@ -51,6 +56,15 @@ class Probed:
 
 
 @dataclass(frozen=True)
+class Undelivered:
+    """One probe whose load the client could not offer, and why."""
+
+    run_id: str
+    load: float
+    reason: str
+
+
+@dataclass(frozen=True)
 class Answer:
     """The end of a search."""
 
@@ -58,10 +72,12 @@ class Answer:
     over: str
     slo: str
     found: Found
-    knee: float | None
+    peak_power_load: float | None  # with the most throughput for its latency; no matter whether it meets the SLO
     capacity: float
     probes: list[Probed]
     path: Path
+    undelivered: list["Undelivered"]  # probes whose load the client could not offer
+    lateness_limit: float | None  # seconds, where the scenario relaxes the limits of the load certificate
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"path": str(self.path)}
@@ -70,45 +86,57 @@ class Answer:
 def find(
     workspace: Workspace,
     path: Path,
-    asked: Asked,
+    request: SearchRequest,
     say: Callable[[Probed, Search], None],
     note: Callable[[str], None],
 ) -> Answer:
     """Search; `say` is told of every probe that counts, `note` what goes on meanwhile.
 
-    Raises when the scenario has more than one point, or no load to vary.
+    A load that the client can't deliver bounds the search from above. Raises when the scenario has more than one point
+    or no load to vary, or when not even the lowest load can be delivered.
     """
     prepared = prepare(workspace, path)
-    over, first = _what_to_vary(prepared, asked)
+    over, first = _what_to_vary(prepared, request)
     search = Search(
-        [clause.share for clause in asked.slo.clauses],
+        [clause.share for clause in request.slo.clauses],
         first,
-        highest=asked.highest,
-        requests=asked.requests,
-        precision=asked.precision,
-        confidence=asked.confidence,
+        highest=request.highest,
+        requests=request.requests,
+        precision=request.precision,
+        confidence=request.confidence,
         whole=over == "concurrency",
     )
+    prober = _Prober(workspace, prepared, path, over, request.slo, note)
     probes: list[Probed] = []
+    undelivered: list[Undelivered] = []
     while probe := search.next():
         note(f"probe {len(probes) + 1}: {_offered(probe, over, search)} ...")
-        folder, run_id = _run(workspace, prepared, path, over, probe, asked.slo, note)
-        batches = _batches(folder, asked.slo)
+        tries = 1 if undelivered and not probes else _TRIES
+        run_id, folder, reason = prober.run(probe, tries)
+        if reason:
+            undelivered.append(Undelivered(run_id, probe.load, reason))
+            if search.undelivered(probe.load):
+                note(f"the client could not deliver {probe.load:.4g} ({reason}); the search goes on below")
+                continue
+            if probes:
+                break
+            raise _nothing_delivered(undelivered[-1], over)
+        batches = _batches(folder, request.slo)
         search.tell(probe.load, batches, _mean_latency_s(folder))
-        probes.append(_probed(run_id, probe.load, batches, asked.slo))
+        probes.append(_probed(run_id, probe.load, batches, request.slo))
         say(probes[-1], search)
     found = search.result()
     scenario = f"{prepared.plan.scenario.scenario}-slo"
     answer = Answer(
-        scenario, over, str(asked.slo), found, power_knee(found.curve), capacity(found.curve), probes,
-        workspace.reports / scenario / "slo.json",
+        scenario, over, str(request.slo), found, peak_power_load(found.curve), capacity(found.curve), probes,
+        workspace.reports / scenario / "slo.json", undelivered, _lateness_limit(prepared),
     )  # fmt: skip
     answer.path.parent.mkdir(parents=True, exist_ok=True)
     write_text(answer.path, json.dumps(answer.as_json(), indent=2) + "\n")
     return answer
 
 
-def _what_to_vary(prepared: Prepared, asked: Asked) -> tuple[str, float]:
+def _what_to_vary(prepared: Prepared, request: SearchRequest) -> tuple[str, float]:
     if prepared.plan.points != 1:
         raise BenchError(
             f"a search needs a scenario with one point, and this one has {prepared.plan.points}",
@@ -123,45 +151,63 @@ def _what_to_vary(prepared: Prepared, asked: Asked) -> tuple[str, float]:
             "use one that has, such as serving.load",
         )
     said = next(iter(prepared.plan.instances())).parameters
-    over = asked.over or ("concurrency" if said.get("concurrency") else "rps")
-    first = asked.first or said.get(over) or (1 if over == "concurrency" else 10)
+    over = request.over or ("concurrency" if said.get("concurrency") else "rps")
+    first = request.first or said.get(over) or (1 if over == "concurrency" else 10)
     return over, float(first)
 
 
-def _run(
-    workspace: Workspace,
-    prepared: Prepared,
-    path: Path,
-    over: str,
-    probe: Probe,
-    slo: Slo,
-    note: Callable[[str], None],
-) -> tuple[TrialFolder, str]:
-    """Run one probe as a run of its own; one whose load was not delivered is run again."""
-    text = _probe_text(prepared, over, probe, slo)
-    for number in range(1, _TRIES + 1):
-        probed = prepare_text(workspace, text, str(path), path.parent, Where())
-        ledger = records.create_run(workspace, probed, path)
-        execution.carry_out(workspace, ledger, probed)
+@dataclass(frozen=True)
+class _Prober:
+    """Runs the scenario at other loads."""
+
+    workspace: Workspace
+    prepared: Prepared
+    path: Path  # of the scenario
+    over: str
+    slo: Slo
+    note: Callable[[str], None]
+
+    def run(self, probe: Probe, tries: int) -> tuple[str, TrialFolder, str]:
+        """The last run of the probe, its trial, and why the load could not be delivered; empty where it was.
+
+        Each try is a run of its own.
+        """
+        text = _probe_text(self.prepared, self.over, probe, self.slo)
+        for left in reversed(range(tries)):
+            run_id, folder = self._run_once(text)
+            meta = json.loads(folder.meta.read_text(encoding="utf-8"))
+            if meta["outcome"] == "succeeded":
+                return run_id, folder, ""
+            if meta["outcome"] != "invalid" or (meta.get("failure") or {}).get("code") not in _NOT_DELIVERED:
+                raise BenchError(
+                    f"the probe at {probe.load:g} {self.over} {meta['outcome']}: {_why(meta)}",
+                    f"look at {folder.path}",
+                    Exit.TRIAL_FAILED,
+                )
+            if left:
+                self.note(f"INVALID ({_why(meta)}): trying again, at most {left} more ...")
+        return run_id, folder, _why(meta)
+
+    def _run_once(self, text: str) -> tuple[str, TrialFolder]:
+        prepared = prepare_text(self.workspace, text, str(self.path), self.path.parent, Where())
+        ledger = records.create_run(self.workspace, prepared, self.path)
+        execution.carry_out(self.workspace, ledger, prepared)
         run_id = ledger.folder.run_id
-        (place,) = trial_folders(workspace, run_id)
-        folder = TrialFolder(place)
-        meta = json.loads(folder.meta.read_text(encoding="utf-8"))
-        if meta["outcome"] == "succeeded":
-            return folder, run_id
-        if meta["outcome"] != "invalid":
-            raise BenchError(
-                f"the probe at {probe.load:g} {over} {meta['outcome']}: {_why(meta)}",
-                f"look at {place}",
-                Exit.TRIAL_FAILED,
-            )
-        if number < _TRIES:
-            note(f"INVALID ({_why(meta)}): once more, {number} of {_TRIES - 1} ...")
-    raise BenchError(
-        f"at {probe.load:g} {over} the load could not be delivered, {_TRIES} times: {_why(meta)}",
-        f"free a core for the client, give it more processes, or stay below: bench slo find --to {probe.load / 2:g}",
+        (place,) = trial_folders(self.workspace, run_id)
+        return run_id, TrialFolder(place)
+
+
+def _nothing_delivered(probe: Undelivered, over: str) -> BenchError:
+    return BenchError(
+        f"the client could not deliver any load, not even {probe.load:.4g} {over}: {probe.reason}",
+        "free a core for the client, give it more processes, or accept its lateness: workload: {lateness_limit: 20ms}",
         Exit.TRIAL_FAILED,
     )
+
+
+def _lateness_limit(prepared: Prepared) -> float | None:
+    limit = next(iter(prepared.plan.instances())).parameters.get("lateness_limit")
+    return None if limit is None else float(parse_seconds(limit))
 
 
 def _offered(probe: Probe, over: str, search: Search) -> str:

@@ -10,6 +10,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
+    from benchhouse.analysis.slo_search import Search
     from benchhouse.api.alarms import Alarms, Baselines
     from benchhouse.api.answers import (
         Comparison,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from benchhouse.api.observation import Dashboards, Logs, Monitors
     from benchhouse.api.servers import Servers, StartedServer
     from benchhouse.api.sites import Images, Sites
+    from benchhouse.api.slo import Answer, Probed, SearchRequest
     from benchhouse.api.stores import EvidenceStore, Tables
     from benchhouse.api.timing import Timing
     from benchhouse.api.validation import Validation
@@ -251,6 +253,22 @@ class Workspace:
 
         request = TimingRequest(commands, tuple(names), runs, warmup, shell, prepare)
         return run_timing(self, request, Path.cwd(), listener_of(progress))
+
+    def find_knee(
+        self,
+        scenario: str | os.PathLike[str],
+        request: "SearchRequest",
+        *,
+        each: "Callable[[Probed, Search], None]" = lambda probed, search: None,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> "Answer":
+        """Find the highest load at which a service-level objective holds, with an interval: `bench slo find`.
+
+        Each probe is a run of the scenario; `each` is called with every probe that counts, `note` with what goes on.
+        """
+        from benchhouse.api.slo import find
+
+        return find(self.folder, Path(scenario), request, each, note)
 
     def selftest(
         self,

@@ -100,7 +100,7 @@ def contract_of_plan(plan: "Plan", evidence: RunEvidence) -> tuple[BenchmarkRun,
         "baseline": {"artifactRef": refs[0]},
         "candidate": {"artifactRef": refs[1] if len(refs) > 1 else UNKNOWN},
     }
-    document["trials"]["minReplicates"] = max(3, scenario.repetitions)
+    document["trials"]["minReplicates"] = max(3, scenario.most_repetitions)
     document["provenance"] = {
         "gitCommit": evidence.commit,
         "imageDigests": [f"sha256:{digest}" for digest in sorted(evidence.images)],
@@ -112,7 +112,7 @@ def contract_of_plan(plan: "Plan", evidence: RunEvidence) -> tuple[BenchmarkRun,
     }
     document["sinks"]["rawArtifacts"] = {"uri": f"results/{scenario.scenario}"}
     contract = BenchmarkRun.model_validate(document)
-    return contract, _to_confirm(contract, scenario.repetitions, served=served)
+    return contract, _to_confirm(contract, scenario.most_repetitions, served=served)
 
 
 def _to_confirm(contract: BenchmarkRun, repetitions: int, *, served: bool) -> list[str]:

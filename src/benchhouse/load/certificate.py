@@ -18,6 +18,7 @@ LOOP_LAG_MS = 10.0  # p99 of the lateness of ticks, or
 LOOP_LAG_SHARE = 0.1  # this share of the median latency
 PAUSE_MS = 100.0  # the longest time that this process was kept from running, or
 PAUSE_SHARE = 0.02  # this share of the window
+PAUSE_FACTOR = 10.0  # a relaxed lateness limit allows pauses so many times as long
 CPU_SHARE = 0.9  # of one core, by the busiest load process
 REFUSED_SHARE = 0.01
 _CONNECTING = ("refused", "dns", "tls")
@@ -50,6 +51,9 @@ class Certificate(Model):
     loop_lag: Lag = Field(description="Of regular ticks: how late this process wakes.")
     read_lag: Lag = Field(
         description="From the kernel's receive stamp to the read; in no latency where there are stamps."
+    )
+    lateness_limit_ms: float | None = Field(
+        description="Lateness that the workload accepts (p99), where it is more than the usual limits."
     )
     stamps: str = Field(description="Who stamped what was received: kernel or process.")
     arrivals: dict[str, float | str | bool | int] | None = Field(
@@ -88,6 +92,7 @@ def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = Fals
         lag=_lag(book.lag.histogram),
         loop_lag=_lag(book.loop_lag.histogram),
         read_lag=_lag(book.read_lag.histogram),
+        lateness_limit_ms=_relaxed_ms(shape) or None,
         stamps="kernel" if book.kernel_stamps else "process",
         arrivals=arrivals,
         cpu_share=book.cpu_share,
@@ -114,7 +119,7 @@ def _problems(
         yield "shard_lost", f"{lost}; its part of the load and of the results is missing"
     yield from _endpoint_problems(book)
     if not embedded:
-        yield from _client_problems(draft, book, median_ms)
+        yield from _client_problems(draft, book, shape, median_ms)
     if draft.connection_errors > REFUSED_SHARE * max(draft.offered, 1):
         yield "connections_failed", f"{draft.connection_errors} of {draft.offered} requests found no connection"
     if not shape.open_loop:
@@ -129,7 +134,7 @@ def _problems(
                 f"({draft.in_flight} in flight; max_in_flight is {shape.max_in_flight})"
             ),
         )
-    most_lag = max(LAG_MS, LAG_SHARE * median_ms)
+    most_lag = max(LAG_MS, LAG_SHARE * median_ms, _relaxed_ms(shape))
     if draft.lag.p99_ms > most_lag:
         yield (
             "schedule_late",
@@ -159,7 +164,12 @@ def _endpoint_problems(book: Book) -> Iterator[tuple[str, str]]:
             )
 
 
-def _client_problems(draft: Certificate, book: Book, median_ms: float) -> Iterator[tuple[str, str]]:
+def _relaxed_ms(shape: Shape) -> float:
+    """The lateness that the workload accepts; 0 where the usual limits hold."""
+    return (shape.lateness_limit or 0.0) * 1e3
+
+
+def _client_problems(draft: Certificate, book: Book, shape: Shape, median_ms: float) -> Iterator[tuple[str, str]]:
     """Whether the load process had the CPU that it needed."""
     if draft.cpu_share > CPU_SHARE:
         yield (
@@ -169,7 +179,8 @@ def _client_problems(draft: Certificate, book: Book, median_ms: float) -> Iterat
                 "(add processes, or cores)"
             ),
         )
-    most_loop = max(LOOP_LAG_MS, LOOP_LAG_SHARE * median_ms)
+    most_loop = max(LOOP_LAG_MS, LOOP_LAG_SHARE * median_ms, _relaxed_ms(shape))
+    longest_pause = max(PAUSE_MS, PAUSE_SHARE * book.window_s * 1e3, PAUSE_FACTOR * _relaxed_ms(shape))
     if draft.loop_lag.p99_ms > most_loop:
         yield (
             "client_starved",
@@ -178,7 +189,7 @@ def _client_problems(draft: Certificate, book: Book, median_ms: float) -> Iterat
                 "something else uses its core"
             ),
         )
-    elif draft.loop_lag.max_ms > max(PAUSE_MS, PAUSE_SHARE * book.window_s * 1e3):
+    elif draft.loop_lag.max_ms > longest_pause:
         yield (
             "client_paused",
             (
@@ -193,7 +204,9 @@ def _fit(book: Book, shape: Shape) -> dict[str, float | str | bool | int] | None
         return None
     begin = book.start_ns - round(shape.warmup * 1e9)
     sent, due = [at - begin for at in book.sent_times], [at - begin for at in book.due_times]
-    found = gaps_fit(shape.law, sent, due, shape.rps, shape.schedule_s, tolerance_ns=LAG_MS * 1e6 / 4)
+    found = gaps_fit(
+        shape.law, sent, due, shape.rps, shape.schedule_s, tolerance_ns=max(LAG_MS, _relaxed_ms(shape)) * 1e6 / 4
+    )
     return {
         "statistic": found.statistic,
         "limit": found.limit,

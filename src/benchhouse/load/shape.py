@@ -12,6 +12,7 @@ from benchhouse.schema.quantities import Seconds
 
 MAX_IN_FLIGHT = 4096
 _DEFAULT_DURATION_S = 10.0
+_LATER_KEYS = ("nodes", "lateness_limit")
 
 
 class Shape(Model):
@@ -42,6 +43,13 @@ class Shape(Model):
     nodes: Literal["own", "others", "all"] = Field(
         "own",
         description="Nodes of the trial that load processes run on, in turn: that of the experiment, the others, all.",
+    )
+    lateness_limit: Seconds | None = Field(
+        None,
+        ge=0.002,
+        le=10,
+        description="Accept a client that sends or wakes up to this late (p99) and pauses for up to ten times that; "
+        "the results then carry a warning with this limit.",
     )
     records: bool = Field(False, description="Keep one row a request in artifacts/requests.parquet.")
     slo: str | None = Field(None, description="Objective such as `ttft.p99<300ms,error<0.1%`; gives goodput.")
@@ -78,10 +86,11 @@ class Shape(Model):
         return self
 
     @model_serializer(mode="wrap")
-    def _own_nodes_go_without_saying(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """So that a workload has the digest that it had before there were other nodes."""
+    def _later_keys_are_left_out_where_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """So that a workload has the digest that it had before there were these keys."""
         dumped: dict[str, Any] = dump(self)
-        return {key: value for key, value in dumped.items() if (key, value) != ("nodes", "own")}
+        unused = {("nodes", "own"), ("lateness_limit", None)}
+        return {key: value for key, value in dumped.items() if key not in _LATER_KEYS or (key, value) not in unused}
 
     @property
     def objectives(self) -> Slo | None:

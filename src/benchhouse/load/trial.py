@@ -96,3 +96,9 @@ def judge(book: Book, certificate: Certificate, ctx: Context) -> None:
         ctx.fail("no_good_answer", f"none of {book.failed} measured requests was answered well: {first}")
     for problem in certificate.problems:
         ctx.invalid(problem.code, problem.message)
+    if certificate.lateness_limit_ms is not None:
+        ctx.warn(
+            "lateness_relaxed",
+            f"certified with a lateness limit of {certificate.lateness_limit_ms:g} ms: the client sent up to "
+            f"{certificate.lag.p99_ms:.1f} ms late and woke up to {certificate.loop_lag.p99_ms:.1f} ms late (p99)",
+        )

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import nice_step
 from benchhouse.results.numbers import number
 
@@ -58,7 +60,7 @@ def interval_chart(title: str, axis: str, bars: Sequence[Bar], *, zero: bool = F
     ]
     drawing = tag(
             "svg",
-            tag("style", Markup(_STYLE)),
+            tag("style", Markup(_STYLE)),  # noqa: S704 - our own style sheet
             tag("rect", width="100%", height="100%", fill="#ffffff"),
             tag("text", title, class_="title", x="12", y="22"),
             *grid,

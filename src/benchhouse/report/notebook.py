@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.results.numbers import number, spread_text, titled
 
 if TYPE_CHECKING:

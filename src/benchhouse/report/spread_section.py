@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.results.content import AxisSpreadFacts, SpreadFacts
 from benchhouse.results.numbers import percent, plural, quantity, titled
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.analysis.summary import shaky_quantiles
@@ -121,7 +121,8 @@ def spread_lines(points: Sequence[PointValue], most_axes: int) -> list[str]:
     low, middle, high = (quantity(value, unit) for value in (over_all.minimum, over_all.median, over_all.maximum))
     best, worst = ("best", "worst") if direction else ("highest", "lowest")
     lines = [f"{name}: {low} to {high}, median {middle}, over {over_all.points:,} points"]
-    axes = axis_spreads([(json.loads(point.axes), point.mean) for point in points], direction)
+    better: Literal["higher", "lower"] | None = "higher" if direction == "higher" else "lower" if direction else None
+    axes = axis_spreads([(json.loads(point.axes), point.mean) for point in points], better)
     lines += [
         f"  {axis.axis}: {best} at {axis.best} (median {quantity(axis.best_median, unit)}), {worst} at {axis.worst} "
         f"({quantity(axis.worst_median, unit)}); explains {percent(axis.explained, signed=False)} of the variance"

@@ -121,7 +121,7 @@ def status(workspace: Workspace, run_id: str) -> RunStatus:
         created=record.created,
         trials=record.trials,
         done=done,
-        outcomes=Counter([*(event.outcome or "?" for event in final.values()), *queue.sealed.values()]),
+        outcomes=dict(Counter([*(event.outcome or "?" for event in final.values()), *queue.sealed.values()])),
         retries=sum(event.event == "retry" for event in events),
         unread_events=len(unread),
         running=running,

@@ -97,9 +97,12 @@ def _plain(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
 def _lists(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
     import pyarrow as pa
 
-    lists = [value or () for value in values]
-    content = column([item for value in lists for item in value], kind.value_type)
-    buffers = [_present(values, pa), _offsets(lists, pa)]
+    if any(values):
+        lists = [value or () for value in values]
+        content, offsets = column([item for value in lists for item in value], kind.value_type), _offsets(lists, pa)
+    else:  # as nearly all of a run's slices
+        content, offsets = column((), kind.value_type), pa.py_buffer(bytes(4 * len(values) + 4))
+    buffers = [_present(values, pa), offsets]
     return pa.Array.from_buffers(kind, len(values), buffers, children=[content])
 
 

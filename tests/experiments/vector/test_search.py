@@ -310,7 +310,12 @@ def test_options_of_another_index_are_refused(target):
 
 
 def test_inputs_with_all_defaults_written_out_are_accepted():
-    for model in (VectorTarget(index="flat"), VectorWorkload(), VectorWorkload(rps=5), VectorWorkload(data="glove")):
+    for model in (
+        VectorTarget(index="flat"),
+        VectorWorkload(),
+        VectorWorkload(rps=5),
+        VectorWorkload(data="synthetic"),
+    ):
         assert type(model).model_validate(model.model_dump(mode="json", round_trip=True)) == model
 
 

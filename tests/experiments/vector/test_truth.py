@@ -6,7 +6,7 @@ import pytest
 from benchhouse.experiments.vector import truth
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.recall import labels, recall
-from benchhouse.experiments.vector.truth import nearest
+from benchhouse.experiments.vector.truth import faiss_scan, nearest, numpy_scan
 from benchhouse.experiments.vector.workload import VectorWorkload
 from benchhouse.load.protocols.vector import LABELS
 
@@ -38,55 +38,79 @@ def by_hand(vectors, queries, k, distance, among=None):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """So that a few hundred vectors pass through many blocks."""
-    for name, value in {"_QUERIES": 7, "_FIRST_VECTORS": 40, "_VECTORS": 64}.items():
+    """So that a few hundred vectors pass through many blocks, and few candidates are proposed at first."""
+    for name, value in {"_BLOCK_VALUES": 512, "_PRODUCTS": 500, "_SPARE": 2, "_EXACT_VALUES": 800}.items():
         monkeypatch.setattr(truth, name, value)
+
+
+@pytest.fixture(params=[faiss_scan, numpy_scan])
+def scan(request):
+    return request.param
+
+
+def test_faiss_proposes_the_candidates_where_it_is_installed():
+    assert truth.best_scan() is faiss_scan
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
 @pytest.mark.parametrize("offset", [0, 500])
-def test_the_truth_agrees_with_plain_loops(distance, offset, small_blocks):
+def test_the_truth_agrees_with_plain_loops(distance, offset, scan, small_blocks):
     vectors, queries = made(300, 8, offset=offset), made(20, 8, seed=1, offset=offset)
-    assert nearest(vectors, queries, 7, distance).tolist() == by_hand(vectors, queries, 7, distance)
+    result = nearest(vectors, queries, 7, distance, scan=scan)
+    assert result.tolist() == by_hand(vectors, queries, 7, distance)
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_the_truth_under_a_filter_agrees_with_plain_loops(distance, small_blocks):
+def test_the_truth_under_a_filter_agrees_with_plain_loops(distance, scan, small_blocks):
     vectors, queries = made(300, 8), made(12, 8, seed=1)
     among = numpy.flatnonzero(labels(300) < LABELS // 5)
     assert 30 < len(among) < 90
-    assert nearest(vectors, queries, 5, distance, among).tolist() == by_hand(vectors, queries, 5, distance, among)
+    result = nearest(vectors, queries, 5, distance, among, scan)
+    assert result.tolist() == by_hand(vectors, queries, 5, distance, among)
 
 
-def test_blocks_do_not_change_the_truth(small_blocks, monkeypatch):
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_blocks_and_library_do_not_change_the_truth(distance, small_blocks, monkeypatch):
     vectors, queries = made(2000, 16), made(50, 16, seed=1)
-    parts = nearest(vectors, queries, 100, "l2")
+    vectors[1000:1500] = vectors[:500]  # ties in plenty
+    parts = nearest(vectors, queries, 100, distance, scan=numpy_scan)
     monkeypatch.undo()
-    assert (nearest(vectors, queries, 100, "l2") == parts).all()
+    assert (nearest(vectors, queries, 100, distance, scan=faiss_scan) == parts).all()
 
 
-def test_fewer_vectors_than_asked_for_leave_places_empty():
+def test_fewer_vectors_than_asked_for_leave_places_empty(scan):
     vectors = made(3, 4)
-    found = nearest(vectors, vectors[:2], 5, "l2")
-    assert found[:, 3:].tolist() == [[-1, -1]] * 2 and found[:, 0].tolist() == [0, 1]
+    result = nearest(vectors, vectors[:2], 5, "l2", scan=scan)
+    assert result[:, 3:].tolist() == [[-1, -1]] * 2 and result[:, 0].tolist() == [0, 1]
     assert nearest(vectors, vectors[:1], 2, "l2", numpy.array([], dtype=numpy.int64)).tolist() == [[-1, -1]]
 
 
-def test_of_equally_near_vectors_the_first_ones_count(small_blocks, monkeypatch):
-    monkeypatch.setattr(truth, "_CROWD", 50)
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_of_equally_near_vectors_the_first_ones_count(distance, scan, small_blocks):
+    """Copies of one vector, more than candidates are ever proposed: no float32 search can tell which come first."""
     vectors = numpy.tile(made(1, 6), (500, 1))
-    vectors[[300, 400]] *= 0.5
-    queries = vectors[300:301] * numpy.float32(0.9)
-    assert nearest(vectors, queries, 5, "l2").tolist() == [[300, 400, 0, 1, 2]]
+    vectors[[300, 400]] = made(1, 6) + numpy.float32(0.1)
+    queries = vectors[300:301].copy()
+    assert nearest(vectors, queries, 5, distance, scan=scan).tolist() == by_hand(vectors, queries, 5, distance)
 
 
-def test_a_difference_that_float32_products_cannot_see_is_seen(small_blocks):
+def test_a_difference_that_float32_products_cannot_see_is_seen(scan, small_blocks):
     """Distances of 1 in a cloud 4,000 away from the origin: products of 16 million leave no digit for it."""
     vectors = numpy.full((400, 4), 4000, dtype=numpy.float32)
     vectors[:, 0] += numpy.random.default_rng(0).permutation(400).astype(numpy.float32) / 256
     queries = vectors[:5].copy()
     queries[:, 1] += 1
-    assert nearest(vectors, queries, 3, "l2").tolist() == by_hand(vectors, queries, 3, "l2")
+    assert nearest(vectors, queries, 3, "l2", scan=scan).tolist() == by_hand(vectors, queries, 3, "l2")
+
+
+def test_a_scan_that_misses_by_the_rounding_of_float32_does_not_change_the_truth(small_blocks):
+    """Inner products around 10 million that differ by less than a unit: float32 confuses them, float64 does not."""
+    rng = numpy.random.default_rng(0)
+    vectors = (3000 + rng.integers(0, 3, (400, 4)) / 64).astype(numpy.float32)
+    queries = (3000 + rng.integers(0, 3, (6, 4)) / 64).astype(numpy.float32)
+    first = by_hand(vectors, queries, 5, "ip")
+    assert nearest(vectors, queries, 5, "ip", scan=faiss_scan).tolist() == first
+    assert nearest(vectors, queries, 5, "ip", scan=numpy_scan).tolist() == first
 
 
 def test_planted_neighbours_are_the_truth():

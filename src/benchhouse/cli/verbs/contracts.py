@@ -11,7 +11,8 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.contracts import BenchmarkRun, Contracts, ContractTemplate
+    from benchhouse.api.contracts import Contracts, ContractTemplate
+    from benchhouse.schema.contract import BenchmarkRun
 
 _EXAMPLES = """\b
 Examples:

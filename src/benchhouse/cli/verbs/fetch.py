@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\b
 Examples:
   bench fetch              what can be fetched, and what is in the cache
-  bench fetch glove        341,479 real word vectors, for vector.search
-  bench fetch minilm wordnet      a model and 116,919 texts, for embeddings that are made here
+  bench fetch NAME         download the data that an experiment declares under this name
   bench fetch -c SCENARIO.yaml --site meluxina      on a login node: data, packages; lists images that are missing
 """
 

@@ -63,7 +63,7 @@ def command(
         )
     if not resume and path is None:
         raise BenchError("give a scenario file", "bench run SCENARIO.yaml, or bench run --resume RUN")
-    if dry_run:
+    if dry_run and path:
         click.echo(workspace.render(path, **where))
         return Exit.GOOD
     # Also where a script started this in the background, with SIGINT ignored; batch systems send SIGTERM.
@@ -73,7 +73,7 @@ def command(
     try:
         if resume:
             progress.show(workspace.resume(resume, progress=progress, **settings))
-        else:
+        elif path:
             workspace.run_all(path, progress=progress, new=new, each=progress.show, **settings)
     except KeyboardInterrupt:
         if not progress.run_id:

@@ -1,4 +1,4 @@
-"""Find the highest load that meets a service-level objective."""
+"""Find the knee: the highest load that meets a service-level objective."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +27,8 @@ def command() -> None:
 
 
 @command.command(
-    help="Search for the highest load at which every clause of --slo holds, with an interval. Each probe is a run of "
-    "SCENARIO, which has one point, with its load and number of requests set (its duration is not used)."
+    help="Search for the knee, the highest load at which every clause of --slo holds, with an interval. Each probe is "
+    "a run of SCENARIO, which has one point, with its load and number of requests set (its duration is not used)."
     f"\n\n{_EXAMPLES}"
 )
 @options.scenario_argument()
@@ -51,13 +51,13 @@ def find(
     precision: str,
     as_json: bool,
 ) -> int:
-    from benchhouse.api import slo
+    from benchhouse.api.slo import SearchRequest, read_slo
 
-    parsed = slo.read_slo(objective)
-    asked = slo.Asked(parsed, over, first, highest, requests, _share(precision))
+    parsed = read_slo(objective)
     names = [str(clause) for clause in parsed.clauses]
-    answer = slo.find(
-        options.workspace(ctx).folder, scenario, asked, lambda probed, search: _tell(probed, search, names), screen.note
+    request = SearchRequest(parsed, over, first, highest, requests, _share(precision))
+    answer = options.workspace(ctx).find_knee(
+        scenario, request, each=lambda probed, search: _tell(probed, search, names), note=screen.note
     )
     if as_json:
         screen.as_json(answer.as_json())
@@ -80,7 +80,7 @@ def _tell(probed: "Probed", search: "Search", names: list[str]) -> None:
     shares = ", ".join(f"{name}: {share:.2%} over" for name, share in zip(names, probed.over, strict=True))
     verdict = "holds" if probed.holds else "misses"
     known = search.result()
-    between = f"; knee between {known.low:.4g} and {known.high:.4g}" if known.high < float("inf") else ""
+    between = f"; the knee lies between {known.low:.4g} and {known.high:.4g}" if known.high < float("inf") else ""
     screen.note(f"probe {known.probes}: {verdict} ({shares}){between}")
 
 
@@ -101,10 +101,28 @@ def _show(answer: "Answer", names: list[str]) -> None:
     if found.status == "none_pass":
         click.echo(f"no load meets {answer.slo}: even {found.curve[0].load:.4g} {unit} misses it")
     elif found.status == "all_pass":
-        click.echo(f"{found.load:.4g} {unit} still meets {answer.slo}, the highest load that was asked for (--to)")
+        click.echo(f"knee above {found.knee:.4g} {unit}: the highest load allowed (--to) still meets {answer.slo}")
+    elif found.status == "client_limited":
+        click.echo(
+            f"knee above {found.knee:.4g} {unit}, client-limited: the highest load that the client could deliver still "
+            f"meets {answer.slo}"
+        )
     else:
         sure = f"{found.confidence:.0%} interval {found.low:.4g} to {found.high:.4g}"
-        click.echo(f"{found.load:.4g} {unit} meet {answer.slo} ({sure})")
-    if found.status == "budget":
-        screen.note(f"not as precise as asked: the budget of requests is spent ({found.requests}); raise --requests")
+        click.echo(f"knee: {found.knee:.4g} {unit}, the highest load that meets {answer.slo} ({sure})")
+    _show_limits(answer, unit)
     screen.note(f"all of it: {answer.path}; each probe is a run: bench report {answer.probes[-1].run_id}")
+
+
+def _show_limits(answer: "Answer", unit: str) -> None:
+    """What stood in the way of a better answer, and what this one was certified with."""
+    if answer.lateness_limit is not None:
+        screen.note(f"certified with a lateness limit of {answer.lateness_limit * 1e3:g} ms")
+    if answer.undelivered:
+        lowest = min(answer.undelivered, key=lambda probe: probe.load)
+        screen.note(
+            f"the client could not deliver {lowest.load:.4g} {unit} ({lowest.reason}): free a core for it, give it "
+            "more processes, or accept its lateness (workload: {lateness_limit: 20ms})"
+        )
+    if answer.found.status == "budget" and answer.found.requests:
+        screen.note(f"not as precise as asked after {answer.found.requests} requests; raise --requests")

@@ -45,8 +45,6 @@ def command(
     prepare: str,
     as_json: bool,
 ) -> int:
-    from benchhouse.api import timing
-
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     progress = _Progress()

@@ -1,4 +1,4 @@
-"""Where vectors and queries come from: made up, GloVe, MiniLM, or a file; each kind loads itself."""
+"""Where vectors and queries come from: made up by a seed, or a file; each kind loads itself."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from benchhouse.experiments.vector import files, glove, minilm
+from benchhouse.experiments.vector import files
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Cache
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _GENERATOR = 2  # of synthetic data, part of its digest: raise it whenever the data change
 _SPREAD = 0.5  # of cluster centres, in standard deviations of a cluster: they overlap
 _DECAY = 0.5  # variance falls as 1/rank, as in learned embeddings
+_NO_LONGER_BUILT_IN = ("glove", "minilm")
 _HELD_OUT = 0.1  # of the rows become queries, at most, where nothing says how many vectors there are to be
 
 
@@ -59,31 +60,6 @@ class Synthetic(Model):
         points = numpy.ascontiguousarray(points @ rotation.astype(numpy.float32))
         made = digest({"generator": _GENERATOR, **self.model_dump(), "vectors": vectors, "queries": queries})
         return Dataset(made, points[:vectors], points[vectors:])
-
-
-class Glove(Model):
-    """341,479 words of GloVe, 100 numbers each, in an order that was shuffled once."""
-
-    standard: ClassVar[int | None] = None
-    kind: Literal["glove"] = Field("glove", description="Real word vectors; `bench fetch glove` brings them.")
-
-    def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
-        rows = glove.load(cache)
-        return _held_out(rows, vectors, queries, glove.DATA.sha256)
-
-
-class Minilm(Model):
-    """Definitions of WordNet as embeddings of 384 numbers and length 1, made here by a real model, once."""
-
-    standard: ClassVar[int | None] = 10_000
-    kind: Literal["minilm"] = Field(
-        "minilm", description="Real sentence embeddings; `bench fetch minilm wordnet` brings model and texts."
-    )
-
-    def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
-        vectors = vectors or 10_000
-        rows = minilm.load(vectors + queries, cache)
-        return _held_out(rows, vectors, queries, f"{minilm.MODEL.sha256} {minilm.TEXTS.sha256}")
 
 
 class VectorFile(Model):
@@ -157,14 +133,18 @@ def _check_count(vectors: int | None, there: int, what: str) -> None:
 
 
 class _Shorthand:
-    """Lets a kind be one word (`data: glove`); a mapping without a kind is a file's or synthetic, by what it says."""
+    """Lets a kind be one word (`data: synthetic`); a mapping without a kind is a file's or synthetic, by its keys."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def spell_out(given: Any) -> Any:
-            if isinstance(given, str):
-                return {"kind": given}
+            given = {"kind": given} if isinstance(given, str) else given
             if not isinstance(given, dict):
                 return given
+            if given.get("kind") in _NO_LONGER_BUILT_IN:
+                raise ValueError(
+                    f"{given['kind']} is no longer built in: make a file of vectors, and write data: "
+                    "{path: /path/of/vectors.npy}; docs/how-to/benchmark-a-vector-database.md shows how"
+                )
             # `file` is no key, but whoever writes it wants to hear what a file needs.
             of_a_file = {"path", "array", "queries", "truth", "sha256", "file"} & given.keys()
             return {"kind": "file" if of_a_file else "synthetic"} | given
@@ -172,8 +152,8 @@ class _Shorthand:
         return core_schema.no_info_before_validator_function(spell_out, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"enum": ["synthetic", "glove", "minilm"]}, handler(schema)]}
+        return {"anyOf": [{"enum": ["synthetic"]}, handler(schema)]}
 
 
-Kind = Synthetic | Glove | Minilm | VectorFile
+Kind = Synthetic | VectorFile
 Source = Annotated[Annotated[Kind, Field(discriminator="kind")], _Shorthand()]

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.experiments.vector import glove, minilm
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.life import Made, Place, alive, fill, find_place, put
 from benchhouse.experiments.vector.recall import Recall, load_truth, recall
@@ -97,7 +96,6 @@ METRICS = (
     version="0.2",
     metrics=METRICS,
     resources=Resources(cpus=1),
-    data=(glove.DATA, minilm.MODEL, minilm.TEXTS),
     component="vectordb",
     services=("faiss", "chroma", "milvus", "qdrant", "weaviate", "lancedb", "pgvector"),
     drivers=("faiss", "chroma", "milvus", "qdrant", "weaviate", "lancedb", "pgvector"),

@@ -15,7 +15,7 @@ _DURATION_S = 2.0
 class VectorWorkload(Shape):
     """Data, queries, and how they are put: one call at a time for 2 s where nothing is said."""
 
-    data: Source = Field(default_factory=Synthetic, description="synthetic, glove, minilm, or a file of your own.")
+    data: Source = Field(default_factory=Synthetic, description="synthetic, or a file of your own.")
     vectors: int | None = Field(
         None, ge=1, le=100_000_000, description="Vectors in the index; 20,000 synthetic ones, else all of the data."
     )
