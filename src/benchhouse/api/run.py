@@ -1,7 +1,7 @@
 """One run: how it stands, its numbers, and every question that can be asked of it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack, overload
 
 from benchhouse.runs.execution import RunSummary
 from benchhouse.schema.errors import Exit
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Report,
         TargetComparison,
     )
+    from benchhouse.api.comparisons import CompareKeywords, PairKeywords
     from benchhouse.api.execution import RunListener
     from benchhouse.api.verification import Verification
     from benchhouse.api.workspace import Workspace
@@ -128,7 +129,15 @@ class Run:
         """Its numbers: a typed row for each point, metric and statistic."""
         return self.workspace.points(self.id)
 
-    def compare(self, base: str | None = None, **options: Any) -> "Comparison | CurveComparison | TargetComparison":
+    @overload
+    def compare(self, base: str, /, **options: Unpack["PairKeywords"]) -> "Comparison": ...
+    @overload
+    def compare(
+        self, base: str | None = None, /, **options: Unpack["CompareKeywords"]
+    ) -> "Comparison | CurveComparison | TargetComparison": ...
+    def compare(
+        self, base: str | None = None, /, **options: Unpack["CompareKeywords"]
+    ) -> "Comparison | CurveComparison | TargetComparison":
         """This run against `base`; without one, its own targets side by side. Options as of `Workspace.compare`."""
         return self.workspace.compare(*([base] if base else []), self.id, **options)
 

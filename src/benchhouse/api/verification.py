@@ -23,6 +23,11 @@ class Verification:
     outdated: list[str]
     """Runs whose tables an older benchhouse made: no damage, but made again they hold more."""
 
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.damage
+
 
 def verify_run(workspace: Workspace, run_id: str) -> Verification:
     """Every sealed folder of a run, set-aside attempts too, and each manifest against the ledger.
