@@ -202,6 +202,7 @@ class Workspace:
         """
         from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
         from benchhouse.results import comparisons, selftest_record
+        from benchhouse.results.comparison import CompareOptions
 
         chosen = self.select(*(selectors or ("@last",)))
         if at:
@@ -211,7 +212,7 @@ class Workspace:
             scaling = comparisons.compare_along(self.folder, chosen, along, of, confidence)
             return CurveComparison(scaling, [selector.partition(":")[0] for selector in chosen])
         if len(chosen) == 2:
-            wanted = comparisons.CompareOptions(tuple(metrics), confidence, **options)
+            wanted = CompareOptions(tuple(metrics), confidence, **options)
             table = comparisons.compare(self.folder, chosen[0], chosen[1], wanted)
             scenario = comparisons.scenario_of(self.folder, chosen[1])
             return Comparison(table, selftest_record.sentence(self.folder, scenario))
