@@ -11,7 +11,7 @@ import yaml
 
 from benchhouse.analysis.batches import Batch
 from benchhouse.analysis.saturation import capacity, power_knee
-from benchhouse.analysis.slo_search import Found, Probe, Search
+from benchhouse.analysis.slo_search import Found, LoadRange, Probe, Search
 from benchhouse.api import execution
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
@@ -83,11 +83,10 @@ def find(
     search = Search(
         [clause.share for clause in asked.slo.clauses],
         first,
-        highest=asked.highest,
+        loads=LoadRange(highest=asked.highest, whole=over == "concurrency"),
         requests=asked.requests,
         precision=asked.precision,
         confidence=asked.confidence,
-        whole=over == "concurrency",
     )
     probes: list[Probed] = []
     while probe := search.next():
