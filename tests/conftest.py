@@ -37,8 +37,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
 
 
 STARTS = frozenset(
-    "lab real_llm real_vllm triton seaweedfs chroma milvus postgres_server own_postgres dask_cluster tls_cluster "
-    "ray_cluster spark_cluster cluster apptainer registry".split()
+    [
+        "lab",
+        "real_llm",
+        "real_vllm",
+        "triton",
+        "seaweedfs",
+        "chroma",
+        "milvus",
+        "postgres_server",
+        "own_postgres",
+        "dask_cluster",
+        "tls_cluster",
+        "ray_cluster",
+        "spark_cluster",
+        "cluster",
+        "apptainer",
+        "registry",
+    ]
 )
 """Fixtures that start `bench` itself, a server or a cluster."""
 

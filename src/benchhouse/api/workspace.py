@@ -1,7 +1,7 @@
 """The front door: a workspace, and every verb as one of its methods, which import what they need when called."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
