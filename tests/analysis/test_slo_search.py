@@ -154,7 +154,9 @@ def test_the_knee_of_a_queue_is_found_although_its_slow_requests_come_in_clumps(
 
 
 def test_a_search_that_begins_at_the_lowest_load_allowed_goes_up():
-    found = run(Search([0.05], first=1.0, whole=True), [smooth(37.5, 0.05, 12)], rate=lambda load: 10.0 * load)
+    found = run(
+        Search([0.05], first=1.0, loads=LoadRange(whole=True)), [smooth(37.5, 0.05, 12)], rate=lambda load: 10.0 * load
+    )
     assert found.status == "found" and found.knee in (36, 37)
 
 
@@ -195,10 +197,14 @@ def test_a_knee_below_the_clients_limit_is_found_all_the_same():
 def test_a_client_that_delivers_nothing_ends_the_search_at_an_eighth():
     result, in_vain = limited(Search([0.05], first=20.0), [smooth(200.0, 0.05, 12)], can_deliver=0.0)
     assert in_vain == [20.0, 10.0, 5.0, 2.5] and result.probes == 0
-    _, in_vain = limited(Search([0.05], first=4.0, whole=True), [smooth(200.0, 0.05, 12)], can_deliver=0.0)
+    _, in_vain = limited(
+        Search([0.05], first=4.0, loads=LoadRange(whole=True)), [smooth(200.0, 0.05, 12)], can_deliver=0.0
+    )
     assert in_vain == [4.0, 2.0, 1.0]
 
 
 def test_whole_loads_that_cannot_be_delivered_are_bounded_by_whole_ones():
-    result, _ = limited(Search([0.05], first=1.0, whole=True), [smooth(200.0, 0.05, 12)], can_deliver=5.0)
+    result, _ = limited(
+        Search([0.05], first=1.0, loads=LoadRange(whole=True)), [smooth(200.0, 0.05, 12)], can_deliver=5.0
+    )
     assert (result.status, result.knee) == ("client_limited", 5.0)
