@@ -24,7 +24,7 @@ def command(
         raise BenchError("give a scenario file", "bench submit -c SCENARIO.yaml")
     submitted = options.workspace(ctx).submit(path, progress=screen.RunProgress(), new=new, **where)
     if as_json:
-        screen.as_json(screen.plain(submitted))
+        screen.as_json({key: value for key, value in screen.plain(submitted).items() if value is not None})
         return
     run_id, under_way = submitted.run_id, submitted.trials if submitted.under_way is None else submitted.under_way
     click.echo(run_id)
