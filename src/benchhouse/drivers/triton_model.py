@@ -210,8 +210,8 @@ def between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str
 def since(ask: Callable[[], Mapping[str, float]], before: Mapping[str, float], answered: int) -> dict[str, float]:
     """`between` those counters and those that `ask` returns once they have all requests that were `answered`.
 
-    The server counts a request a moment after its answer, which on a busy machine may be seconds. This waits for 15 s at
-    most, and only where a count is missing.
+    The server counts a request a moment after its answer, which on a busy machine may be seconds. This waits for 15 s
+    at most, and only where a count is missing.
     """
     deadline = monotonic() + _COUNTED_WITHIN_S
     while True:
