@@ -1,4 +1,4 @@
-"""Make the reference pages of docs/reference from the code: commands, scenario keys, experiments, tables.
+"""Make the reference pages of docs/reference from the code: commands, scenario keys, experiments, tables, Python API.
 
 python scripts/make_reference.py            write them
 python scripts/make_reference.py --check    exit 1 and name the pages that are out of date
@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import python_reference
 
-from benchhouse.api import catalogue, tables
+from benchhouse.api import catalogue
+from benchhouse.api.workspace import Workspace as Front
 from benchhouse.cli import bench
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.logs import LogSettings
@@ -214,10 +216,10 @@ def tables_page() -> str:
         _MADE,
         "What `bench query` can ask; `bench warehouse schema --json` prints the same for programs.",
     ]
-    for name, table in tables.describe_tables().items():
-        rows = [(f"`{item['name']}`", item["type"], item["meaning"]) for item in table["columns"]]
-        source = [f"Read from `{table['source']}` of the workspace as it is."] if table["source"] else []
-        lines += [f"## `{name}`", table["description"], *source, _table(("column", "type", "meaning"), rows)]
+    for table in Front(Path()).warehouse.schema():
+        rows = [(f"`{item.name}`", item.type, item.meaning) for item in table.columns]
+        source = [f"Read from `{table.source}` of the workspace as it is."] if table.source else []
+        lines += [f"## `{table.name}`", table.description, *source, _table(("column", "type", "meaning"), rows)]
     return "\n\n".join(lines) + "\n"
 
 
@@ -236,6 +238,7 @@ PAGES = {
     "site.md": site_page,
     "experiments.md": experiments_page,
     "tables.md": tables_page,
+    "python.md": lambda: python_reference.page(_MADE),
 }
 
 
