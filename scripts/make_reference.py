@@ -1,4 +1,4 @@
-"""Make the reference pages of docs/reference from the code: commands, scenario keys, experiments, tables.
+"""Make the reference pages of docs/reference from the code: commands, scenario keys, experiments, tables, Python API.
 
 python scripts/make_reference.py            write them
 python scripts/make_reference.py --check    exit 1 and name the pages that are out of date
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import python_reference
 
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import bench
@@ -236,6 +237,7 @@ PAGES = {
     "site.md": site_page,
     "experiments.md": experiments_page,
     "tables.md": tables_page,
+    "python.md": lambda: python_reference.page(_MADE),
 }
 
 

@@ -7,6 +7,8 @@ import sys
 import pytest
 from doc_pages import DOCS, ROOT, pages
 
+sys.path.insert(0, str(ROOT / "scripts"))
+
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -14,6 +16,18 @@ def test_generated_pages_are_up_to_date():
     command = [sys.executable, str(ROOT / "scripts" / "make_reference.py"), "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_part_of_the_python_api_is_described():
+    import python_reference
+
+    assert python_reference.undocumented() == []
+
+
+def test_the_python_reference_has_every_verb_and_what_it_returns():
+    text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    for heading in ("### `ws.compare`", "### `ws.servers.start`", "### `run.wait`", "### PointValue", "### RunKeywords"):
+        assert f"{heading}\n" in text
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))

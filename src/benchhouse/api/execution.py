@@ -60,9 +60,9 @@ class PlaceKeywords(TypedDict, total=False):
     """Where a scenario runs, before what the scenario and the site profile say."""
 
     executor: str | None
-    """local, slurm, ray, ...: `bench list executors`."""
+    """local, slurm, ray, dask, spark or ado."""
     runtime: str | None
-    """process, venv, apptainer, ..."""
+    """process, venv or apptainer."""
     site: str | None
     """A site profile: its file, or the name of a shipped one."""
 
@@ -229,7 +229,8 @@ def listener_of(progress: bool | RunListener) -> RunListener:
     if isinstance(progress, bool):
         if not progress:
             return QUIET
+        from benchhouse.report.notebook_progress import NotebookProgress, in_notebook
         from benchhouse.report.terminal.progress import RunProgress
 
-        return RunProgress()
+        return NotebookProgress() if in_notebook() else RunProgress()
     return progress

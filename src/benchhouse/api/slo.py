@@ -80,6 +80,7 @@ class Answer:
     lateness_limit: float | None  # seconds, where the scenario relaxes the limits of the load certificate
 
     def as_json(self) -> dict[str, Any]:
+        """Plain data, as `bench slo find --json` prints it."""
         return asdict(self) | {"path": str(self.path)}
 
 
