@@ -3,18 +3,19 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import time
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchhouse.evidence.folder import read_spec, seal, tidy, write_metrics_csv
+from benchhouse.evidence.folder import LinkedFile, read_spec, seal, tidy, write_metrics_csv
 from benchhouse.evidence.redaction import blank_secrets
 from benchhouse.evidence.writing import now, write_fresh
 from benchhouse.processes import cgroups, tree
@@ -42,6 +43,9 @@ from benchhouse.worker.topology import topology
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
 _JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
 _CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
+_BEGIN_AND_END = 2  # notes in the journal of a trial of which there is nothing to tell
+
+_packages = LinkedFile()  # of all trials that this worker seals
 
 
 class Cancelled(BaseException):
@@ -147,6 +151,8 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
         failure = failure.model_copy(update={"log_tail": capture.tail(EXPERIMENT, 20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
     capture.close()
+    if outcome == "succeeded" and not capture.wrote_more_than(_BEGIN_AND_END):
+        shutil.rmtree(folder.logs)  # meta.json has both times and the outcome
     if outcome not in MEASURED:
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
         handover.quantile_definitions = {}
@@ -161,7 +167,9 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     if folder.artifacts.is_dir() and not any(folder.artifacts.iterdir()):
         folder.artifacts.rmdir()
     folder.services.unlink(missing_ok=True)
-    seal(folder, spec, outcome)
+    _packages.write(folder.packages, node.packages_text())
+    final = TrialFolder(seal(folder, spec, outcome))
+    _packages.sealed_in(final.packages)
     return 0
 
 
@@ -194,8 +202,9 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
 
 def _handover(path: Path, redact: Redact) -> Handover:
     """What the experiment handed over, without the secrets that it may have put into a message or into metadata."""
+    once = cache(redact)  # rows of measurements repeat the same names and units
     try:
-        return Handover.model_validate(_redacted(json.loads(path.read_bytes()), redact))
+        return Handover.model_validate(_redacted(json.loads(path.read_bytes()), once))
     except (OSError, ValueError):
         return Handover()
 
@@ -248,7 +257,6 @@ def _meta(session: TrialSession, end: Conclusion) -> Meta:
         seed=spec.seed,
         experiment=spec.experiment,
         package_lock_digest=node.lock_digest(),
-        packages=node.packages(),
         python=sys.version.split()[0],
         hardware=node.hardware(),
         topology=_topology(os.path.dirname(spec.final)),  # noqa: PTH120
