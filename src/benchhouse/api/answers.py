@@ -328,6 +328,8 @@ class Report:
 
     html: Path
     headline: str = ""
+    invalid: int = 0
+    """Trials that are in no number of it, as their numbers are refused."""
 
     @property
     def markdown(self) -> Path:

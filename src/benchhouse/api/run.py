@@ -1,9 +1,8 @@
 """One run: how it stands, its numbers, and every question that can be asked of it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack, overload
 
-from benchhouse.runs.execution import RunSummary
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -15,10 +14,12 @@ if TYPE_CHECKING:
         Report,
         TargetComparison,
     )
+    from benchhouse.api.comparisons import CompareKeywords, PairKeywords
     from benchhouse.api.execution import RunListener
     from benchhouse.api.verification import Verification
     from benchhouse.api.workspace import Workspace
     from benchhouse.runs.collection import Collected
+    from benchhouse.runs.execution import RunSummary as RunSummary
     from benchhouse.runs.ledger import RunRecord
     from benchhouse.runs.overview import RunOverview
     from benchhouse.runs.status import RunStatus as RunStatus
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 class Run:
     """A run of a workspace, under way or over: `ws.run("scenario.yaml")` makes one, `ws["@last"]` finds one."""
 
-    def __init__(self, workspace: "Workspace", run_id: str, summary: RunSummary | None = None) -> None:
+    def __init__(self, workspace: "Workspace", run_id: str, summary: "RunSummary | None" = None) -> None:
         self.workspace = workspace
         self.id = run_id
         self.summary = summary
@@ -128,7 +129,15 @@ class Run:
         """Its numbers: a typed row for each point, metric and statistic."""
         return self.workspace.points(self.id)
 
-    def compare(self, base: str | None = None, **options: Any) -> "Comparison | CurveComparison | TargetComparison":
+    @overload
+    def compare(self, base: str, /, **options: Unpack["PairKeywords"]) -> "Comparison": ...
+    @overload
+    def compare(
+        self, base: str | None = None, /, **options: Unpack["CompareKeywords"]
+    ) -> "Comparison | CurveComparison | TargetComparison": ...
+    def compare(
+        self, base: str | None = None, /, **options: Unpack["CompareKeywords"]
+    ) -> "Comparison | CurveComparison | TargetComparison":
         """This run against `base`; without one, its own targets side by side. Options as of `Workspace.compare`."""
         return self.workspace.compare(*([base] if base else []), self.id, **options)
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _ANY_TABLE = re.compile(rf"\b(?:{'|'.join([*TABLES, *VIEWS])})\b", re.IGNORECASE)
 _FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
-_LAST = re.compile(r"@last(?:[-~](\d+))?")
 _SHOWN = 5
 _OWN: set[str] = set()
 _LOOKS = 40  # a collector may replace files between the look at the catalog and the look at the lake
