@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
+from benchhouse.api.groups import Groups
 from benchhouse.api.run import Run
 from benchhouse.schema.errors import BenchError
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.analysis.slo_search import Search
-    from benchhouse.api.alarms import Alarms, Baselines
     from benchhouse.api.answers import (
         Comparison,
         CurveComparison,
@@ -23,18 +23,12 @@ if TYPE_CHECKING:
         TargetComparison,
         Trace,
     )
-    from benchhouse.api.catalog import Catalog
-    from benchhouse.api.claims import Claims
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
-    from benchhouse.api.contracts import Contracts
     from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, Source, Submitted
     from benchhouse.api.gates import Gate, GateKeywords
-    from benchhouse.api.observation import Dashboards, Logs, Monitors
-    from benchhouse.api.packages import Leaderboards, Packages, Scaffolds
-    from benchhouse.api.servers import Servers, StartedServer
-    from benchhouse.api.sites import Images, Sites
+    from benchhouse.api.observation import Dashboards
+    from benchhouse.api.servers import StartedServer
     from benchhouse.api.slo import Answer, Probed, SearchRequest
-    from benchhouse.api.stores import EvidenceStore, Tables
     from benchhouse.api.timing import Timing
     from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
@@ -50,7 +44,7 @@ def open_workspace(folder: str | os.PathLike[str] | None = None) -> "Workspace":
     return Workspace(folder)
 
 
-class Workspace:
+class Workspace(Groups):
     """A folder that holds scenarios, results, reports and the hidden `.bench` state.
 
     Runs are named by their id or the beginning of it, by `@last` and `@last-1`, or by their scenario (its last run).
@@ -381,118 +375,11 @@ class Workspace:
             return verification.verify_folder(Path(run))
         return verification.verify_run(self.folder, self[str(run)].id)
 
-    # Groups of verbs
-
-    @property
-    def alarms(self) -> "Alarms":
-        """The rules of alarms.yaml: `ws.alarms.check()`."""
-        from benchhouse.api.alarms import Alarms
-
-        return Alarms(self)
-
-    @property
-    def baselines(self) -> "Baselines":
-        """Accepted levels that new runs are held to: `ws.baselines.accept("first/name=short")`."""
-        from benchhouse.api.alarms import Baselines
-
-        return Baselines(self)
-
-    @property
-    def catalog(self) -> "Catalog":
-        """What can be benchmarked: `ws.catalog.experiments()`, `ws.catalog.show("vector.search")`."""
-        from benchhouse.api.catalog import Catalog
-
-        return Catalog(self)
-
-    @property
-    def claims(self) -> "Claims":
-        """Numbers that may be published: `ws.claims.make("@last:name=flat:qps")`."""
-        from benchhouse.api.claims import Claims
-
-        return Claims(self)
-
     def claim(self, number: str, against: str | None = None, *, realism: bool = False) -> "Claim":
         """Claim a number for publication; the same as `ws.claims.make`."""
         return self.claims.make(number, against, realism=realism)
 
-    @property
-    def contracts(self) -> "Contracts":
-        """BenchmarkRun contracts, promised before a run: `ws.contracts.render("scenario.yaml")`."""
-        from benchhouse.api.contracts import Contracts
-
-        return Contracts(self)
-
-    @property
-    def evidence(self) -> "EvidenceStore":
-        """Sealed trials in a store, on S3 or in a folder: `ws.evidence.push("s3://team/evidence")`."""
-        from benchhouse.api.stores import EvidenceStore
-
-        return EvidenceStore(self)
-
-    @property
-    def leaderboards(self) -> "Leaderboards":
-        """Targets ranked on logical benchmarks: `ws.leaderboards.rank("inference_serving")`."""
-        from benchhouse.api.packages import Leaderboards
-
-        return Leaderboards(self)
-
-    @property
-    def new(self) -> "Scaffolds":
-        """First files to be filled in: `ws.new.scenario("mine", experiment="vector.search")`."""
-        from benchhouse.api.packages import Scaffolds
-
-        return Scaffolds(self)
-
-    @property
-    def packages(self) -> "Packages":
-        """Packages of a nexus: `ws.packages.validate("terratorch")`."""
-        from benchhouse.api.packages import Packages
-
-        return Packages(self)
-
-    @property
-    def warehouse(self) -> "Tables":
-        """The curated tables: `ws.warehouse.schema()`, `rebuild()`, `push(...)`."""
-        from benchhouse.api.stores import Tables
-
-        return Tables(self)
-
-    # Servers, observation, sites
-
-    @property
-    def servers(self) -> "Servers":
-        """Servers that live until they are stopped: `ws.servers.start("postgres")`."""
-        from benchhouse.api.servers import Servers
-
-        return Servers(self)
-
-    @property
-    def monitors(self) -> "Monitors":
-        """Monitors of the machine or of a process, without a benchmark: `ws.monitors.start(for_s=600)`."""
-        from benchhouse.api.observation import Monitors
-
-        return Monitors(self)
-
-    @property
-    def logs(self) -> "Logs":
-        """What trials, servers and workers printed: `ws.logs.tail("@last")`."""
-        from benchhouse.api.observation import Logs
-
-        return Logs(self)
-
-    @property
-    def sites(self) -> "Sites":
-        """Profiles of machines and clusters: `ws.sites.check()`."""
-        from benchhouse.api.sites import Sites
-
-        return Sites(self)
-
-    @property
-    def images(self) -> "Images":
-        """Container images, pinned by digest: `ws.images.pull("docker://...")`."""
-        from benchhouse.api.sites import Images
-
-        return Images(self)
+    # What runs need: servers, data, dashboards
 
     def start(self, what: str, *, progress: "bool | RunListener" = False) -> "Submitted | StartedServer":
         """Submit the scenario in the file `what`; anything else is a recipe whose server is started."""
