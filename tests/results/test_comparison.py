@@ -5,6 +5,7 @@ from trial_maker import make_trial
 
 from benchhouse.report.pull_request import comparison_markdown, comparison_svg
 from benchhouse.results.comparison import Selector, caveats, compare_runs, compare_selected, parse_selector, select
+from benchhouse.results.numbers import headline_stats
 from benchhouse.schema.errors import BenchError
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.query import Warehouse
@@ -291,6 +292,20 @@ def test_compare_selected_reads_the_warehouse(collected):
     ]
     assert {item.verdict for item in table.rows} == {"better"}
     assert [item.dimension for item in table.differences] == ["parameter ef"]
+
+
+def test_what_is_compared_by_default_is_the_headline_of_what_all_shows(collected):
+    with Warehouse.open(collected) as warehouse:
+        leading = compare_selected(warehouse, "run-a:ef=16", "run-a:ef=64")
+        everything = compare_selected(warehouse, "run-a:ef=16", "run-a:ef=64", every=True)
+    assert len(leading.rows) < len(everything.rows)
+    shown = {(item.point, item.metric, item.stat): item.difference for item in everything.rows}
+    assert all(shown[item.point, item.metric, item.stat] == item.difference for item in leading.rows)
+    stats = {}
+    for item in everything.rows:
+        stats.setdefault((item.point, item.metric), []).append(item.stat)
+    headline = {(point, metric, stat) for (point, metric), present in stats.items() for stat in headline_stats(present)}
+    assert {(item.point, item.metric, item.stat) for item in leading.rows} == headline
 
 
 LATE = {"outcome": "invalid", "value": 9e9, "reason": ("late", "requests were 41 ms late; ask for fewer")}

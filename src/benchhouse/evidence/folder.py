@@ -38,8 +38,8 @@ def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measur
 class LinkedFile:
     """A file that is the same in every trial folder that a process seals: its bytes are on disk once.
 
-    Each folder has it under its own name and in its manifest, as a hard link to that of the folder before. Where that one
-    is gone or changed, or can't be linked to (another file system, too many links), the folder gets its own copy.
+    Each folder has it under its own name and in its manifest, as a hard link to that of the folder before. Where that
+    one is gone or changed, or can't be linked to (another file system, too many links), the folder gets its own copy.
     """
 
     def __init__(self) -> None:

@@ -21,8 +21,16 @@ from benchhouse.results.matching import (
     points_of,
     told_value,
 )
-from benchhouse.results.metric_names import MetricName, parse_metrics
-from benchhouse.results.numbers import MINUS, NONE, change_texts, headline_stats, name_of, plural, stat_place
+from benchhouse.results.metric_names import MetricName, headline_columns, parse_metrics
+from benchhouse.results.numbers import (
+    MINUS,
+    NONE,
+    change_texts,
+    headline_stats,
+    name_of,
+    plural,
+    stat_place,
+)
 from benchhouse.results.order import declared_order
 from benchhouse.results.refusals import invalid_rows, reasons
 from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
@@ -165,8 +173,9 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
     """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
     kept = list(rows)
     for key, wanted in selector.filters.items():
-        present = {told_value(value) for row in kept for value in [look_up(point_of(row), key)] if value is not None}
-        kept = [row for row in kept if fits(look_up(point_of(row), key), wanted)]
+        values = [look_up(point_of(row), key) for row in kept]
+        present = {told_value(value) for value in values if value is not None}
+        kept = [row for row, value in zip(kept, values, strict=True) if fits(value, wanted)]
         if not kept:
             known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
             raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
@@ -278,9 +287,10 @@ def _pairs_of_numbers(
     last = len(order)
     wanted.sort(key=lambda name: (order.get(name.metric, last), name.metric, stat_place(name.stat or "")))
     for pair in pairs:
+        sides = [_by_metric(point) for point in pair]
         for name in wanted:
             metric = name.metric
-            of_a, of_b = ({stat: row for (key, stat), row in point.rows.items() if key == metric} for point in pair)
+            of_a, of_b = (side.get(metric, {}) for side in sides)
             stats = of_a.keys() | of_b.keys()
             if name.stat:
                 stats &= {name.stat}
@@ -291,6 +301,14 @@ def _pairs_of_numbers(
                 _check_same(of_a[stat], of_b[stat], name_a, name_b)
                 asked.append((pair, of_a[stat], of_b[stat]))
     return asked, list(alone)
+
+
+def _by_metric(point: MatchPoint) -> dict[str, dict[str, Row]]:
+    """Its rows by metric and statistic."""
+    metrics: dict[str, dict[str, Row]] = {}
+    for (metric, stat), row in point.rows.items():
+        metrics.setdefault(metric, {})[stat] = row
+    return metrics
 
 
 def _check_same(x: Row, y: Row, name_a: str, name_b: str) -> None:
@@ -364,9 +382,10 @@ def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapp
                 else (as_text(a.target), as_text(b.target))
             )
             note("target", *told)
-        of_a, of_b = leaves(a.parameters), leaves(b.parameters)
-        for key in sorted(of_a.keys() | of_b.keys()):
-            note(f"parameter {key}", told_value(of_a.get(key)), told_value(of_b.get(key)))
+        if a.parameters != b.parameters:
+            of_a, of_b = leaves(a.parameters), leaves(b.parameters)
+            for key in sorted(of_a.keys() | of_b.keys()):
+                note(f"parameter {key}", told_value(of_a.get(key)), told_value(of_b.get(key)))
         note("experiment", a.experiment, b.experiment)
     for name in [*facts_a, *(name for name in facts_b if name not in facts_a)]:
         note(name, facts_a.get(name) or "unknown", facts_b.get(name) or "unknown")
@@ -420,7 +439,8 @@ def compare_selected(
         every_trial = queries.trials(warehouse, [selector.run]).dicts()
         tried = select([row for row in every_trial if not row["warmup"]], selector)
         chosen = {row["instance_digest"] for row in tried}
-        every_row = queries.points(warehouse, [selector.run]).dicts()
+        columns = None if every or metrics is not None else headline_columns(warehouse, selector.run)
+        every_row = queries.points(warehouse, [selector.run], columns).dicts()
         rows = [row for row in every_row if row["instance_digest"] in chosen]
         used = {trial for row in rows for trial in row["trials"]}
         trials = [row for row in every_trial if row["trial_id"] in used]
