@@ -121,7 +121,7 @@ def test_packages_are_collected_from_a_folder_that_stands_alone(sealed, copy):
     software = read_folder(Workspace(sealed.workspace), folder).dimensions["software_version_dim"]
     assert software["benchhouse"] == version("benchhouse")
     folder.packages.write_text("{}")
-    with pytest.raises(NotCollectable, match="packages.json is not what was sealed"):
+    with pytest.raises(NotCollectable, match=r"packages\.json is not what was sealed"):
         read_folder(Workspace(sealed.workspace), folder)
 
 
