@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from trial_maker import make_trial
@@ -15,6 +16,7 @@ from benchhouse.results.comparison import (
     select,
 )
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.query import Warehouse
 
@@ -305,6 +307,27 @@ def test_compare_selected_reads_the_warehouse(collected):
     ]
     assert {item.verdict for item in table.rows} == {"better"}
     assert [item.dimension for item in table.differences] == ["parameter ef"]
+
+
+def test_by_default_the_headline_of_each_metric_is_compared_and_with_every_all_of_it(collected):
+    present = {"time": ("mean", "min", "p50", "p99", "max"), "size": ("p50", "p90", "max"), "rate": ("value",)}
+    for at, run in enumerate(("run-x", "run-y")):
+        numbers = [
+            Measurement(metric=metric, stat=stat, value=float(at + 1), unit="ms", direction="lower", n=100)
+            for metric, stats in present.items()
+            for stat in stats
+        ]
+        collect(collected, run, [make_trial(collected, run, number, numbers=numbers) for number in (0, 1)])
+    with Warehouse.open(collected) as warehouse:
+        leading, everything = (compare_selected(warehouse, "run-x", "run-y", every=every) for every in (False, True))
+    assert {item.name for item in leading.rows} == {"time mean", "time p99", "size p50", "rate"}
+    shown = [same(item) for item in everything.rows]
+    assert len(shown) == 9 and all(same(item) in shown for item in leading.rows)
+
+
+def same(row):
+    """Without what depends on the number of rows."""
+    return replace(row, p_adjusted=None)
 
 
 LATE = {"outcome": "invalid", "value": 9e9, "reason": ("late", "requests were 41 ms late; ask for fewer")}

@@ -21,8 +21,16 @@ from benchhouse.results.matching import (
     points_of,
     told_value,
 )
-from benchhouse.results.metric_names import MetricName, parse_metrics
-from benchhouse.results.numbers import MINUS, NONE, change_texts, headline_stats, name_of, plural, stat_place
+from benchhouse.results.metric_names import MetricName, headline_columns, parse_metrics
+from benchhouse.results.numbers import (
+    MINUS,
+    NONE,
+    change_texts,
+    headline_stats,
+    name_of,
+    plural,
+    stat_place,
+)
 from benchhouse.results.order import declared_order
 from benchhouse.results.refusals import invalid_rows, reasons
 from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
@@ -191,8 +199,9 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
     """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
     kept = list(rows)
     for key, wanted in selector.filters.items():
-        present = {told_value(value) for row in kept for value in [look_up(point_of(row), key)] if value is not None}
-        kept = [row for row in kept if fits(look_up(point_of(row), key), wanted)]
+        values = [look_up(point_of(row), key) for row in kept]
+        present = {told_value(value) for value in values if value is not None}
+        kept = [row for row, value in zip(kept, values, strict=True) if fits(value, wanted)]
         if not kept:
             known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
             raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
@@ -287,9 +296,10 @@ def _pairs_of_numbers(
     last = len(order)
     wanted.sort(key=lambda name: (order.get(name.metric, last), name.metric, stat_place(name.stat or "")))
     for pair in pairs:
+        sides = [_by_metric(point) for point in pair]
         for name in wanted:
             metric = name.metric
-            of_a, of_b = ({stat: row for (key, stat), row in point.rows.items() if key == metric} for point in pair)
+            of_a, of_b = (side.get(metric, {}) for side in sides)
             stats = of_a.keys() | of_b.keys()
             if name.stat:
                 stats &= {name.stat}
@@ -300,6 +310,14 @@ def _pairs_of_numbers(
                 _check_same(of_a[stat], of_b[stat], a.name, b.name)
                 numbers.append((pair, of_a[stat], of_b[stat]))
     return numbers, list(alone)
+
+
+def _by_metric(point: MatchPoint) -> dict[str, dict[str, Row]]:
+    """Its rows by metric and statistic."""
+    metrics: dict[str, dict[str, Row]] = {}
+    for (metric, stat), row in point.rows.items():
+        metrics.setdefault(metric, {})[stat] = row
+    return metrics
 
 
 def _check_same(x: Row, y: Row, name_a: str, name_b: str) -> None:
@@ -373,9 +391,10 @@ def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapp
                 else (as_text(a.target), as_text(b.target))
             )
             note("target", *told)
-        of_a, of_b = leaves(a.parameters), leaves(b.parameters)
-        for key in sorted(of_a.keys() | of_b.keys()):
-            note(f"parameter {key}", told_value(of_a.get(key)), told_value(of_b.get(key)))
+        if a.parameters != b.parameters:
+            of_a, of_b = leaves(a.parameters), leaves(b.parameters)
+            for key in sorted(of_a.keys() | of_b.keys()):
+                note(f"parameter {key}", told_value(of_a.get(key)), told_value(of_b.get(key)))
         note("experiment", a.experiment, b.experiment)
     for name in [*facts_a, *(name for name in facts_b if name not in facts_a)]:
         note(name, facts_a.get(name) or "unknown", facts_b.get(name) or "unknown")
@@ -414,7 +433,7 @@ def compare_selected(
     options: CompareOptions = CompareOptions(),  # noqa: B008 - frozen
 ) -> ComparisonTable:
     """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
-    picked = [_side(warehouse, parse_selector(text)) for text in (a, b)]
+    picked = [_side(warehouse, parse_selector(text), options) for text in (a, b)]
     facts = circumstances_of_sides(warehouse.workspace.root, [side.trials for side, _ in picked])
     side_a, side_b = (replace(side, facts=known) for (side, _), known in zip(picked, facts, strict=True))
     witnesses = [next((row for row in side.trials if row["outcome"] == "succeeded"), None) for side, _ in picked]
@@ -424,13 +443,15 @@ def compare_selected(
     return replace(table, notes=[*notes, *table.notes])
 
 
-def _side(warehouse: Warehouse, picked: Selector) -> tuple[Side, list[str]]:
+def _side(warehouse: Warehouse, picked: Selector, options: CompareOptions) -> tuple[Side, list[str]]:
     """What a selector picks, without its circumstances; and what must be said about trials that are left out."""
     selector = Selector(warehouse.require_run(picked.run), picked.filters)
     every_trial = queries.trials(warehouse, [selector.run]).dicts()
     tried = select([row for row in every_trial if not row["warmup"]], selector)
     chosen = {row["instance_digest"] for row in tried}
-    rows = [row for row in queries.points(warehouse, [selector.run]).dicts() if row["instance_digest"] in chosen]
+    columns = None if options.every or options.metrics else headline_columns(warehouse, selector.run)
+    every_row = queries.points(warehouse, [selector.run], columns).dicts()
+    rows = [row for row in every_row if row["instance_digest"] in chosen]
     refused = caveats(str(selector), tried)
     if not rows:
         why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
