@@ -26,7 +26,13 @@ def test_every_part_of_the_python_api_is_described():
 
 def test_the_python_reference_has_every_verb_and_what_it_returns():
     text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
-    for heading in ("### `ws.compare`", "### `ws.servers.start`", "### `run.wait`", "### PointValue", "### RunKeywords"):
+    for heading in (
+        "### `ws.compare`",
+        "### `ws.servers.start`",
+        "### `run.wait`",
+        "### PointValue",
+        "### RunKeywords",
+    ):
         assert f"{heading}\n" in text
 
 
