@@ -21,13 +21,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchhouse.api import claims, looking
+from benchhouse.api.workspace import Workspace, open_workspace
 from benchhouse.claims import signatures
-from benchhouse.report.data import gather
-from benchhouse.report.files import write_report
-from benchhouse.results.lineage import trace
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.catalog import FILE_NAME
 from benchhouse.warehouse.ingest import collect
 
@@ -53,7 +49,7 @@ def main() -> int:
         home = Path(folder)
         workspace, packet, public = fill(home)
         resolved, cells = resolve_all(workspace)
-        clean = not looking.verify_all(workspace)[1] and claims.verify(workspace, str(packet), [public]).ok
+        clean = not workspace.verify().damage and workspace.claims.verify(str(packet), [public]).ok
         tallies = flip_all(workspace, packet, public, options.flips, random.Random(options.seed))
     all_found = all(tally.found == tally.flips for tally in tallies.values())
     ok = clean and resolved == cells and all_found and sum(tally.flips for tally in tallies.values()) >= options.flips
@@ -73,35 +69,38 @@ def main() -> int:
 
 def fill(home: Path) -> tuple[Workspace, Path, Path]:
     """A workspace with sealed trials, a report, a signed claim and its packet."""
-    workspace = Workspace(home / "ws")
-    collect(workspace, "run-a", make_run(workspace, "run-a", 5, samples=True, cores=1.0))
-    collect(workspace, "run-b", make_run(workspace, "run-b", 5, samples=True, minute=30))
-    write_report(workspace, gather(workspace, ["run-a", "run-b"]))
+    (home / "ws").mkdir()
+    workspace = open_workspace(home / "ws")
+    folder = workspace.folder
+    collect(folder, "run-a", make_run(folder, "run-a", 5, samples=True, cores=1.0))
+    collect(folder, "run-b", make_run(folder, "run-b", 5, samples=True, minute=30))
+    workspace.report("run-a", "run-b")
     private, public, _ = signatures.make_key(home / "keys", "claim")
-    claim = claims.make(workspace, "run-b:name=hnsw,ef=16:qps", "run-a:name=hnsw,ef=16", realism=True)
-    claims.sign(workspace, claim.id, private)
-    packet, _ = claims.export(workspace, claim.id, home / "claim.tar", with_raw=True)
+    claim = workspace.claims.make("run-b:name=hnsw,ef=16:qps", "run-a:name=hnsw,ef=16", realism=True)
+    workspace.claims.sign(claim.id, private)
+    packet, _ = workspace.claims.export(claim.id, home / "claim.tar", with_raw=True)
     return workspace, packet, public
 
 
 def resolve_all(workspace: Workspace) -> tuple[int, int]:
     refs = {
         cell["ref"]
-        for path in workspace.reports.glob("*/report.json")
+        for path in workspace.folder.reports.glob("*/report.json")
         for cell in json.loads(path.read_bytes())["cells"]
     }
-    return sum(trace(workspace, ref).ok for ref in refs), len(refs)
+    return sum(workspace.trace(ref).ok for ref in refs), len(refs)
 
 
 def flip_all(workspace: Workspace, packet: Path, public: Path, flips: int, chance: random.Random) -> dict[str, Tally]:
-    catalog = workspace.warehouse / FILE_NAME
-    claim = next(workspace.claims.glob("*.json"))
+    folder = workspace.folder
+    catalog = folder.warehouse / FILE_NAME
+    claim = next(folder.claims.glob("*.json"))
     places: dict[str, tuple[list[Path], Callable[[], bool]]] = {
-        "evidence": (_files(workspace.results), lambda: bool(looking.verify_all(workspace)[1])),
-        "tables": (sorted(workspace.warehouse.glob("*/*.parquet")), lambda: bool(looking.verify_all(workspace)[1])),
-        "catalog": ([catalog], lambda: bool(looking.verify_all(workspace)[1])),
+        "evidence": (_files(folder.results), lambda: bool(workspace.verify().damage)),
+        "tables": (sorted(folder.warehouse.glob("*/*.parquet")), lambda: bool(workspace.verify().damage)),
+        "catalog": ([catalog], lambda: bool(workspace.verify().damage)),
         "packets": ([packet], lambda: _refused(workspace, str(packet), public)),
-        "claims": (_files(workspace.claims), lambda: _refused(workspace, claim.stem, public)),
+        "claims": (_files(folder.claims), lambda: _refused(workspace, claim.stem, public)),
     }
     content = _dump(catalog)
     tallies = {}
@@ -124,14 +123,14 @@ def flip_all(workspace: Workspace, packet: Path, public: Path, flips: int, chanc
                 tally.flips += 1
                 tally.missed.append(f"{path.name} byte {at}: {before[at]} became {changed[at]}")
             path.write_bytes(before)
-            for journal in workspace.warehouse.glob(f"{FILE_NAME}-*"):
+            for journal in folder.warehouse.glob(f"{FILE_NAME}-*"):
                 journal.unlink()
     return tallies
 
 
 def _refused(workspace: Workspace, what: str, public: Path) -> bool:
     try:
-        return not claims.verify(workspace, what, [public]).ok
+        return not workspace.claims.verify(what, [public]).ok
     except BenchError:
         return True
 

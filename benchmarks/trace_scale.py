@@ -27,7 +27,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from benchhouse.api import claims
+from benchhouse.api.workspace import open_workspace
 from benchhouse.evidence.manifest import FileEntry, Manifest
 from benchhouse.evidence.writing import write_text
 from benchhouse.results.cells import make_cells
@@ -116,7 +116,8 @@ def _templates() -> list["Template"]:
 def publish_some(workspace: Workspace, made: list[str], runs: int, chance: random.Random) -> dict[str, list[str]]:
     """Reports and claims of a few runs; what can be traced, by kind."""
     picked = [f"run-{at:06d}" for at in chance.sample(range(runs), min(runs, 20))]
-    claimed = [claims.make(workspace, f"{run}:name=hnsw,ef=16:qps", None, realism=True).id for run in picked[:5]]
+    claims = open_workspace(workspace.root).claims
+    claimed = [claims.make(f"{run}:name=hnsw,ef=16:qps", realism=True).id for run in picked[:5]]
     return {
         "ref": publish_points(workspace, picked),
         "metric": [f"{run}:name=flat,ef=64:qps" for run in picked],

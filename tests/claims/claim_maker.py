@@ -6,7 +6,8 @@ from typing import Any
 
 from trial_maker import make_trial
 
-from benchhouse.api import claims
+from benchhouse.api.claims import Claims
+from benchhouse.api.workspace import open_workspace
 from benchhouse.evidence.folder import read_spec, seal
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -54,9 +55,13 @@ def recollect(workspace: Workspace, run_id: str) -> None:
     collect(workspace, run_id, ours)
 
 
+def claims_of(workspace: Workspace) -> Claims:
+    return open_workspace(workspace.root).claims
+
+
 def make(workspace: Workspace, number: str = NUMBER, against: str | None = None, *, realism: bool = False) -> Claim:
-    return claims.make(workspace, number, against, realism=realism)
+    return claims_of(workspace).make(number, against, realism=realism)
 
 
 def export(workspace: Workspace, claim: Claim, target: Path, *, with_raw: bool = False) -> Path:
-    return claims.export(workspace, claim.id, target, with_raw=with_raw)[0]
+    return claims_of(workspace).export(claim.id, target, with_raw=with_raw)[0]

@@ -5,7 +5,7 @@ import pytest
 from claim_maker import NUMBER, STEADY, make, make_run_of, recollect
 from trial_maker import flip_byte, make_trial
 
-from benchhouse.api import claims
+from benchhouse.api.workspace import open_workspace
 from benchhouse.claims import shelf
 from benchhouse.claims.creation import NotSafe
 from benchhouse.documents.problems import ProblemsError
@@ -155,4 +155,4 @@ def test_an_interval_of_a_run_that_a_rule_ended_is_wider_and_is_checked_as_such(
     assert wider.interval[0] < plain.interval[0] and wider.interval[1] > plain.interval[1]
     assert "a rule ended repetitions" in wider.method and "a rule" not in plain.method
     scenario.unlink()  # as on another machine
-    assert all(step.ok for step in claims.trace(workspace, wider.id).steps)
+    assert all(step.ok for step in open_workspace(workspace.root).trace(wider.id).steps)

@@ -5,9 +5,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from claim_maker import NUMBER, export, make
+from claim_maker import NUMBER, claims_of, export, make
 
-from benchhouse.api import claims
 from benchhouse.claims import packet as packets
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
@@ -27,7 +26,7 @@ def packet(workspace: Workspace, tmp_path: Path) -> Path:
 
 def refusal(elsewhere: Workspace, path: Path) -> str:
     with pytest.raises(BenchError) as refused:
-        claims.verify(elsewhere, str(path), ())
+        claims_of(elsewhere).verify(str(path))
     assert refused.value.exit_code == Exit.CLAIM_NOT_SAFE
     assert list(elsewhere.root.iterdir()) == []
     return refused.value.message
@@ -58,7 +57,7 @@ def test_a_packet_is_checked_in_an_empty_folder_without_the_workspace(workspace,
     import shutil
 
     shutil.rmtree(workspace.root)
-    checked = claims.verify(elsewhere, str(packet), ())
+    checked = claims_of(elsewhere).verify(str(packet))
     assert checked.ok, checked
     assert checked.signature.state == "unsigned"
     assert len(checked.trace.steps[3].details) == 5
@@ -68,7 +67,7 @@ def test_a_packet_is_checked_in_an_empty_folder_without_the_workspace(workspace,
 def test_a_comparison_and_raw_evidence_travel_too(workspace, tmp_path, elsewhere):
     claim = make(workspace, NUMBER, "run-s:name=flat")
     packet = export(workspace, claim, tmp_path / "raw.tar", with_raw=True)
-    assert claims.verify(elsewhere, str(packet), ()).ok
+    assert claims_of(elsewhere).verify(str(packet)).ok
     with tarfile.open(packet) as tar:
         names = tar.getnames()
     folder = workspace.root / claim.trials[0].folder
@@ -147,10 +146,10 @@ def test_tables_and_evidence_that_belong_to_no_claim_are_refused(workspace, pack
     first = f"tables/{claim.spec.inputs[0].file}"
     assert "not in the packet" in refusal(elsewhere, pack({k: v for k, v in held.items() if k != first}))
     assert "not the file that" in refusal(elsewhere, pack(held | {first: b"PAR1"}))
-    without = claims.verify(elsewhere, str(pack(held)), ())  # whole, but it proves nothing
+    without = claims_of(elsewhere).verify(str(pack(held)))  # whole, but it proves nothing
     assert [step.name for step in without.trace.steps if not step.ok] == ["evidence"]
 
 
 def test_a_file_that_is_not_there_is_said(elsewhere):
     with pytest.raises(BenchError, match="no such file"):
-        claims.verify(elsewhere, "nothing.tar", ())
+        claims_of(elsewhere).verify("nothing.tar")

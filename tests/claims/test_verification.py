@@ -1,11 +1,12 @@
 """A claim that says something else than its evidence is found out, however well its digests fit."""
 
 import pytest
-from claim_maker import NUMBER, STEADY, make, make_run_of
+from claim_maker import NUMBER, STEADY, claims_of, make, make_run_of
 from trial_maker import flip_byte
 
 from benchhouse.analysis.compare import DEFINITION
-from benchhouse.api import claims, looking
+from benchhouse.api.verification import verify_all
+from benchhouse.api.workspace import open_workspace
 from benchhouse.claims import shelf
 from benchhouse.claims.creation import comparison_fields
 from benchhouse.schema.errors import BenchError, Exit
@@ -17,7 +18,7 @@ def forge(workspace, claim, **changes):
     """The same claim with other words, under the name that fits its new bytes."""
     forged = claim.model_copy(update=changes)
     (workspace.claims / f"{forged.id}.json").write_bytes(forged.text())
-    return claims.verify(workspace, forged.id, ())
+    return claims_of(workspace).verify(forged.id)
 
 
 def said(checked):
@@ -26,7 +27,7 @@ def said(checked):
 
 def test_a_claim_walks_back_in_four_steps(workspace):
     claim = make(workspace)
-    traced = looking.trace(workspace, claim.id[:6])
+    traced = open_workspace(workspace.root).trace(claim.id[:6])
     assert traced.ok
     assert [step.name for step in traced.steps] == ["report", "query", "identity", "evidence"]
     query = "\n".join(traced.steps[1].says)
@@ -35,7 +36,7 @@ def test_a_claim_walks_back_in_four_steps(workspace):
     assert all(f"input {one.file}: sha256 {one.sha256}" in query for one in claim.spec.inputs)
     assert "duckdb" in query
     assert traced.steps[1].details[0]["sql"] == claim.spec.sql
-    checked = claims.verify(workspace, claim.id, ())
+    checked = claims_of(workspace).verify(claim.id)
     assert (checked.ok, checked.signature.state) == (True, "unsigned")
 
 
@@ -112,7 +113,7 @@ def compared_by(workspace, definition):
 def test_a_claim_is_computed_again_by_the_definition_that_it_was_made_with(workspace):
     claim, before = compared_by(workspace, 1)
     assert claim.definition == DEFINITION and before["interval"] != claim.interval
-    assert claims.verify(workspace, claim.id, ()).ok
+    assert claims_of(workspace).verify(claim.id).ok
     for noted in (1, None):  # None: made before the definition was noted
         checked = forge(workspace, claim, **before, definition=noted)
         assert checked.ok, said(checked)
@@ -142,20 +143,20 @@ def test_a_changed_file_is_no_claim(workspace):
     path.chmod(0o644)
     flip_byte(path, at=100)
     with pytest.raises(BenchError) as refused:
-        claims.verify(workspace, claim.id, ())
+        claims_of(workspace).verify(claim.id)
     assert refused.value.exit_code == Exit.CLAIM_NOT_SAFE
-    assert not looking.trace(workspace, claim.id).ok
-    assert claims.listed(workspace)[0]["label"] == "CHANGED"
-    assert "claims" in [one.trial for one in looking.verify_all(workspace)[1]]
+    assert not open_workspace(workspace.root).trace(claim.id).ok
+    assert claims_of(workspace).list()[0].label == "CHANGED"
+    assert "claims" in [item.trial for item in verify_all(workspace).damage]
 
 
 def test_evidence_that_changed_later_breaks_the_claim(workspace, tmp_path):
     claim = make(workspace)
     flip_byte(workspace.root / claim.trials[2].folder / "samples.csv")
-    checked = claims.verify(workspace, claim.id, ())
+    checked = claims_of(workspace).verify(claim.id)
     assert [step.name for step in checked.trace.steps if not step.ok] == ["evidence"]
     with pytest.raises(BenchError, match="does not hold any more"):
-        claims.export(workspace, claim.id, tmp_path / "x.tar", with_raw=False)
+        claims_of(workspace).export(claim.id, tmp_path / "x.tar", with_raw=False)
     assert not (tmp_path / "x.tar").exists()
 
 

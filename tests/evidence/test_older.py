@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from benchhouse.api import looking
+from benchhouse.api.verification import Verification, verify_all, verify_run
+from benchhouse.api.workspace import open_workspace
 from benchhouse.evidence import older
 from benchhouse.evidence.folder import read_manifest, read_spec
 from benchhouse.evidence.manifest import describe
@@ -16,6 +17,7 @@ from benchhouse.runs.ledger import list_runs
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.trial import Meta, TrialSpec
+from benchhouse.warehouse.ingest import rebuild
 from benchhouse.warehouse.query import Warehouse
 
 ARCHIVES = sorted((Path(__file__).parents[1] / "data" / "workspaces").glob("*.tar.xz"))
@@ -60,13 +62,11 @@ def oldest(tmp_path):
 def test_a_workspace_of_an_older_version_is_whole_is_rebuilt_with_all_trials_and_its_numbers_trace(archive, tmp_path):
     workspace = unpack(archive, tmp_path)
     folders, before, refs = sealed(workspace), bytes_of(workspace), published(workspace)
-    checked = [looking.verify_run(workspace, run) for run in list_runs(workspace)]
-    assert (sum(count for count, _ in checked), [item for _, damage in checked for item in damage]) == (
-        len(folders),
-        [],
-    )
+    checked = [verify_run(workspace, run) for run in list_runs(workspace)]
+    assert sum(item.checked for item in checked) == len(folders)
+    assert [damage for item in checked for damage in item.damage] == []
 
-    done = looking.rebuild(workspace, lambda *_: None)
+    done = rebuild(workspace)
     assert (done.sealed, done.trials, done.unread, done.skipped, done.dropped) == (
         len(folders),
         len(folders),
@@ -80,11 +80,11 @@ def test_a_workspace_of_an_older_version_is_whole_is_rebuilt_with_all_trials_and
         runs = [run.run_id for run in warehouse.runs()]
     assert dict(told) == {folder.path.name: read_manifest(folder).outcome for folder in folders}
     assert {trial for trial, outcome in told if outcome == "succeeded"} <= {row[0] for row in numbers}
-    assert looking.verify_all(workspace) == (len(folders), [])
+    assert verify_all(workspace) == Verification(len(folders), [], [])
 
-    looking.report(workspace, runs[:1])  # takes the place of the old one, whose numbers stay
-    assert [ref for ref in refs if not looking.trace(workspace, ref).ok] == []
-    assert looking.verify_all(workspace) == (len(folders), [])
+    open_workspace(workspace.root).report(runs[0])  # takes the place of the old one, whose numbers stay
+    assert [ref for ref in refs if not open_workspace(workspace.root).trace(ref).ok] == []
+    assert verify_all(workspace) == Verification(len(folders), [], [])
     assert bytes_of(workspace) == before, "sealed bytes are only read"
 
 

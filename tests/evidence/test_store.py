@@ -14,6 +14,7 @@ from benchhouse.evidence.store import DiskShelf, object_key, pointers
 from benchhouse.runs import evidence_transfer
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
+from benchhouse.warehouse.query import Warehouse
 
 
 @pytest.fixture
@@ -66,12 +67,9 @@ def test_what_is_pushed_comes_back_byte_by_byte_and_is_collected(workspace, plac
     assert [one.what for one in evidence_transfer.pull(home, address, ["run-a"])] == ["new", "new"]
     assert [one.what for one in evidence_transfer.pull(home, address, [])].count("same") == 2
     assert files_of(home) == files_of(workspace)
-    from benchhouse.api.querying import query
-
-    assert query(home, "SELECT run_id, trials FROM benchmark_run_fact ORDER BY 1").rows == [
-        ("run-a", 2),
-        ("run-b", 1),
-    ]
+    with Warehouse.open(home) as warehouse:
+        collected = warehouse.query("SELECT run_id, trials FROM benchmark_run_fact ORDER BY 1").rows
+    assert collected == [("run-a", 2), ("run-b", 1)]
 
 
 def test_one_flipped_byte_in_the_store_is_found_and_never_pulled(workspace, place, tmp_path):

@@ -43,7 +43,7 @@ class Unreachable(Sleeper):
 
 
 def spread_load(tmp_path, monkeypatch, shape, nodes=("a", "b"), driver=Sleeper, prefix=(), tally=CallTally):
-    here = [str(Path(__file__).parents[2]), str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
+    here = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))  # for classes of this file
     spread = Spread(nodes, lambda node: list(prefix), tmp_path / "spread")
     records = tmp_path / "requests.parquet"

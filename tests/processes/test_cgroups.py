@@ -119,16 +119,20 @@ BUSY_2_CORES = """if True:
 
 
 @pytest.mark.serial
+def cpu_s_of_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def test_half_a_core_is_half_a_core(place):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before_s = cpu_s_of_children()
     with caged(Limits(cpus=0.5), place) as cage:
         assert run_inside(cage, BUSY_2_CORES) == 0
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        cpu_s = cpu_s_of_children() - before_s
         used = cage.usage()
         if cage.enforced["cpus"].startswith("cgroup"):
             assert 0.15 < cpu_s < 0.8
-            assert used["throttled_s"] > 0.05
+            assert used["throttled_s"] > 0.05 or cpu_s < 0.4, "neighbours may leave it less than half a core"
         else:
             assert cage.enforced["cpus"].startswith("sched_setaffinity to cores ")
             assert 0.15 < cpu_s < 1.3, "two busy processes on one core"
@@ -168,9 +172,9 @@ def test_a_fork_bomb_stays_within_its_number_of_processes(place):
 @pytest.mark.serial
 def test_cpu_seconds_of_one_process_end_it(place):
     with caged(Limits(cpu_s=1), place) as cage:
-        began = time.monotonic()
+        before_s = cpu_s_of_children()
         assert run_inside(cage, "while True: pass") == -signal.SIGXCPU
-        assert 0.8 < time.monotonic() - began < 8
+        assert 0.8 < cpu_s_of_children() - before_s < 2.5
         assert cage.enforced["cpu_s"].startswith("RLIMIT_CPU + tree accounting (")
 
 

@@ -88,6 +88,7 @@ from pathlib import Path
 from benchhouse.processes.forking import fork
 forked, real = [], os.fork
 signal.pthread_sigmask(signal.SIG_SETMASK, [])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 def fork_and_be_interrupted():
     if pid := real():
         forked.append(pid)

@@ -7,10 +7,7 @@ import pytest
 
 from benchhouse.report import html, markdown
 from benchhouse.report.files import report_json
-from benchhouse.results.content import Environment, FailureFacts, RunFacts, TrialFacts, WarningGroup
-from benchhouse.schema.query import Cell, QueryInput, QuerySpec
-
-EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&|`\u2028"
+from benchhouse.results.content import TrialFacts
 
 
 class Reader(HTMLParser):
@@ -97,72 +94,20 @@ def test_a_change_without_a_relative_interval_shows_the_difference():
     assert f"| {told} ({interval}) |" in markdown.render(data)
 
 
-def evil():
-    """A report in which every text field tries to break out."""
-    spec = QuerySpec(
-        name=EVIL,
-        sql=EVIL,
-        parameters={EVIL: EVIL},
-        engine=EVIL,
-        engine_version=EVIL,
-        quantile_definition=EVIL,
-        inputs=[QueryInput(table=EVIL, run_id=EVIL, file=EVIL, sha256=EVIL)],
-    )
-    found = made_up.number(EVIL, EVIL, EVIL, "higher", [1.0, 2.0], [EVIL, EVIL + "2"], {"k": EVIL})
-    cell = Cell(**{**found.cell.model_dump(), "ref": EVIL, "query": EVIL, "column": EVIL})
-    found = found.model_copy(update={"cell": cell, "shaky": EVIL})
-    point = made_up.point(1, {EVIL: EVIL}, [found], label=EVIL, target=EVIL)
-    ids = {"run_id": EVIL, "instance_digest": EVIL, "benchmark_case_id": EVIL, "workload_spec_digest": EVIL}
-    other = point.model_copy(update={"axes": {EVIL: EVIL + "x"}, "label": EVIL + "x", **ids})
-    texts = (
-        "run_id",
-        "started",
-        "ended",
-        "executor",
-        "runtime",
-        "plan_digest",
-        "experiment",
-        "version",
-        "distribution",
-    )
-    return made_up.assemble(
-        [point, other],
-        [TrialFacts(trial_id=EVIL, run_id=EVIL, outcome=EVIL, started=EVIL, folder=EVIL)],
-        [FailureFacts(**dict.fromkeys(FailureFacts.model_fields, EVIL))],
-        scenario=EVIL,
-        description=EVIL,
-        runs=[RunFacts(**dict.fromkeys(texts, EVIL), outcomes={EVIL: 1})],
-        warnings=[WarningGroup(code=EVIL, count=1, messages=[EVIL])],
-        configuration=EVIL,
-        environments=[
-            Environment(
-                **dict.fromkeys(("run_id", "trial_id", "cpu", "memory", "kernel", "python"), EVIL),
-                hosts=[EVIL],
-                package_lock_digest=EVIL,
-                git_commit=EVIL,
-                limits={EVIL: {EVIL: EVIL}},
-                other={EVIL: [EVIL]},
-            )
-        ],
-        queries=[spec],
-        headline=[EVIL],
-    )
-
-
 def test_text_from_files_never_becomes_markup():
-    data = evil()
+    data = made_up.hostile()
     page = html.render(data)
     read = Reader(page)
     assert len(read.scripts) == 2
     assert not [tag for tag, _ in read.elements if tag == "img"]
     assert not [attrs for _, attrs in read.elements if any(name.startswith("on") for name in attrs)]
     assert "<script>alert" not in page
-    assert json.loads(read.scripts[0])["points"]["label"][0] == EVIL
+    assert json.loads(read.scripts[0])["points"]["label"][0] == made_up.EVIL
     assert "<" not in read.scripts[0]
 
 
 def test_markdown_of_hostile_text_has_no_html_and_whole_tables():
-    text = markdown.render(evil())
+    text = markdown.render(made_up.hostile())
     outside = re.sub(r"(?ms)^ *(`{3,}).*?^ *\1$", "", text.replace("\\`", ""))
     outside = re.sub(r"(`+) ?.*? ?\1(?!`)", "", outside)
     assert "<script" not in outside

@@ -193,9 +193,7 @@ def test_a_large_sweep_is_drawn_summed_up_and_a_value_of_the_axis_opens_its_poin
 
 
 def test_hostile_text_runs_nothing(visit):
-    from test_html import evil
-
-    page = visit(evil())
+    page = visit(made_up.hostile())
     assert page.locator("img").count() == 0
     page.locator("#points button.num").first.click()
     assert page.locator("#lineage-dialog").is_visible()

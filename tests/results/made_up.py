@@ -17,6 +17,7 @@ from benchhouse.results.numbers import mean_interval, shaky
 from benchhouse.results.standings import make_headline, make_rankings
 from benchhouse.schema.query import Cell, QueryInput, QuerySpec, cell_ref
 
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&|`\u2028"
 RUN = "20260301T101500-ab12"
 SQL = "SELECT run_id, metric, stat, avg(value) AS mean\nFROM measurements\nWHERE run_id IN ($runs)\nGROUP BY ALL"
 SPEC = QuerySpec(
@@ -206,3 +207,55 @@ def large(count=2000, repetitions=5):
         ]
         points.append(point(at, axes, numbers, target=axes["model"]))
     return assemble(points, trials)
+
+
+def hostile():
+    """A report in which every text field tries to break out."""
+    spec = QuerySpec(
+        name=EVIL,
+        sql=EVIL,
+        parameters={EVIL: EVIL},
+        engine=EVIL,
+        engine_version=EVIL,
+        quantile_definition=EVIL,
+        inputs=[QueryInput(table=EVIL, run_id=EVIL, file=EVIL, sha256=EVIL)],
+    )
+    value = number(EVIL, EVIL, EVIL, "higher", [1.0, 2.0], [EVIL, EVIL + "2"], {"k": EVIL})
+    cell = Cell(**{**value.cell.model_dump(), "ref": EVIL, "query": EVIL, "column": EVIL})
+    value = value.model_copy(update={"cell": cell, "shaky": EVIL})
+    first = point(1, {EVIL: EVIL}, [value], label=EVIL, target=EVIL)
+    ids = {"run_id": EVIL, "instance_digest": EVIL, "benchmark_case_id": EVIL, "workload_spec_digest": EVIL}
+    other = first.model_copy(update={"axes": {EVIL: EVIL + "x"}, "label": EVIL + "x", **ids})
+    texts = (
+        "run_id",
+        "started",
+        "ended",
+        "executor",
+        "runtime",
+        "plan_digest",
+        "experiment",
+        "version",
+        "distribution",
+    )
+    return assemble(
+        [first, other],
+        [TrialFacts(trial_id=EVIL, run_id=EVIL, outcome=EVIL, started=EVIL, folder=EVIL)],
+        [FailureFacts(**dict.fromkeys(FailureFacts.model_fields, EVIL))],
+        scenario=EVIL,
+        description=EVIL,
+        runs=[RunFacts(**dict.fromkeys(texts, EVIL), outcomes={EVIL: 1})],
+        warnings=[WarningGroup(code=EVIL, count=1, messages=[EVIL])],
+        configuration=EVIL,
+        environments=[
+            Environment(
+                **dict.fromkeys(("run_id", "trial_id", "cpu", "memory", "kernel", "python"), EVIL),
+                hosts=[EVIL],
+                package_lock_digest=EVIL,
+                git_commit=EVIL,
+                limits={EVIL: {EVIL: EVIL}},
+                other={EVIL: [EVIL]},
+            )
+        ],
+        queries=[spec],
+        headline=[EVIL],
+    )

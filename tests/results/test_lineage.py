@@ -199,7 +199,7 @@ def test_an_older_published_number_is_found_after_a_rebuild_and_a_newer_report(w
 
 
 def test_a_metric_of_a_run_can_be_traced_without_a_report(workspace):
-    found = trace(workspace, "@last:latency.p99")
+    found = trace(workspace, "run-a:latency.p99")
     assert found.ok, found
     assert len(found.steps[0].details) == 4
     assert {cell["key"]["stat"] for cell in found.steps[0].details} == {"p99"}
@@ -207,7 +207,7 @@ def test_a_metric_of_a_run_can_be_traced_without_a_report(workspace):
     assert len(found.steps[3].details) == 12
     with pytest.raises(BenchError, match=r"(?s)no metric 'qsp'.*latency \(p50, p99\), qps \(value\)"):
         trace(workspace, "run-a:qsp")
-    with pytest.raises(BenchError, match="no run 'nope'"):
+    with pytest.raises(BenchError, match="run 'nope' has not been collected"):
         trace(workspace, "nope:qps")
 
 

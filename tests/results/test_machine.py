@@ -267,7 +267,7 @@ def test_a_real_run_is_in_its_report(tmp_path):
     cpu = next(line for line in machine.lines if (line.scope, line.series) == ("trial", "cpu"))
     times, values = parquet(trial.folder, cpu)
     assert (cpu.times_s, cpu.values) == tuple(map(list, zip(*rates(times, values, 0.2), strict=True)))
-    assert max(cpu.values) > 0.5
+    assert max(cpu.values) > 0.1, "beside neighbours it gets a part of the core; asleep it would take nothing"
     for name, more in {
         "off": {"workload": {"seconds": 0.5}, "monitors": False},
         "short": {"workload": {"n": 1}},

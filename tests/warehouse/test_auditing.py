@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from benchhouse.api.verification import verify_all
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.auditing import audit_evidence, audit_tables, outdated_runs
@@ -86,6 +87,13 @@ def test_a_catalog_that_lies_is_found(workspace, catalog, sql, message):
 def test_a_catalog_that_is_no_database_is_one_problem(workspace, catalog):
     catalog.write_bytes(b"not a database" * 500)
     assert len(audit_tables(workspace)) == 1
+
+
+def test_a_catalog_whose_pages_are_damaged_is_damage_and_no_error_of_verify(workspace, catalog):
+    size = catalog.stat().st_size
+    for at in range(4096, size, 4096):  # the head of every page but the first, so that it opens
+        flip_byte(catalog, at)
+    assert {item.trial for item in verify_all(workspace).damage} == {"warehouse"}
 
 
 def test_a_flipped_byte_of_a_table_or_of_evidence_is_found(workspace):

@@ -13,7 +13,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.dialects import ask
-from benchhouse.warehouse.engine import open_engine
+from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.points import POINTS_VIEW, T_QUANTILES, T_TERMS

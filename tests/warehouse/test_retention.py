@@ -5,10 +5,9 @@ import os
 from datetime import datetime, timedelta
 
 import pytest
-from benchhouse.api.tables import prune as prune_by_file
-from benchhouse.api.tables import read_policy
 from trial_maker import START, make_run, make_trial
 
+from benchhouse.api.workspace import open_workspace
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
@@ -115,9 +114,10 @@ def test_old_samples_of_monitors_go_first(kept):
 
 
 def test_without_a_policy_file_it_is_only_shown(kept):
-    assert prune_by_file(kept, dry_run=True).policy == Retention()
+    tables = open_workspace(kept.root).warehouse
+    assert tables.prune(dry_run=True).policy == Retention()
     with pytest.raises(BenchError, match=r"no retention\.yaml"):
-        prune_by_file(kept, dry_run=False)
+        tables.prune(dry_run=False)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,7 @@ def test_without_a_policy_file_it_is_only_shown(kept):
     [("warm: 10d\n", "must grow"), ("warn: 10d\n", "warm"), ("hot: soon\n", "retention.yaml:1:6")],
 )
 def test_mistakes_in_the_policy_are_named_with_their_place(tmp_path, text, words):
-    path = tmp_path / "retention.yaml"
-    path.write_text(text)
+    (tmp_path / "retention.yaml").write_text(text)
     with pytest.raises(ProblemsError) as refused:
-        read_policy(path)
+        open_workspace(tmp_path).warehouse.prune(dry_run=True)
     assert words in f"{refused.value.message} {refused.value.hint}"

@@ -374,6 +374,8 @@ class Report:
     """The page."""
     headline: str = ""
     """Of a page for one reader: what it says in one sentence."""
+    invalid: int = 0
+    """Trials that are in no number of it, as their numbers are refused."""
 
     @property
     def markdown(self) -> Path:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
 from benchhouse.results import comparisons, selftest_record
+from benchhouse.results.comparison import CompareOptions
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def compare(
         scaling = comparisons.compare_along(folder, selectors, along, of, confidence)
         return CurveComparison(scaling, [selector.partition(":")[0] for selector in selectors])
     if len(selectors) == 2:
-        wanted = comparisons.CompareOptions(tuple(metrics), confidence, **for_two)
+        wanted = CompareOptions(tuple(metrics), confidence, **for_two)
         table = comparisons.compare(folder, selectors[0], selectors[1], wanted)
         scenario = comparisons.scenario_of(folder, selectors[1])
         return Comparison(table, selftest_record.sentence(folder, scenario))

@@ -32,7 +32,13 @@ class GateKeywords(TypedDict, total=False):
 
 def rules(keywords: GateKeywords) -> GateRules:
     """The rules of the gate, the usual ones where nothing is said."""
-    return GateRules(**{**keywords, "metrics": tuple(keywords.get("metrics", ()))})
+    usual = GateRules()
+    return GateRules(
+        keywords.get("mde", usual.mde),
+        tuple(keywords.get("metrics", ())),
+        keywords.get("confidence", usual.confidence),
+        keywords.get("outliers", usual.outliers),
+    )
 
 
 def judge(workspace: "Workspace", base: str, new: str, rules: GateRules) -> Gate:

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchhouse.claims import shelf
 from benchhouse.evidence.folder import read_spec
 from benchhouse.evidence.verify import Damage, verify
-from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.warehouse.auditing import audit_evidence, audit_tables, outdated_runs
@@ -30,7 +30,13 @@ class Verification:
 
 
 def verify_run(workspace: Workspace, run_id: str) -> Verification:
-    """Every sealed folder of a run, set-aside attempts too, and each manifest against the ledger."""
+    """Every sealed folder of a run, set-aside attempts too, and each manifest against the ledger.
+
+    Of a run that was pulled from elsewhere, there is no ledger here: its folders are checked against their manifests.
+    """
+    if run_id not in list_runs(workspace):
+        folders = _unrecorded(workspace, "*", run_id, ())
+        return Verification(len(folders), [item for folder in folders for item in verify(folder)], [])
     ledger = Ledger(workspace.run(run_id))
     scenario = ledger.record.scenario
     sealed: dict[tuple[str, int], str] = {}
@@ -50,7 +56,7 @@ def verify_run(workspace: Workspace, run_id: str) -> Verification:
 def _unrecorded(workspace: Workspace, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
     """Sealed folders of a run that its ledger does not know: it was damaged, or killed at the last moment."""
     folders = []
-    for path in sorted((workspace.results / scenario).glob("*/trial.json")):
+    for path in sorted(workspace.results.glob(f"{scenario}/*/trial.json")):
         folder = TrialFolder(path.parent)
         if path.parent.name.partition(".")[0] not in recorded and folder.sealed:
             with contextlib.suppress(OSError, ValueError):
@@ -71,7 +77,8 @@ def verify_all(workspace: Workspace) -> Verification:
             shelf.read(workspace, claim_id)
         except BenchError as error:
             damage.append(Damage(trial="claims", file=f"{claim_id}.json", kind="changed", detail=error.message))
-    return Verification(checked, damage, outdated_runs(workspace) if workspace.warehouse.exists() else [])
+    readable = workspace.warehouse.exists() and not lines  # a damaged catalog can't tell which runs are outdated
+    return Verification(checked, damage, outdated_runs(workspace) if readable else [])
 
 
 def verify_folder(path: Path) -> Verification:

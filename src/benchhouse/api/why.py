@@ -26,7 +26,8 @@ _MOST_FAILURES = 20
 def why(workspace: Workspace, run_id: str, vs: str | None = None, confidence: float = 0.95) -> "Why":
     """A collected run against `vs`, or against the newest earlier run of its plan or case, which is named."""
     from benchhouse.results import why as report
-    from benchhouse.results.comparisons import CompareOptions, compare
+    from benchhouse.results.comparison import CompareOptions
+    from benchhouse.results.comparisons import compare
 
     base = vs or ""
     if base == run_id:

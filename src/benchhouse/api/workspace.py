@@ -1,17 +1,17 @@
 """The front door: a workspace, and every verb as one of its methods, which import what they need when called."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack, overload
 
+from benchhouse.api.groups import Groups
 from benchhouse.api.run import Run
 from benchhouse.schema.errors import BenchError
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.analysis.slo_search import Search
-    from benchhouse.api.alarms import Alarms, Baselines
     from benchhouse.api.answers import (
         Comparison,
         CurveComparison,
@@ -23,22 +23,18 @@ if TYPE_CHECKING:
         TargetComparison,
         Trace,
     )
-    from benchhouse.api.claims import Claims
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
-    from benchhouse.api.contracts import Contracts
     from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, Source, Submitted
     from benchhouse.api.gates import Gate, GateKeywords
-    from benchhouse.api.observation import Dashboards, Logs, Monitors
-    from benchhouse.api.servers import Servers, StartedServer
-    from benchhouse.api.sites import Images, Sites
+    from benchhouse.api.observation import Dashboards
+    from benchhouse.api.servers import StartedServer
     from benchhouse.api.slo import Answer, Probed, SearchRequest
-    from benchhouse.api.stores import EvidenceStore, Tables
     from benchhouse.api.timing import Timing
     from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
     from benchhouse.results.history import CaseSummary
-    from benchhouse.runs.estimate import PlanSummary
-    from benchhouse.runs.fetch import Fetchable
+    from benchhouse.runs.estimate import PlanSummary as PlanSummary
+    from benchhouse.runs.fetch import Fetchable as Fetchable
     from benchhouse.schema.claim import Claim
     from benchhouse.schema.quality import SelftestRecord
 
@@ -48,7 +44,7 @@ def open_workspace(folder: str | os.PathLike[str] | None = None) -> "Workspace":
     return Workspace(folder)
 
 
-class Workspace:
+class Workspace(Groups):
     """A folder that holds scenarios, results, reports and the hidden `.bench` state.
 
     Runs are named by their id or the beginning of it, by `@last` and `@last-1`, or by their scenario (its last run).
@@ -379,90 +375,11 @@ class Workspace:
             return verification.verify_folder(Path(run))
         return verification.verify_run(self.folder, self[str(run)].id)
 
-    # Groups of verbs
-
-    @property
-    def alarms(self) -> "Alarms":
-        """The rules of alarms.yaml: `ws.alarms.check()`."""
-        from benchhouse.api.alarms import Alarms
-
-        return Alarms(self)
-
-    @property
-    def baselines(self) -> "Baselines":
-        """Accepted levels that new runs are held to: `ws.baselines.accept("first/name=short")`."""
-        from benchhouse.api.alarms import Baselines
-
-        return Baselines(self)
-
-    @property
-    def claims(self) -> "Claims":
-        """Numbers that may be published: `ws.claims.make("@last:name=flat:qps")`."""
-        from benchhouse.api.claims import Claims
-
-        return Claims(self)
-
     def claim(self, number: str, against: str | None = None, *, realism: bool = False) -> "Claim":
         """Claim a number for publication; the same as `ws.claims.make`."""
         return self.claims.make(number, against, realism=realism)
 
-    @property
-    def contracts(self) -> "Contracts":
-        """BenchmarkRun contracts, promised before a run: `ws.contracts.render("scenario.yaml")`."""
-        from benchhouse.api.contracts import Contracts
-
-        return Contracts(self)
-
-    @property
-    def evidence(self) -> "EvidenceStore":
-        """Sealed trials in a store, on S3 or in a folder: `ws.evidence.push("s3://team/evidence")`."""
-        from benchhouse.api.stores import EvidenceStore
-
-        return EvidenceStore(self)
-
-    @property
-    def warehouse(self) -> "Tables":
-        """The curated tables: `ws.warehouse.schema()`, `rebuild()`, `push(...)`."""
-        from benchhouse.api.stores import Tables
-
-        return Tables(self)
-
-    # Servers, observation, sites
-
-    @property
-    def servers(self) -> "Servers":
-        """Servers that live until they are stopped: `ws.servers.start("postgres")`."""
-        from benchhouse.api.servers import Servers
-
-        return Servers(self)
-
-    @property
-    def monitors(self) -> "Monitors":
-        """Monitors of the machine or of a process, without a benchmark: `ws.monitors.start(for_s=600)`."""
-        from benchhouse.api.observation import Monitors
-
-        return Monitors(self)
-
-    @property
-    def logs(self) -> "Logs":
-        """What trials, servers and workers printed: `ws.logs.tail("@last")`."""
-        from benchhouse.api.observation import Logs
-
-        return Logs(self)
-
-    @property
-    def sites(self) -> "Sites":
-        """Profiles of machines and clusters: `ws.sites.check()`."""
-        from benchhouse.api.sites import Sites
-
-        return Sites(self)
-
-    @property
-    def images(self) -> "Images":
-        """Container images, pinned by digest: `ws.images.pull("docker://...")`."""
-        from benchhouse.api.sites import Images
-
-        return Images(self)
+    # What runs need: servers, data, dashboards
 
     def start(self, what: str, *, progress: "bool | RunListener" = False) -> "Submitted | StartedServer":
         """Submit the scenario in the file `what`; anything else is a recipe whose server is started."""
@@ -500,26 +417,6 @@ class Workspace:
         from benchhouse.api.observation import write_dashboards
 
         return write_dashboards(Path(folder))
-
-    def logical_scenario(
-        self,
-        benchmark: str,
-        *,
-        targets: Sequence[str],
-        where: Mapping[str, str] | None = None,
-        settings: Mapping[str, str] | None = None,
-        repetitions: int = 1,
-        experiment: str | None = None,
-    ) -> Path:
-        """Write the scenario that measures `targets` for a logical benchmark; returns its file.
-
-        `where` gives values of the benchmark's properties, `settings` those of inputs that its binding leaves open.
-        `experiment` chooses the binding where several experiments answer it.
-        """
-        from benchhouse.nexus import logical
-
-        request = logical.Asked(tuple(targets), where or {}, settings or {}, repetitions)
-        return logical.scenario_file(self.folder, benchmark, request, experiment, None)
 
     def _collected(self, *runs: str) -> list[str]:
         """The ids of runs, each collected as far as it is sealed."""

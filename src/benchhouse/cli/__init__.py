@@ -47,7 +47,7 @@ class Verbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from benchhouse.documents.problems import did_you_mean
+            from benchhouse.api.screen import did_you_mean
 
             option = f"--{args[0]}" if args[0] in ("help", "version") else ""
             guess = f"bench {option}" if option else did_you_mean(args[0], self.list_commands(ctx))

@@ -5,7 +5,9 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.report.tags import Markup, join, tag
+from markupsafe import Markup
+
+from benchhouse.report.tags import join, tag
 from benchhouse.report.terminal.points import SHAKY, grid
 from benchhouse.results.numbers import number, titled
 from benchhouse.schema.lists import shortened

@@ -119,8 +119,8 @@ class Ledger:
             return RunRecord.model_validate_json(self.folder.record.read_bytes())
         except FileNotFoundError as error:
             raise BenchError(
-                f"run {self.folder.run_id} was not made in this workspace: it has no ledger here",
-                "numbers of a run that was pulled: bench compare, bench report; runs that were made here: bench status",
+                f"run {self.folder.run_id} was not made in this workspace: its ledger is not here",
+                "what was pulled of it is read by: bench report, bench compare, bench query",
             ) from error
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"])) or "as a whole"

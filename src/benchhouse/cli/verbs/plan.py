@@ -12,7 +12,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import printable
 
 if TYPE_CHECKING:
-    from benchhouse.runs.estimate import PlanSummary
+    from benchhouse.api.workspace import PlanSummary
 
 
 @click.command(help=__doc__)
