@@ -42,6 +42,10 @@ class Run:
     def _repr_html_(self) -> str:
         from benchhouse.report.notebook import table_html
 
+        if not self.folder.is_dir():
+            return table_html(
+                ("", ""), [("run", self.id), ("state", "pulled: its numbers are here, its ledger is not")]
+            )
         status = self.status()
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()))
         rows = [
