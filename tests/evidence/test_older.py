@@ -160,7 +160,7 @@ def test_collecting_reporting_and_pulling_tell_of_a_trial_that_is_not_read(bench
     change(hello[0], "trial.json", flavour="new")
     run = read_manifest(hello[0]).run_id
     collected = bench("collect", run)
-    assert collected.code == 1 and f"skipped: {hello[0].path}" in collected.err
+    assert collected.code == 1 and f"not collected: {hello[0].path}" in collected.err
     assert f"left out: {hello[0].path}" in bench("report", run).err
     store, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
     elsewhere.mkdir()

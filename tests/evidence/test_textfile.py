@@ -252,7 +252,7 @@ def test_the_file_can_be_read_by_the_collector_of_another_user(tmp_path):
 
 @needs_prometheus
 def test_live_values_carry_their_scope_and_go_with_the_trial(tmp_path):
-    recorded = json.loads((Path(__file__).parent / "h200.json").read_text())[-1]["nvml"]
+    recorded = json.loads((Path(__file__).parents[1] / "worker" / "monitors" / "h200.json").read_text())[-1]["nvml"]
     declared = {item.name: item for item in nvml.SERIES}
     live = LiveFile(tmp_path, spec_of(), {"cluster": "alps"}, gpu_model="NVIDIA H200")
     extra = Series(name="odd", unit="1", family="node")

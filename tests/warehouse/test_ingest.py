@@ -199,7 +199,7 @@ def test_without_catalog_and_evidence_the_lake_is_enough(workspace):
     (workspace.warehouse / "catalog.sqlite").unlink()
     shutil.rmtree(workspace.results)
     with Warehouse.open(workspace, print) as warehouse:
-        assert warehouse.resolve_run("@last") == "run-a"
+        assert [run.run_id for run in warehouse.runs()] == ["run-a"]
     assert lake_bytes(workspace) == before
 
 
@@ -212,7 +212,7 @@ def test_a_damaged_catalog_is_made_again_and_kept_aside(workspace, content):
     (workspace.warehouse / "catalog.sqlite").write_bytes(content)
     said = []
     with Warehouse.open(workspace, said.append) as warehouse:
-        assert warehouse.resolve_run("run") == "run-a"
+        assert [run.run_id for run in warehouse.runs()] == ["run-a"]
     assert len(said) == 1
     assert lake_bytes(workspace) == before
     assert (workspace.warehouse / "catalog.sqlite.damaged").read_bytes() == content

@@ -152,40 +152,13 @@ def test_bad_sql_is_answered_with_the_engines_words(warehouse):
         warehouse.query("SELECT $scenario")
 
 
-@pytest.mark.parametrize(
-    ("token", "run"),
-    [
-        ("@last", "20260302-bb33"),
-        ("@last-1", "20260302-bb22"),
-        ("@last~1", "20260302-bb22"),
-        ("@last-2", "20260301-aa11"),
-        ("20260301", "20260301-aa11"),
-        ("20260302-bb22", "20260302-bb22"),
-        ("demo", "20260302-bb22"),
-        ("nightly", "20260302-bb33"),
-    ],
-)
-def test_a_run_can_be_named_in_short(warehouse, token, run):
-    assert warehouse.resolve_run(token) == run
-
-
-@pytest.mark.parametrize(
-    ("token", "words"),
-    [
-        ("20260302", "several runs: 20260302-bb22, 20260302-bb33"),
-        ("nightli", "Did you mean 'nightly'"),
-        ("@last-3", "the newest are 20260302-bb33"),
-        ("", "no run ''"),
-    ],
-)
-def test_a_run_that_is_not_clear_is_answered_with_candidates(warehouse, token, words):
-    with pytest.raises(BenchError, match=words):
-        warehouse.resolve_run(token)
-
-
-def test_an_empty_warehouse_says_so(workspace):
-    with Warehouse.open(workspace) as warehouse, pytest.raises(BenchError, match="nothing has been collected"):
-        warehouse.resolve_run("@last")
+def test_a_run_that_is_not_in_the_tables_is_answered_with_those_that_are(warehouse, workspace):
+    assert warehouse.require_run("20260302-bb22") == "20260302-bb22"
+    with pytest.raises(BenchError, match="the newest are 20260302-bb33, 20260302-bb22, 20260301-aa11"):
+        warehouse.require_run("20260302")
+    empty = Workspace(workspace.root / "elsewhere")
+    with Warehouse.open(empty) as nothing, pytest.raises(BenchError, match="nothing has been collected"):
+        nothing.require_run("20260302-bb22")
 
 
 def test_runs_are_listed_newest_first(warehouse):
@@ -197,7 +170,7 @@ def test_asking_needs_no_pyarrow(filled):
     code = (
         "import sys; from pathlib import Path; from benchhouse.schema.layout import Workspace;"
         "from benchhouse.warehouse.query import Warehouse; from benchhouse.warehouse.queries import points;"
-        "w = Warehouse.open(Workspace(Path(sys.argv[1]))); assert points(w, [w.resolve_run('@last')]).rows;"
+        "w = Warehouse.open(Workspace(Path(sys.argv[1]))); assert points(w, ['20260302-bb33']).rows;"
         "assert 'pyarrow' not in sys.modules and 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, filled.root], check=True)
@@ -213,9 +186,9 @@ def test_a_question_opens_only_the_tables_that_it_is_about(warehouse):
 
 def test_one_question_needs_neither_plans_nor_runs_nor_reports(filled):
     code = (
-        "import sys; from pathlib import Path; from benchhouse.schema.layout import Workspace;"
-        "from benchhouse.api.querying import query;"
-        "assert query(Workspace(Path(sys.argv[1])), 'SELECT count(*) FROM trial_fact').rows == [(39,)];"
+        "import sys, benchhouse;"
+        "result = benchhouse.open(sys.argv[1]).query('SELECT count(*) FROM trial_fact');"
+        "assert list(result) == [(39,)];"
         "found = {name.split('.')[1] for name in sys.modules if name.startswith('benchhouse.')};"
         "assert not found & {'plan', 'runs', 'report', 'analysis', 'worker', 'catalog'}, found"
     )
