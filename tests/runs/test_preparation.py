@@ -4,6 +4,7 @@ import pytest
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.runs import preparation
+from benchhouse.runs.estimate import estimate
 from benchhouse.schema.layout import Workspace
 
 
@@ -30,7 +31,7 @@ def test_component_and_service_choose_the_experiment_and_the_driver(prepare):
 
 def test_a_plan_knows_no_time_without_history(prepare, workspace):
     prepared = prepare('scenario: s\nexperiment: command\ntarget: {argv: ["true"]}\n')
-    guess = preparation.estimate(workspace, prepared.plan, 1)
+    guess = estimate(workspace, prepared.plan, 1)
     assert (guess.seconds, guess.basis) == (None, "no history in this workspace")
 
 
