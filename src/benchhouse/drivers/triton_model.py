@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.drivers.triton_tensors import TensorSpec
+from benchhouse.http.client import HttpClient, NoAnswer, Response
 from benchhouse.load.protocols.kserve import NoServer
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.http import HttpClient, NoAnswer, Response
 
 # The parts of a request's time in the server, as its statistics name them, and ours.
 PARTS = {

@@ -20,6 +20,7 @@ from benchhouse.experiments.serving.prompts import (
     build_prompts,
 )
 from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.load.arrivals import Trace
 from benchhouse.load.engine import NotReached
 from benchhouse.load.protocols.calls import HttpDriver, Reply
@@ -27,7 +28,6 @@ from benchhouse.load.protocols.text import Generation, TextDriver
 from benchhouse.load.source import Planned, Pool, Source
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
-from benchhouse.schema.http import HttpClient, NoAnswer
 
 if TYPE_CHECKING:
     from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
