@@ -6,12 +6,12 @@ import pytest
 
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.schema.service import ServiceFolder, ServiceState
-from benchhouse.worker import watching
+from benchhouse.worker import service_watch
 from benchhouse.worker.service_watch import ServerDiedError, Watch
 
 
 def test_a_keeper_on_another_node_that_says_nothing_any_more_is_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(watching, "_SILENT_S", 1.0)
+    monkeypatch.setattr(service_watch, "_SILENT_S", 1.0)
     folder = ServiceFolder(tmp_path)
 
     def say(checked: str) -> None:

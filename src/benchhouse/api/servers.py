@@ -17,7 +17,7 @@ from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now
 from benchhouse.processes.owner import pid_of
 from benchhouse.runs.cleanup import sweep
-from benchhouse.runs.keeping import (
+from benchhouse.runs.keepers import (
     is_lost,
     running_states,
     settle,
