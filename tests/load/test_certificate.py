@@ -4,7 +4,7 @@ import pytest
 
 from benchhouse.load.book import Book
 from benchhouse.load.certificate import certify
-from benchhouse.load.lost import Lost
+from benchhouse.load.lost_process import Lost
 from benchhouse.load.shape import Shape
 
 MS = 1_000_000

@@ -14,7 +14,7 @@ from benchhouse.plan import Plan
 from benchhouse.runs import batch, cluster_jobs, execution, hot_metrics, records
 from benchhouse.runs.collection import Collected, collect
 from benchhouse.runs.execution import Listener, RunOptions, RunSummary
-from benchhouse.runs.keeping import Keep
+from benchhouse.runs.keepers import Keep
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text
 from benchhouse.schema.errors import BenchError

@@ -11,7 +11,7 @@ from benchhouse.evidence.verify import Damage, verify
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.warehouse.auditing import audit_evidence, audit_tables, outdated_runs
+from benchhouse.warehouse.audit import audit_evidence, audit_tables, outdated_runs
 
 
 @dataclass(frozen=True)

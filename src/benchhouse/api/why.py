@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchhouse.evidence.writing import write_text
 from benchhouse.runs.ledger import Ledger, list_runs
-from benchhouse.runs.waits import read_waits
+from benchhouse.runs.wait_reasons import read_waits
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse import queries

@@ -14,7 +14,7 @@ import click
 from benchhouse import __version__
 from benchhouse.cli.output import OutputError, end_of_output, guard_output
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.waiting import show_by
+from benchhouse.schema.progress import show_by
 
 _OBJECTS = 200_000  # made before garbage is looked for: most of a short command is imports, which make none
 _VERBS = Path(__file__).parent / "verbs"

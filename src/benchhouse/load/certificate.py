@@ -6,7 +6,7 @@ from pydantic import Field
 
 from benchhouse.load.book import Book
 from benchhouse.load.gaps import gaps_fit
-from benchhouse.load.lost import Lost
+from benchhouse.load.lost_process import Lost
 from benchhouse.load.shape import Shape
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.model import Model

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 from benchhouse.catalog.entries import plug
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.cleanup import clean_up
-from benchhouse.runs.holding import Enough
+from benchhouse.runs.held_trials import Enough
 from benchhouse.runs.hot_metrics import Export
-from benchhouse.runs.keeping import Attached, Jobs, Keep
+from benchhouse.runs.keepers import Attached, Jobs, Keep
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.ledger import list_runs as list_runs
 from benchhouse.runs.orchestrate import Orchestrator, Progress, RunHooks

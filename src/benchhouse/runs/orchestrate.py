@@ -16,7 +16,7 @@ from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
 from benchhouse.plan import PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
-from benchhouse.runs.holding import Enough, Holding
+from benchhouse.runs.held_trials import Enough, HeldTrials
 from benchhouse.runs.interrupts import Interrupts, in_words
 from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.errors import BenchError, Exit
@@ -65,7 +65,7 @@ class Orchestrator:
     """Owns one run from submit to its last sealed folder. All state that matters is on disk."""
 
     def __init__(self, setup: RunSetup, hooks: RunHooks, *, rerun_failed: bool = False) -> None:
-        self.holding = Holding(hooks.enough)
+        self.holding = HeldTrials(hooks.enough)
         self.sealed, self.show = hooks.sealed, hooks.show
         self.setup = setup
         self.workspace, self.plan, self.ledger = setup.workspace, setup.plan, setup.ledger

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.plan import Plan
-from benchhouse.runs.keeping import Attached
+from benchhouse.runs.keepers import Attached
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.model import Model

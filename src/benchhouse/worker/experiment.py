@@ -1,7 +1,7 @@
 """The process of an experiment, as its worker sees it: forked, held to its limits, followed until it is over.
 
 A process that trials share (`runtime: {shared: true}`) does not end with one of them: it says that it is done, and is
-given the next (`worker/sharing.py`).
+given the next (`worker/shared_process.py`).
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from benchhouse.worker.child import run_experiment
 from benchhouse.worker.monitors.procfs import leave_node
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.session import TrialSession
-from benchhouse.worker.sharing import Done, SharedProcess, take_streams
+from benchhouse.worker.shared_process import Done, SharedProcess, take_streams
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 _TICK_S = 0.25

@@ -8,7 +8,7 @@ from benchhouse.processes.owned import Scratch
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.output import Capture
-from benchhouse.worker.sharing import SharedProcess
+from benchhouse.worker.shared_process import SharedProcess
 from benchhouse.worker.stream import Redact
 
 

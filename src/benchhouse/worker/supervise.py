@@ -36,7 +36,7 @@ from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
 from benchhouse.worker.results import Handover, metrics_file
 from benchhouse.worker.session import TrialSession
-from benchhouse.worker.sharing import Done, SharedProcess, Sharing
+from benchhouse.worker.shared_process import Done, SharedProcess, Sharing
 from benchhouse.worker.stream import Redact
 from benchhouse.worker.topology import topology
 
