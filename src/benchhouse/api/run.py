@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
-from benchhouse.runs.execution import RunSummary
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from benchhouse.api.verification import Verification
     from benchhouse.api.workspace import Workspace
     from benchhouse.runs.collection import Collected
+    from benchhouse.runs.execution import RunSummary
     from benchhouse.runs.ledger import RunRecord
     from benchhouse.runs.overview import RunOverview
     from benchhouse.runs.status import RunStatus as RunStatus
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Run:
     """A run of a workspace, under way or over: `ws.run("scenario.yaml")` makes one, `ws["@last"]` finds one."""
 
-    def __init__(self, workspace: "Workspace", run_id: str, summary: RunSummary | None = None) -> None:
+    def __init__(self, workspace: "Workspace", run_id: str, summary: "RunSummary | None" = None) -> None:
         self.workspace = workspace
         self.id = run_id
         self.summary = summary
