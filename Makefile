@@ -7,7 +7,11 @@ BIN := .venv/bin
 export WORKERS ?= 3
 export TESTS ?= tests
 
-.PHONY: help venv demo test test-deps check docs reference messages bench clean
+# What starts no server, cluster or browser, chosen by `pytest --durations`: two minutes on two cores.
+QUICK := $(addprefix tests/,analysis api catalog claims documents plan recipes results schema sites)
+QUICK_MARKS := not starts and not slow and not serial and not clients and not browser
+
+.PHONY: help venv demo quick test test-deps check docs reference messages bench clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -20,6 +24,9 @@ $(BIN)/.made: uv.lock pyproject.toml scripts/make-venv.sh
 
 demo: venv ## compare six vector indexes, about a minute, and look at the report
 	@scripts/demo.sh
+
+quick: venv ## pure and in-process tests, in under two minutes
+	$(BIN)/pytest -n 2 -m '$(QUICK_MARKS)' $(QUICK)
 
 test-deps:
 	@scripts/install-test-deps.sh
