@@ -27,6 +27,7 @@ from pyarrow import parquet
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.engine import run_load
+from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned, Pool
 from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
@@ -37,7 +38,7 @@ LAWS = {"ttft_ms": 10, "ttft_exp": True, "itl_ms": 2, "itl_exp": True}
 
 
 def one_round(url: str, shards: int, requests: int, folder: Path) -> dict[str, Any]:
-    driver = OpenAI(url, "mock", api="completions")
+    driver = OpenAI(url, "mock", Generation("completions"))
     asked = SimpleNamespace(as_text=lambda: "a few words", output_tokens=4)
     pool = Pool([Planned(asked, driver.request(asked))], 1)
     shape = Shape(concurrency=2 * shards, requests=requests, warmup=0, processes=shards, records=True)

@@ -2,8 +2,8 @@
 
     python benchmarks/playbooks.py [--faults 44] [--healthy 40] [--seed 20261116] [--workers 2] [--no-real] [--json]
 
-Injected: every fault of tests/results/faults.py, in turn at several strengths, each in a run of five trials a host whose
-sealed folders and telemetry are written by the real writers and collected as ever; `bench why` compares it with a
+Injected: every fault of tests/results/faults.py, in turn at several strengths, each in a run of five trials a host:
+their sealed folders and telemetry are written by the real writers and collected as ever; `bench why` compares it with a
 healthy run of the same kind. Bar: the first cause named is the injected one, and the suspect where there is one, in at
 least 90%. Healthy: further runs of the same kinds with the same noise; bar: no diagnosis in at least 95%. The rules
 were made on seed 1, and one of them after the real throttled program was missed; what is reported is another seed's.

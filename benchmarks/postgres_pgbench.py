@@ -180,7 +180,7 @@ def server() -> Iterator[tuple[str, Path]]:
     from benchhouse.load.protocols.postgres import Login
     from benchhouse.processes.programs import find_program
     from benchhouse.recipes.postgres import RECIPE
-    from benchhouse.worker.standalone import running
+    from benchhouse.worker.single_server import running
 
     program = Path(find_program(RECIPE)).with_name("pgbench")
     with tempfile.TemporaryDirectory() as folder, running(RECIPE, Path(folder)) as service:

@@ -73,7 +73,7 @@ def benchhouse(name: str, endpoint: str, bucket: str) -> dict[str, float]:
     """The load of `storage.s3`, without what it does around it."""
     from benchhouse.drivers.s3 import S3
     from benchhouse.experiments.storage.s3_content import make_contents
-    from benchhouse.experiments.storage.s3_source import Places, Requests, S3Tally
+    from benchhouse.experiments.storage.s3_source import Places, PreparedObjects, RequestMix, Requests, S3Tally
     from benchhouse.load.engine import run_load
     from benchhouse.load.protocols.s3 import S3Target
     from benchhouse.load.shape import Shape
@@ -81,11 +81,8 @@ def benchhouse(name: str, endpoint: str, bucket: str) -> dict[str, float]:
     case = CASES[name]
     driver = S3.for_target(S3Target(), endpoint, bucket)
     contents = make_contents(0, case.size, case.objects)
-    mix = {case.operation: 1.0}
-    source = Requests(
-        driver, Places(PREFIX), contents, mix, objects=case.objects, stock=0, part_size=8 << 20, page_size=1000,
-        verify=0.1, etag_is_md5=True, processes=1, seed=0,
-    )  # fmt: skip
+    prepared = PreparedObjects(Places(PREFIX), contents, case.objects, 0, named_by_md5=True)
+    source = Requests(driver, prepared, RequestMix({case.operation: 1.0}))
     source.make_ready(writes=case.operation == "put")
     operations = case.objects * TIMES[name]
     shape = Shape(concurrency=case.in_flight, requests=operations, warmup=0)
@@ -336,7 +333,7 @@ def main() -> int:
         print("no boto3 and s5cmd: scripts/install-peers.sh s3_clients", file=sys.stderr)
         return 2
     from benchhouse.recipes.seaweedfs import RECIPE
-    from benchhouse.worker.standalone import running
+    from benchhouse.worker.single_server import running
 
     found = {}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, running(RECIPE, Path(folder)) as service:

@@ -26,7 +26,7 @@ from typing import Any
 
 from benchhouse.catalog.entries import plug
 from benchhouse.processes.programs import find_program
-from benchhouse.runs.keeping import start_keeper, stop_keepers, wait_ready
+from benchhouse.runs.keepers import start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceFolder, ServiceSpec
@@ -34,7 +34,7 @@ from benchhouse.worker import services as module
 from benchhouse.worker.keeper import keep
 from benchhouse.worker.output import Capture
 from benchhouse.worker.services import Services
-from benchhouse.worker.standalone import running
+from benchhouse.worker.single_server import running
 
 MOST_S = 0.3
 PLAIN = ("postgres", "seaweedfs", "chroma", "milvus_lite", "prometheus", "node_exporter")

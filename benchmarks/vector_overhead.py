@@ -34,7 +34,7 @@ WARMUP_S = 0.2
 
 
 def ours(driver: Any, calls: list[Any], threads: int, seconds: float) -> dict[str, float]:
-    from benchhouse.experiments.vector.searching import AnswerTally, Searcher
+    from benchhouse.experiments.vector.search_load import AnswerTally, Searcher
     from benchhouse.experiments.vector.workload import VectorWorkload
     from benchhouse.load.engine import run_load
     from benchhouse.load.source import Planned, Pool

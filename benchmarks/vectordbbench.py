@@ -63,7 +63,7 @@ def benchhouse(endpoint: str, folder: Path, seconds: float) -> dict[str, float]:
     """In this process: the engine, driver and callers of `vector.search`, on the table that is there."""
     import numpy
 
-    from benchhouse.experiments.vector.searching import AnswerTally, Searcher
+    from benchhouse.experiments.vector.search_load import AnswerTally, Searcher
     from benchhouse.experiments.vector.workload import VectorWorkload
     from benchhouse.load.engine import run_load
     from benchhouse.load.source import Planned, Pool
@@ -195,7 +195,7 @@ def main() -> int:
     from benchhouse.recipes.postgres import RECIPE
     from benchhouse.schema.errors import BenchError
     from benchhouse.schema.experiment import ExperimentFailed
-    from benchhouse.worker.standalone import running
+    from benchhouse.worker.single_server import running
 
     with tempfile.TemporaryDirectory(prefix="vectordbbench-") as place:
         try:

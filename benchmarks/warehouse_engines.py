@@ -35,7 +35,7 @@ from benchhouse.warehouse.ingest import open_catalog, store
 from benchhouse.warehouse.rows import read_folder
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
 from benchhouse.warehouse.transfer import transfer
-from benchhouse.worker.standalone import running
+from benchhouse.worker.single_server import running
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "warehouse"))
 from trial_maker import make_run  # type: ignore[import-not-found]

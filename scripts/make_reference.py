@@ -1,4 +1,4 @@
-"""Make the reference pages of docs/reference from the code: commands, scenario keys, experiments, tables.
+"""Make the reference pages of docs/reference from the code: commands, scenario keys, experiments, tables, Python API.
 
 python scripts/make_reference.py            write them
 python scripts/make_reference.py --check    exit 1 and name the pages that are out of date
@@ -8,19 +8,22 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import python_reference
 
-from benchhouse.api import catalogue, tables
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import bench
-from benchhouse.schema.layout import Workspace
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.scenario import AxisBlock, Benchmark, Defined, Range, Runtime, Scenario
 from benchhouse.schema.site import Folders, Network, Partition, Quality, Quota, Site, SlurmSite
 from benchhouse.schema.telemetry import Monitors, Scrape
 from benchhouse.schema.topology import Cluster
+
+if TYPE_CHECKING:
+    from benchhouse.api.catalog import Input
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 _MADE = "<!-- Made by scripts/make_reference.py (make reference); edit the code, not this page. -->"
@@ -183,29 +186,27 @@ def experiments_page() -> str:
         _MADE,
         _EXPERIMENTS,
     ]
-    for item in catalogue.experiments():
+    catalog = Workspace().catalog
+    for item in catalog.experiments(installed_only=True):
         if item.distribution != "benchhouse":
             continue
-        shown = catalogue.show(Workspace(Path()), item.name, item.version)
-        lines += [f"## `{item.name}` {item.version}", shown["description"]]
-        for part in ("target", "workload"):
+        details = catalog.show(item.name, item.version)
+        lines += [f"## `{item.name}` {item.version}", details.description]
+        for part, inputs in (("target", details.target), ("workload", details.workload)):
             rows = [
-                (f"`{field['name']}`", field["type"].replace("|", "or"), _default(field), field["description"])
-                for field in shown[part]
+                (f"`{field.name}`", field.type.replace("|", "or"), _default(field), field.description)
+                for field in inputs
             ]
             lines += [f"### `{part}` of `{item.name}`", _table(("input", "type", "default", "meaning"), rows)]
-        rows = [
-            (f"`{metric['name']}`", metric["unit"], metric["direction"] or "", metric["formula"])
-            for metric in shown["metrics"]
-        ]
+        rows = [(f"`{metric.name}`", metric.unit, metric.direction or "", metric.formula) for metric in details.metrics]
         lines += [f"### Metrics of `{item.name}`", _table(("metric", "unit", "better", "formula"), rows)]
     return "\n\n".join(lines) + "\n"
 
 
-def _default(field: dict[str, Any]) -> str:
-    if field["required"]:
+def _default(field: "Input") -> str:
+    if field.required:
         return "**required**"
-    return f"`{_plain(field['default'])}`" if field["default"] not in ("", [], {}) else ""
+    return f"`{_plain(field.default)}`" if field.default not in ("", [], {}) else ""
 
 
 def tables_page() -> str:
@@ -214,10 +215,10 @@ def tables_page() -> str:
         _MADE,
         "What `bench query` can ask; `bench warehouse schema --json` prints the same for programs.",
     ]
-    for name, table in tables.describe_tables().items():
-        rows = [(f"`{item['name']}`", item["type"], item["meaning"]) for item in table["columns"]]
-        source = [f"Read from `{table['source']}` of the workspace as it is."] if table["source"] else []
-        lines += [f"## `{name}`", table["description"], *source, _table(("column", "type", "meaning"), rows)]
+    for table in Workspace().warehouse.schema():
+        rows = [(f"`{item.name}`", item.type, item.meaning) for item in table.columns]
+        source = [f"Read from `{table.source}` of the workspace as it is."] if table.source else []
+        lines += [f"## `{table.name}`", table.description, *source, _table(("column", "type", "meaning"), rows)]
     return "\n\n".join(lines) + "\n"
 
 
@@ -236,6 +237,7 @@ PAGES = {
     "site.md": site_page,
     "experiments.md": experiments_page,
     "tables.md": tables_page,
+    "python.md": lambda: python_reference.page(_MADE),
 }
 
 

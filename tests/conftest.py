@@ -36,6 +36,37 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
     return ByCluster(config, log)
 
 
+STARTS = frozenset(
+    [
+        "lab",
+        "real_llm",
+        "real_vllm",
+        "triton",
+        "seaweedfs",
+        "chroma",
+        "milvus",
+        "postgres_server",
+        "own_postgres",
+        "dask_cluster",
+        "tls_cluster",
+        "ray_cluster",
+        "spark_cluster",
+        "cluster",
+        "apptainer",
+        "registry",
+    ]
+)
+"""Fixtures that start `bench` itself, a server or a cluster."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts processes is marked so by its fixtures: `make quick` leaves it out."""
+    for item in items:
+        if STARTS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.starts)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None):
     """A cluster ends with the last of its tests: even an idle one takes its share of a core from all that follow."""

@@ -333,6 +333,10 @@ class Trial:
     def code(self) -> str:
         return (self.meta["failure"] or {}).get("code", "")
 
+    @property
+    def packages(self) -> dict[str, str]:
+        return json.loads((self.folder / "packages.json").read_bytes())
+
     def stdout(self) -> str:
         return (self.folder / "logs" / "stdout.log").read_text(errors="replace")
 

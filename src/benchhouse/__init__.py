@@ -13,18 +13,23 @@ if TYPE_CHECKING:
     from benchhouse.api.run import Run
     from benchhouse.api.workspace import Workspace
     from benchhouse.api.workspace import open_workspace as open
+    from benchhouse.documents.problems import Problem, ProblemsError
     from benchhouse.schema.errors import BenchError
     from benchhouse.schema.experiment import Context, Data, Deprecated, Experiment, Metric, experiment
-    from benchhouse.schema.resources import Resources
+    from benchhouse.schema.resources import Budget, Limits, Resources
     from benchhouse.schema.scenario import Scenario
 
 _HOMES = {
     "BenchError": "benchhouse.schema.errors:BenchError",
+    "Budget": "benchhouse.schema.resources:Budget",
     "Context": "benchhouse.schema.experiment:Context",
     "Data": "benchhouse.schema.experiment:Data",
     "Deprecated": "benchhouse.schema.experiment:Deprecated",
     "Experiment": "benchhouse.schema.experiment:Experiment",
+    "Limits": "benchhouse.schema.resources:Limits",
     "Metric": "benchhouse.schema.experiment:Metric",
+    "Problem": "benchhouse.documents.problems:Problem",
+    "ProblemsError": "benchhouse.documents.problems:ProblemsError",
     "Resources": "benchhouse.schema.resources:Resources",
     "Run": "benchhouse.api.run:Run",
     "Scenario": "benchhouse.schema.scenario:Scenario",
@@ -35,11 +40,15 @@ _HOMES = {
 
 __all__ = [
     "BenchError",
+    "Budget",
     "Context",
     "Data",
     "Deprecated",
     "Experiment",
+    "Limits",
     "Metric",
+    "Problem",
+    "ProblemsError",
     "Resources",
     "Run",
     "Scenario",

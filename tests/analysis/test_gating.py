@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchhouse.analysis.compare import compare
-from benchhouse.analysis.gating import rule
+from benchhouse.analysis.gating import MeasuredChange, rule
 from benchhouse.analysis.outliers import far_off
 from benchhouse.analysis.paired import compare_paired
 from benchhouse.analysis.proportions import exact_interval
@@ -16,7 +16,7 @@ from benchhouse.analysis.stopping import enough, half_width, looks, settled, wid
 
 
 def ruled(low, high, direction="lower", mde=0.03, n=5, certain=True):
-    return rule((low + high) / 2, (low, high), direction, mde=mde, n=n, certain=certain)
+    return rule(MeasuredChange((low + high) / 2, (low, high), None, direction, n, certain), mde=mde)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_undecided_says_how_many_repetitions_would_do():
 
 def test_a_level_of_zero_is_judged_by_the_difference():
     for ends, says in (((0.0, 0.0), "good"), ((0.1, 0.2), "regression"), ((-0.1, 0.2), "can't tell")):
-        found = rule(None, None, "lower", mde=0.03, n=5, certain=True, difference=ends)
+        found = rule(MeasuredChange(None, None, ends, "lower", n=5, certain=True), mde=0.03)
         assert found.judgement == says
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchhouse.analysis.slo_search import Batch, Search
+from benchhouse.analysis.slo_search import Batch, LoadRange, Search
 
 _SCRIPT = Path(__file__).parents[2] / "benchmarks" / "slo_search.py"
 
@@ -89,7 +89,7 @@ def test_probes_gather_at_the_knee():
 
 
 def test_whole_loads_are_probed_at_whole_numbers_and_the_last_good_one_is_told():
-    search = Search([0.05], first=4, whole=True)
+    search = Search([0.05], first=4, loads=LoadRange(whole=True))
     found = run(search, [cliff(37.5)], rate=lambda load: 10.0 * load)
     assert all(point.load == int(point.load) for point in found.curve)
     assert found.status == "found"
@@ -98,19 +98,19 @@ def test_whole_loads_are_probed_at_whole_numbers_and_the_last_good_one_is_told()
 
 
 def test_a_service_that_holds_at_the_highest_load_allowed_is_all_pass():
-    found = run(Search([0.05], first=10.0, highest=60.0), [smooth(80.0, 0.05, 12)])
+    found = run(Search([0.05], first=10.0, loads=LoadRange(highest=60.0)), [smooth(80.0, 0.05, 12)])
     assert (found.status, found.knee) == ("all_pass", 60.0)
     assert max(point.load for point in found.curve) == 60.0
 
 
 def test_a_service_that_breaks_at_the_lowest_load_allowed_is_none_pass():
-    found = run(Search([0.05], first=200.0, lowest=100.0), [smooth(80.0, 0.05, 12)])
+    found = run(Search([0.05], first=200.0, loads=LoadRange(lowest=100.0)), [smooth(80.0, 0.05, 12)])
     assert (found.status, found.knee) == ("none_pass", 0.0)
 
 
 def test_a_knee_outside_the_loads_allowed_is_never_called_found():
     for seed in range(10):
-        found = run(Search([0.05], first=10.0, highest=75.0), [smooth(80.0, 0.05, 12)], seed)
+        found = run(Search([0.05], first=10.0, loads=LoadRange(highest=75.0)), [smooth(80.0, 0.05, 12)], seed)
         assert found.status in ("all_pass", "budget")
 
 
@@ -133,7 +133,7 @@ def test_a_probe_without_requests_is_refused():
 @pytest.mark.parametrize("arguments", [{"lowest": 5.0, "highest": 1.0}, {"lowest": -1.0}])
 def test_impossible_bounds_are_refused(arguments):
     with pytest.raises(ValueError, match="expected 0 < lowest"):
-        Search([0.01], first=1.0, **arguments)
+        Search([0.01], first=1.0, loads=LoadRange(**arguments))
 
 
 def test_the_queue_of_the_benchmark_obeys_erlang(queues):
@@ -157,7 +157,9 @@ def test_the_knee_of_a_queue_is_found_although_its_slow_requests_come_in_clumps(
 
 
 def test_a_search_that_begins_at_the_lowest_load_allowed_goes_up():
-    found = run(Search([0.05], first=1.0, whole=True), [smooth(37.5, 0.05, 12)], rate=lambda load: 10.0 * load)
+    found = run(
+        Search([0.05], first=1.0, loads=LoadRange(whole=True)), [smooth(37.5, 0.05, 12)], rate=lambda load: 10.0 * load
+    )
     assert found.status == "found" and found.knee in (36, 37)
 
 
@@ -198,10 +200,14 @@ def test_a_knee_below_the_clients_limit_is_found_all_the_same():
 def test_a_client_that_delivers_nothing_ends_the_search_at_an_eighth():
     result, in_vain = limited(Search([0.05], first=20.0), [smooth(200.0, 0.05, 12)], can_deliver=0.0)
     assert in_vain == [20.0, 10.0, 5.0, 2.5] and result.probes == 0
-    _, in_vain = limited(Search([0.05], first=4.0, whole=True), [smooth(200.0, 0.05, 12)], can_deliver=0.0)
+    _, in_vain = limited(
+        Search([0.05], first=4.0, loads=LoadRange(whole=True)), [smooth(200.0, 0.05, 12)], can_deliver=0.0
+    )
     assert in_vain == [4.0, 2.0, 1.0]
 
 
 def test_whole_loads_that_cannot_be_delivered_are_bounded_by_whole_ones():
-    result, _ = limited(Search([0.05], first=1.0, whole=True), [smooth(200.0, 0.05, 12)], can_deliver=5.0)
+    result, _ = limited(
+        Search([0.05], first=1.0, loads=LoadRange(whole=True)), [smooth(200.0, 0.05, 12)], can_deliver=5.0
+    )
     assert (result.status, result.knee) == ("client_limited", 5.0)

@@ -14,7 +14,7 @@ from benchhouse.catalog.ado import declare, input_model, metric_name, resources_
 from benchhouse.catalog.entries import ado_entries, installed
 from benchhouse.catalog.listing import list_experiments, resolve
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.waiting import show_by
+from benchhouse.schema.progress import show_by
 
 
 def needed(identifier, **domain):

@@ -92,7 +92,9 @@ def test_an_import_that_hangs_is_ended_and_not_tried_again(packages, listed, mon
 def test_an_import_that_prints_does_not_spoil_the_output(packages, capfd, listed):
     packages.add("pack", "pack_a", "print('noise')\n" + good(), "good = pack_a:run")
     assert listed()[0].broken is None
-    assert capfd.readouterr() == ("", "")
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "noise" not in err  # on a busy machine, it says there what it waits for
 
 
 def test_two_packages_that_claim_one_version_are_both_listed_and_neither_is_chosen(packages, listed, bench):

@@ -93,7 +93,10 @@ def test_who_could_not_be_told_is_told_later(bench, add, tmp_path, monkeypatch):
     add(80.0, 81.0, 82.0)
     monkeypatch.delenv("DEMO_HOOK", raising=False)
     for _ in range(2):
-        assert "hook could not be told: the variable DEMO_HOOK is not set" in bench("alarms", "check", cwd=tmp_path).err
+        assert (
+            "hook could not be notified: the variable DEMO_HOOK is not set"
+            in bench("alarms", "check", cwd=tmp_path).err
+        )
     log = json.loads(bench("alarms", "log", "--json", cwd=tmp_path).out)
     assert [(line["action"], line["channel"]) for line in log] == [("fired", ""), ("told", "me"), ("told", "hook")], (
         "the same failure is recorded once"

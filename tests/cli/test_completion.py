@@ -69,3 +69,12 @@ def test_what_a_verb_does_is_not_cut_off_beside_its_name(bench, monkeypatch):
     monkeypatch.setenv("COMP_CWORD", "1")
     told = bench().out
     assert "Compare runs, or points of runs" in told.splitlines() and "..." not in told
+
+
+@pytest.mark.parametrize("words", ["show co", "run --executor s", "report "])
+def test_in_a_folder_that_does_not_exist_nothing_completes_and_no_error_is_printed(words, bench, monkeypatch):
+    monkeypatch.setenv("_BENCH_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"bench -C gone {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) + 2))
+    done = bench()
+    assert (done.out.strip(), done.err) == ("", "")

@@ -107,8 +107,8 @@ def test_a_percentile_of_samples_walks_back_to_them_and_is_doubted_where_they_ar
 
 
 def test_progress_counts_invalid_trials_by_their_own_name(capsys):
-    progress = RunProgress("r", None)
-    progress.told -= 60
+    progress = RunProgress()
+    progress.logged -= 60
     outcomes = {"succeeded": 1, "invalid": 2, "failed": 1, "timeout": 1}
     progress.update(Progress(done=5, total=5, running=0, outcomes=outcomes))
     assert capsys.readouterr().err == "5/5 trials, 2 failed, 2 INVALID\n"

@@ -55,6 +55,13 @@ def test_nothing_is_overwritten(bench, tmp_path):
     assert (tmp_path / "mine.yaml").read_text() == before
 
 
+def test_first_files_go_to_the_workspace_that_is_named(bench, tmp_path):
+    (tmp_path / "home").mkdir()
+    assert bench("-C", "home", "new", "scenario", "mine").out == "home/mine.yaml\n"
+    assert bench("-C", "home", "new", "experiment", "sort").out == "home/bench-sort\n"
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["bench-sort", "mine.yaml"]
+
+
 def test_a_package_goes_where_it_is_told(bench, tmp_path):
     assert bench("new", "experiment", "sort", "--into", "deep/down").code == 0
     assert (tmp_path / "deep" / "down" / "bench-sort" / "pyproject.toml").is_file()

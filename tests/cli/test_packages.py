@@ -179,7 +179,7 @@ def test_what_is_not_installed_is_not_taken_for_granted(nexus, bench, packages, 
     monkeypatch.setenv("PATH", os.devnull)
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     done = bench("packages", "validate", "terra")
-    assert done.code == 1 and "nothing here can resolve requirements" in done.err
+    assert done.code == 1 and "needs the program uv" in done.err and "pip install 'benchhouse[packages]'" in done.err
     far.write_text(far.read_text().replace("batch", "model"))
     done = bench("packages", "validate", "--static")
     assert done.code == 2 and "the model of this folder is 'ibm/prithvi'" in done.err

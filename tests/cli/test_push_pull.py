@@ -63,3 +63,19 @@ def test_a_run_that_is_not_there_and_the_own_folder_are_told(bench, tmp_path):
     assert "no run 'run-z'" in bench("warehouse", "push", "..", "--run", "run-z", cwd=ada).err
     assert "from there, and to there" in bench("warehouse", "push", ".", cwd=ada).err
     assert "has no run run-z" in bench("warehouse", "pull", "ada", "--run", "run-z").err
+
+
+def test_a_run_that_was_pulled_is_reported_and_verified_and_what_needs_its_ledger_says_so(bench, tmp_path):
+    bob = filled(tmp_path / "bob").root  # its tables and folders, as a pull leaves them
+    reported = bench("report", "@last", cwd=bob)
+    assert reported.code == 0, reported.err
+    assert Path(reported.out.strip()).is_file()
+    assert bench("verify", "@last", cwd=bob).out == "14 trials checked: all as sealed\n"
+    metrics = next((bob / "results").glob("*/*/metrics.csv"))
+    metrics.write_text(metrics.read_text() + "more\n")
+    damaged = [bench("verify", run, cwd=bob) for run in ("@last", "@last-1")]
+    assert sorted(done.code for done in damaged) == [0, 1]
+    for verb in (["status", "@last"], ["show", "@last"], ["stop", "@last"], ["run", "--resume", "@last"]):
+        refused = bench(*verb, cwd=bob)
+        assert refused.code == 2
+        assert "run run-b was not made in this workspace: its ledger is not here" in refused.err

@@ -3,9 +3,12 @@
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from doc_pages import DOCS, ROOT, pages
+
+sys.path.insert(0, str(ROOT / "scripts"))
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -14,6 +17,24 @@ def test_generated_pages_are_up_to_date():
     command = [sys.executable, str(ROOT / "scripts" / "make_reference.py"), "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_part_of_the_python_api_is_described():
+    import python_reference
+
+    assert python_reference.undocumented() == []
+
+
+def test_the_python_reference_has_every_verb_and_what_it_returns():
+    text = (DOCS / "reference" / "python.md").read_text(encoding="utf-8")
+    for heading in (
+        "### `ws.compare`",
+        "### `ws.servers.start`",
+        "### `run.wait`",
+        "### PointValue",
+        "### RunKeywords",
+    ):
+        assert f"{heading}\n" in text
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
@@ -54,3 +75,13 @@ def test_requirements_name_short_what_stands_beside_the_test_named_before():
             folder = ROOT / before if before else folder
             strays += [] if (folder / name).exists() else [f"{before}{name}"]
     assert strays == []
+
+
+def test_the_rooms_are_listed_in_their_order():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = (item["layers"] for item in settings["tool"]["importlinter"]["contracts"] if item["type"] == "layers")
+    text = (DOCS / "design" / "rooms.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == [set(layer.split(" | ")) for layer in layers]
+    tree = (DOCS / "design" / "index.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)) == sorted(" | ".join(layers).split(" | "))

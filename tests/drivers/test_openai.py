@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.load.protocols.calls import Exchange
+from benchhouse.load.protocols.text import Generation
 
 URL = "http://server:8000"
 
@@ -24,8 +25,8 @@ class Prompt:
         return [{"role": "user", "content": self.text}]
 
 
-def driver(api="chat", **more):
-    return OpenAI(URL, "m", api=api, **more)
+def driver(api="chat", headers=None, api_key=None, **asked):
+    return OpenAI(URL, "m", Generation(api, **asked), headers=headers, api_key=api_key)
 
 
 def parts_of(request):
@@ -84,7 +85,7 @@ def test_a_chat_request_has_messages_and_a_completion_a_prompt():
     ],
 )
 def test_the_path_follows_from_the_address_and_what_is_no_host_is_not_sent_as_one(url, path, host):
-    first, lines, _ = parts_of(OpenAI(url, "m", api="completions").request(Prompt()))
+    first, lines, _ = parts_of(OpenAI(url, "m", Generation("completions")).request(Prompt()))
     assert first == f"POST {path} HTTP/1.1"
     assert lines["Host"] == host
 

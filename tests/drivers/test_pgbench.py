@@ -13,10 +13,10 @@ from services.postgres import ask, postgres_server  # noqa: F401 - fixtures
 from benchhouse.drivers import pgbench
 from benchhouse.drivers.pgbench import PROGRAMS, Pgbench
 from benchhouse.load.protocols.calls import CallFailed
+from benchhouse.load.protocols.pgbench import PgbenchJob, PgbenchScript
 from benchhouse.load.protocols.postgres import Login
+from benchhouse.processes.programs import locate
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.pgbench import PgbenchJob, PgbenchScript
-from benchhouse.schema.programs import locate
 
 EACH = [program for place in PROGRAMS[:3] if (program := locate([place]))]
 MS = 1_000_000

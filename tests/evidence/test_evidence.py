@@ -5,13 +5,15 @@ import json
 import random
 import shutil
 from datetime import datetime
+from importlib.metadata import version
 
 import pytest
 
-from benchhouse.evidence.folder import sealed_outcome, tidy
+from benchhouse.evidence.folder import LinkedFile, read_manifest, sealed_outcome, tidy
 from benchhouse.evidence.verify import verify
 from benchhouse.evidence.writing import write_text
-from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.warehouse.rows import NotCollectable, read_folder
 
 SEED_KEYS = [
     "trial_id", "timestamp", "component", "service", "config", "throughput", "latency_ms", "resource", "errors",
@@ -82,7 +84,7 @@ def test_meta_json_says_under_which_circumstances(trial):
     meta = trial.meta
     assert set(meta) >= META_KEYS
     assert meta["experiment"]["distribution"] == "mischief"
-    assert meta["packages"]["mischief"] == "1.0"
+    assert trial.packages["mischief"] == "1.0"
     assert len(meta["package_lock_digest"]) == 64
     assert meta["hardware"]["cpus_usable"] >= 1
     assert set(meta["drivers"]) >= {"nvidia", "cuda"}
@@ -104,6 +106,44 @@ def test_every_line_of_the_log_carries_trial_and_time(sealed):
     assert times == sorted(times)
     assert "last words on stdout" in [line.get("line") for line in lines]
     assert [line["message"] for line in lines if line["component"] == "worker"] == ["trial started", "trial ended"]
+
+
+def test_the_packages_are_on_disk_once_for_all_trials_and_sealed_in_each(sealed):
+    folders = [TrialFolder(trial.folder) for trial in sealed.by("act").values()]
+    assert len({folder.packages.stat().st_ino for folder in folders}) == 1
+    assert len({read_manifest(folder).files["packages.json"].sha256 for folder in folders}) == 1
+    assert [trial.meta["packages"] for trial in sealed.by("act").values()] == [{}] * len(folders)
+
+
+def test_packages_are_collected_from_a_folder_that_stands_alone(sealed, copy):
+    folder = copy()
+    assert folder.packages.stat().st_nlink == 1
+    software = read_folder(Workspace(sealed.workspace), folder).dimensions["software_version_dim"]
+    assert software["benchhouse"] == version("benchhouse")
+    folder.packages.write_text("{}")
+    with pytest.raises(NotCollectable, match=r"packages\.json is not what was sealed"):
+        read_folder(Workspace(sealed.workspace), folder)
+
+
+def test_a_file_that_was_changed_since_is_not_linked_to(tmp_path):
+    shared = LinkedFile()
+    first, second, third = (tmp_path / name for name in "abc")
+    shared.write(first, "text")
+    shared.sealed_in(first)
+    shared.write(second, "text")
+    assert second.samefile(first)
+    first.write_text("changed")
+    shared.write(third, "text")
+    assert (third.read_text(), first.read_text()) == ("text", "changed")
+    first.unlink()
+    third.unlink()
+    shared.write(third, "text")
+    assert third.read_text() == "text" and third.stat().st_nlink == 1
+
+
+def test_a_trial_that_succeeds_in_silence_has_no_logs(sealed, trial):
+    assert not (trial.folder / "logs").exists()
+    assert (sealed.by("act")["raise"].folder / "logs" / "stdout.log").exists()
 
 
 @pytest.mark.parametrize("act", ["samples", "odd_artifacts", "raise"])
@@ -137,14 +177,14 @@ def test_every_byte_of_the_manifest_counts(copy):
 def test_missing_added_and_replaced_files_are_named(copy, tmp_path):
     folder = copy()
     folder.samples.unlink()
-    (folder.path / "logs" / "more.txt").write_text("")
+    (folder.path / "more.txt").write_text("")
     (folder.path / "artifacts").symlink_to("/etc")
     elsewhere = tmp_path / "elsewhere"
     shutil.move(folder.metrics_csv, elsewhere)
     folder.metrics_csv.symlink_to(elsewhere)
     assert {(item.file, item.kind) for item in verify(folder)} == {
         ("samples.csv", "missing"),
-        ("logs/more.txt", "added"),
+        ("more.txt", "added"),
         ("artifacts", "added"),
         ("metrics.csv", "changed"),
     }

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchhouse.experiments.storage.postgres_tally import PostgresTally
-from benchhouse.experiments.vector.searching import AnswerTally
+from benchhouse.experiments.vector.search_load import AnswerTally
 from benchhouse.load.book import Answers, Book, Call
 from benchhouse.load.calls import CallTally
 from benchhouse.load.protocols.calls import Reply

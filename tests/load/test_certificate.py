@@ -4,7 +4,7 @@ import pytest
 
 from benchhouse.load.book import Book
 from benchhouse.load.certificate import certify
-from benchhouse.load.lost import Lost
+from benchhouse.load.lost_process import Lost
 from benchhouse.load.shape import Shape
 
 MS = 1_000_000
@@ -60,6 +60,8 @@ def test_a_lateness_that_the_workload_accepts_holds_and_is_recorded(shape, wrong
     certificate = certify(book(**wrong), relaxed, 20.0)
     assert codes(certificate) == [] and certificate.lateness_limit_ms == 20.0
     assert certify(book(**wrong), shape, 20.0).lateness_limit_ms is None
+    uneven = book(sent_times=[number * 10 * MS + number % 2 * 9 * MS for number in range(1000)])
+    assert "arrivals_bent" not in codes(certify(uneven, relaxed, 20.0))
     assert codes(certify(book(loop_ms=25.0), relaxed, 20.0)) == ["client_starved"]
 
 

@@ -10,7 +10,9 @@ from mocks.llm import MockLLM
 from benchhouse.drivers.openai import OpenAI
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.certificate import certify
+from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached, run_load
+from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned, Pool
 
@@ -18,9 +20,9 @@ ASKED = SimpleNamespace(as_text=lambda: "a", output_tokens=2)
 
 
 def load(urls, tally=lambda: ServingTally(None), **shape):
-    driver = OpenAI(urls[0], "mock", api="completions")
+    driver = OpenAI(urls[0], "mock", Generation("completions"))
     pool = Pool([Planned(ASKED, driver.request(ASKED))], 1)
-    return run_load(lambda: driver, pool, Shape(warmup=0, **shape), tally, urls=urls)
+    return run_load(lambda: driver, pool, Shape(warmup=0, **shape), tally, servers=Servers(tuple(urls)))
 
 
 def problems(book, **shape):

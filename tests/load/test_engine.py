@@ -20,6 +20,7 @@ from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.arrivals import Steps, Trace
 from benchhouse.load.certificate import certify
 from benchhouse.load.engine import NotReached, run_load
+from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned, Pool
 from benchhouse.schema.errors import BenchError
@@ -59,7 +60,7 @@ class Kept:
 
 def load(url, records=None, prompts=50, tokens=4, **shape):
     """`records` is the file for them."""
-    driver = OpenAI(url, "mock", api="completions")
+    driver = OpenAI(url, "mock", Generation("completions"))
     made = [Prompt(f"prompt {number}", tokens) for number in range(prompts)]
     pool = Pool([Planned(prompt, driver.request(prompt)) for prompt in made], seed=1)
     return run_load(lambda: driver, pool, Shape(records=records is not None, **shape), Kept, records=records)
@@ -133,7 +134,7 @@ def test_a_stall_in_a_closed_loop_hits_only_those_in_flight():
 @pytest.mark.serial
 def test_a_stall_in_a_closed_loop_is_a_silence_of_its_length():
     with MockLLM(ttft_ms=5, stall_at=0.5, stall_for=1) as server:
-        driver = OpenAI(server.url, "mock", api="completions")
+        driver = OpenAI(server.url, "mock", Generation("completions"))
         pool = Pool([Planned(Prompt("a"), driver.request(Prompt("a")))], 1)
         shape = Shape(concurrency=2, duration=2.5, warmup=0)
         book = run_load(lambda: driver, pool, shape, lambda: ServingTally(None))
@@ -328,7 +329,7 @@ def test_a_bug_in_a_driver_is_an_error_of_the_client_and_ends_nothing():
             raise KeyError("oops")
 
     with MockLLM() as server:
-        driver = Buggy(server.url, "mock", api="completions")
+        driver = Buggy(server.url, "mock", Generation("completions"))
         pool = Pool([Planned(None, driver.request(Prompt("a")))], 1)
         book = run_load(lambda: driver, pool, Shape(concurrency=2, requests=6, warmup=0), Kept)
     assert book.errors == Counter(client=6)
@@ -432,7 +433,7 @@ def test_a_failure_inside_a_load_process_is_told_with_its_words(capfd):
             raise RuntimeError("no room")
 
     with MockLLM() as server:
-        driver = OpenAI(server.url, "mock", api="completions")
+        driver = OpenAI(server.url, "mock", Generation("completions"))
         pool = Pool([Planned(None, driver.request(Prompt("a")))], 1)
         with pytest.raises(BenchError, match="RuntimeError: no room"):
             run_load(lambda: driver, pool, Shape(concurrency=2, requests=6, warmup=0, processes=2), Broken)

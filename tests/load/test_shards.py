@@ -16,6 +16,7 @@ from benchhouse.load.calls import CallTally
 from benchhouse.load.certificate import certify
 from benchhouse.load.engine import run_load
 from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.text import Generation
 from benchhouse.load.shape import Shape
 from benchhouse.load.shards import AllLost
 from benchhouse.load.source import Planned, Pool
@@ -43,7 +44,7 @@ def by_threads(shape, tally=CallTally):
 
 def by_sockets(shape, tally=CallTally):
     with MockLLM(ttft_ms=20) as server:
-        driver = OpenAI(server.url, "mock", api="completions")
+        driver = OpenAI(server.url, "mock", Generation("completions"))
         asked = SimpleNamespace(as_text=lambda: "a", output_tokens=2)
         book = run_load(lambda: driver, Pool([Planned(None, driver.request(asked))], 1), shape, tally)
         if len(book.lost) == 1 and book.lost[0].at_s:  # what the server saw is what was booked, and what was lost

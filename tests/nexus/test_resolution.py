@@ -3,14 +3,16 @@
 import re
 import socket
 import subprocess
+import tomllib
 import zipfile
 from importlib.metadata import requires
+from pathlib import Path
 
 import pytest
 
 from benchhouse.catalog.nexus_requirements import Requirement
 from benchhouse.documents.yaml_reader import parse_yaml
-from benchhouse.nexus.resolution import UnresolvedError, resolve_together
+from benchhouse.nexus.resolution import UnresolvedError, find_uv, resolve_together
 
 NEXUS = "package:\n  name: p\n  benchmark_packages:\n"
 
@@ -122,3 +124,15 @@ def test_a_git_server_that_never_answers_is_given_up_in_time():
         url = f"git+http://127.0.0.1:{server.getsockname()[1]}/lab/evals.git"
         with pytest.raises(UnresolvedError, match=rf"no answer within 3 s from {url.replace('+', '.')} \(nexus.yaml:4"):
             resolve_together(asked(("url", url, "")), timeout_s=3)
+
+
+def test_without_uv_the_extra_that_brings_it_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    with pytest.raises(UnresolvedError, match="needs the program uv") as problem:
+        find_uv()
+    assert problem.value.hint == "pip install 'benchhouse[packages]'"
+    extras = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert any(item.startswith("uv") for item in extras["packages"])

@@ -14,7 +14,7 @@ from services.small_server import recipe
 
 from benchhouse.processes.forking import can_fork, fork
 from benchhouse.processes.owner import OWNER
-from benchhouse.runs.keeping import start_keeper, stop_keepers, wait_ready
+from benchhouse.runs.keepers import start_keeper, stop_keepers, wait_ready
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.worker.keeper import keep

@@ -98,7 +98,7 @@ def test_limits_say_what_was_asked_and_what_holds_it():
 
 
 def test_failure_carries_its_code_folder_and_rerun_line(collected):
-    failure = gather(collected, ["run-a"], rerun=lambda run, trial: f"again {run} {trial}").failures[0]
+    failure = gather(collected, ["run-a"], rerun=lambda run, trial: f"again {run} {trial.path.name}").failures[0]
     assert (failure.outcome, failure.code, failure.message) == ("error", "boom", "it broke")
     assert failure.rerun == f"again run-a {failure.trial_id}"
     assert (collected.root / failure.folder / "manifest.json").is_file()

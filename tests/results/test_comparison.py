@@ -1,11 +1,22 @@
 import json
+from dataclasses import replace
 
 import pytest
 from trial_maker import make_trial
 
 from benchhouse.report.pull_request import comparison_markdown, comparison_svg
-from benchhouse.results.comparison import Selector, caveats, compare_runs, compare_selected, parse_selector, select
+from benchhouse.results.comparison import (
+    CompareOptions,
+    Selector,
+    Side,
+    caveats,
+    compare_runs,
+    compare_selected,
+    parse_selector,
+    select,
+)
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.query import Warehouse
 
@@ -34,6 +45,11 @@ def row(run="a", point="ef=16", target="hnsw", values=(10.0, 10.1, 9.9, 10.0, 10
         "trials": [f"{run}-{at}" for at in range(len(values))],
     }
     return base | changes
+
+
+def compare_rows(a, b, *, selected=(), names=("A", "B"), facts=({}, {}), order=None, **options):
+    one, two = (Side(name, rows, selected, known) for name, rows, known in zip(names, (a, b), facts, strict=True))
+    return compare_runs(one, two, CompareOptions(**options), order)
 
 
 def scaled(factor, **more):
@@ -72,24 +88,24 @@ def test_select_says_which_values_there_are():
 
 
 def test_same_instance_is_matched_by_digest_and_judged_by_direction():
-    table = compare_runs([row()], [scaled(1.2, run="b")])
+    table = compare_rows([row()], [scaled(1.2, run="b")])
     found = table.rows[0]
     assert (found.verdict, found.n_a, found.n_b) == ("better", 5, 5)
     assert found.change == pytest.approx(0.2)
     assert found.change_interval[0] < 0.2 < found.change_interval[1]
     assert found.hedges_g > 5
-    assert compare_runs([row()], [scaled(0.8, run="b")]).regressions()[0].verdict == "worse"
+    assert compare_rows([row()], [scaled(0.8, run="b")]).regressions()[0].verdict == "worse"
 
 
 def test_targets_are_matched_on_the_same_case():
-    table = compare_runs([row()], [scaled(2, target="flat")], selected={"target"})
+    table = compare_rows([row()], [scaled(2, target="flat")], selected={"target"})
     assert [(item.dimension, item.a, item.b) for item in table.differences] == [("target", "hnsw", "flat")]
     assert len(table.rows) == 1
     assert not table.exploratory
 
 
 def test_a_selected_axis_does_not_tell_points_apart():
-    table = compare_runs([row()], [scaled(2, point="ef=64")], selected={"ef"})
+    table = compare_rows([row()], [scaled(2, point="ef=64")], selected={"ef"})
     assert table.rows[0].point == "ef=16 → ef=64"
     assert [item.dimension for item in table.differences] == ["parameter ef"]
 
@@ -101,7 +117,7 @@ def named(target, index, **more):
 
 
 def test_selecting_among_targets_leaves_the_workload_to_match_by():
-    table = compare_runs([named("flat", "flat")], [named("ivf-4", "ivf")], selected={"index", "target"})
+    table = compare_rows([named("flat", "flat")], [named("ivf-4", "ivf")], selected={"index", "target"})
     assert [item.dimension for item in table.differences] == ["target"]
     assert len(table.rows) == 1
 
@@ -117,23 +133,23 @@ def nested(level, target="gzip", **more):
 
 @pytest.mark.parametrize("key", ["values.level", "workload.values.level", "level"])
 def test_a_selected_axis_inside_a_mapping_does_not_tell_points_apart(key):
-    table = compare_runs([nested(1)], [nested(9)], selected={key})
+    table = compare_rows([nested(1)], [nested(9)], selected={key})
     assert [item.point for item in table.rows] == ["gzip level=1 → gzip level=9"]
     assert [(item.dimension, item.a, item.b) for item in table.differences] == [("parameter values.level", "1", "9")]
 
 
 def test_two_targets_pair_level_by_level_on_an_axis_inside_a_mapping():
     sides = ([nested(level, target) for level in (1, 6, 9)] for target in ("gzip", "bzip2"))
-    table = compare_runs(*sides, selected={"name"})
+    table = compare_rows(*sides, selected={"name"})
     assert [item.point for item in table.rows] == [f"gzip level={n} → bzip2 level={n}" for n in (1, 6, 9)]
-    across = compare_runs([nested(1)], [nested(9, "bzip2")], selected={"name", "values.level"})
+    across = compare_rows([nested(1)], [nested(9, "bzip2")], selected={"name", "values.level"})
     assert len(across.rows) == 1
 
 
 def test_what_else_differs_inside_the_mapping_still_tells_points_apart():
     other = nested(9) | {"parameters": json.dumps({"values": {"file": "else.txt", "level": 9}, "k": 10})}
     with pytest.raises(BenchError, match="nothing to compare"):
-        compare_runs([nested(1)], [other], selected={"values.level"})
+        compare_rows([nested(1)], [other], selected={"values.level"})
 
 
 @pytest.mark.parametrize("key", ["target.options.cache", "options.cache", "cache"])
@@ -142,7 +158,7 @@ def test_an_option_inside_a_target_selects_among_targets(key):
     for cache in (0, 1):
         whole = {"target": json.dumps({"name": "db", "options": {"cache": cache}}), "point": f"cache={cache}"}
         sides.append([row(instance_digest=str(cache), axes=json.dumps({"target.options.cache": cache})) | whole])
-    assert len(compare_runs(*sides, selected={key}).rows) == 1
+    assert len(compare_rows(*sides, selected={key}).rows) == 1
 
 
 def test_a_value_with_a_line_break_is_found_without_it_and_shown_on_one_line():
@@ -156,75 +172,75 @@ def test_a_value_with_a_line_break_is_found_without_it_and_shown_on_one_line():
 def test_one_selected_point_is_compared_with_each_of_several():
     several = [named(f"hnsw-{ef}", "hnsw") for ef in (16, 48)]
     one = [named("flat", "flat")]
-    assert len(compare_runs(one, several, selected={"index"}).rows) == 2
-    assert len(compare_runs(several, one, selected={"index"}).rows) == 2
+    assert len(compare_rows(one, several, selected={"index"}).rows) == 2
+    assert len(compare_rows(several, one, selected={"index"}).rows) == 2
     two = [*one, named("flat-2", "flat")]
     with pytest.raises(BenchError, match="nothing to compare"):
-        compare_runs(two, several, selected={"index"})
+        compare_rows(two, several, selected={"index"})
 
 
 def test_targets_of_two_runs_are_not_taken_for_each_other():
     with pytest.raises(BenchError, match="nothing to compare: no point of old belongs to one of new") as refused:
-        compare_runs([named("flat", "flat")], [named("ivf-4", "ivf", run="b")], name_a="old", name_b="new")
+        compare_rows([named("flat", "flat")], [named("ivf-4", "ivf", run="b")], names=("old", "new"))
     assert "old has flat ef=16\nnew has ivf-4 ef=16\n" in refused.value.hint
     assert refused.value.exit_code == 2
 
 
 def test_points_of_one_side_are_listed_not_dropped():
-    table = compare_runs([row(), row(point="ef=64")], [row(run="b"), row(run="b", point="ef=128")])
+    table = compare_rows([row(), row(point="ef=64")], [row(run="b"), row(run="b", point="ef=128")])
     assert (len(table.rows), table.only_a, table.only_b) == (1, ["ef=64"], ["ef=128"])
 
 
 def test_ambiguous_points_are_not_paired_by_guess():
     twins = [row(run="b", target="flat"), row(run="b", target="ivf")]
     with pytest.raises(BenchError, match="nothing to compare") as refused:
-        compare_runs([row()], twins)
+        compare_rows([row()], twins)
     assert "B has flat ef=16, ivf ef=16" in refused.value.hint
 
 
 def test_points_without_a_common_metric_say_what_each_has():
     with pytest.raises(BenchError, match="no metric in common") as refused:
-        compare_runs([row()], [row(run="b", metric="latency", stat="mean")])
+        compare_rows([row()], [row(run="b", metric="latency", stat="mean")])
     assert refused.value.hint == "A has qps\nB has latency mean"
 
 
 def test_the_same_trials_on_both_sides_are_noted():
-    assert compare_runs([row()], [row()]).notes == ["A and B are the same trials."]
-    assert compare_runs([row()], [row(run="b")]).notes == []
+    assert compare_rows([row()], [row()]).notes == ["A and B are the same trials."]
+    assert compare_rows([row()], [row(run="b")]).notes == []
 
 
 def test_percentile_is_shaky_where_either_side_has_too_few_samples():
     many, few = (row(metric="latency", stat="p99", samples=5 * each) for each in (100, 20))
-    assert [compare_runs([a], [b]).rows[0].shaky for a, b in ((many, many), (many, few), (few, many))] == [
+    assert [compare_rows([a], [b]).rows[0].shaky for a, b in ((many, many), (many, few), (few, many))] == [
         False, True, True,
     ]  # fmt: skip
-    assert "~latency p99" in comparison_markdown(compare_runs([few], [many])).replace("\\", "")
+    assert "~latency p99" in comparison_markdown(compare_rows([few], [many])).replace("\\", "")
 
 
 def test_metrics_come_in_the_order_given():
     sides = [[row(run=run, metric=metric) for metric in ("a", "b", "c")] for run in ("x", "y")]
-    table = compare_runs(*sides, order={"c": 0, "b": 1})
+    table = compare_rows(*sides, order={"c": 0, "b": 1})
     assert [item.metric for item in table.rows] == ["c", "b", "a"]
 
 
 @pytest.mark.parametrize("change", [{"unit": "1/min"}, {"direction": "lower"}])
 def test_metric_that_means_something_else_is_refused(change):
     with pytest.raises(BenchError, match="can't be compared"):
-        compare_runs([row()], [row(run="b", **change)])
+        compare_rows([row()], [row(run="b", **change)])
 
 
 def test_two_changes_at_once_are_exploratory():
     facts = {"git commit": "aaa", "host": "node1"}
-    one = compare_runs([row()], [row(run="b")], facts_a=facts, facts_b=facts | {"host": "node2"})
+    one = compare_rows([row()], [row(run="b")], facts=(facts, facts | {"host": "node2"}))
     assert not one.exploratory
-    two = compare_runs([row()], [row(run="b")], facts_a=facts, facts_b={"git commit": "bbb", "host": "node2"})
+    two = compare_rows([row()], [row(run="b")], facts=(facts, {"git commit": "bbb", "host": "node2"}))
     assert two.exploratory
     assert two.notes[0].startswith("Exploratory: 2 things changed at once (git commit, host)")
 
 
 def test_the_executor_is_no_second_cause_beside_another_change():
     facts = {"executor": "local", "host": "node1"}
-    table = compare_runs([row()], [row(run="b")], facts_a=facts, facts_b={"executor": "dask", "host": "node2"})
+    table = compare_rows([row()], [row(run="b")], facts=(facts, {"executor": "dask", "host": "node2"}))
     assert [item.dimension for item in table.differences] == ["executor", "host"]
     assert not table.exploratory
 
@@ -232,46 +248,46 @@ def test_the_executor_is_no_second_cause_beside_another_change():
 def test_headline_statistics_are_compared_and_single_sided_ones_named():
     a = [row(metric="latency", stat=stat, unit="ms", direction="lower") for stat in ("mean", "p50", "p90", "p99")]
     b = [dict(item, run_id="b") for item in a[:2]]
-    table = compare_runs(a, b, name_a="old", name_b="new")
+    table = compare_rows(a, b, names=("old", "new"))
     assert [item.stat for item in table.rows] == ["mean"]
     assert table.unmatched_metrics == ["latency p99 (only in old)"]
-    everything = compare_runs(a, b, every=True)
+    everything = compare_rows(a, b, every=True)
     assert [item.stat for item in everything.rows] == ["mean", "p50"]
     assert everything.unmatched_metrics == ["latency p90 (only in A)", "latency p99 (only in A)"]
 
 
 def test_unknown_metric_is_refused_with_those_there_are():
     with pytest.raises(BenchError, match="no metric nope here; there are qps"):
-        compare_runs([row()], [row(run="b")], metrics=["nope"])
+        compare_rows([row()], [row(run="b")], metrics=("nope",))
 
 
 def test_one_repetition_is_not_judged():
-    table = compare_runs([row(values=(1.0,))], [row(run="b", values=(2.0,))])
+    table = compare_rows([row(values=(1.0,))], [row(run="b", values=(2.0,))])
     assert table.rows[0].verdict == "too few repetitions"
     assert table.rows[0].change_interval is None
 
 
 def test_the_same_input_gives_the_same_table_as_json():
-    first, second = (compare_runs([row()], [scaled(1.01, run="b")]).as_dict() for _ in range(2))
+    first, second = (compare_rows([row()], [scaled(1.01, run="b")]).as_dict() for _ in range(2))
     assert json.dumps(first) == json.dumps(second)
 
 
 def test_markdown_holds_changes_rows_and_what_is_missing():
     text = comparison_markdown(
-        compare_runs([row(), row(point="ef=64")], [scaled(1.2, run="b")], name_a="x|y", facts_b={"host": "n"})
+        compare_rows([row(), row(point="ef=64")], [scaled(1.2, run="b")], names=("x|y", "B"), facts=({}, {"host": "n"}))
     )
     assert text.startswith("**B against A: 1 better**")  # the verdict first, and each side named once
     assert text.count("x|y") == 1
     assert "\n| qps | 10.01/s | 12.01/s | +20.0% (" in text
     both = [row(), row(point="ef=64")], [row(run="b"), row(run="b", point="ef=64")]
-    assert "\n| ef=64 | qps |" in comparison_markdown(compare_runs(*both))
+    assert "\n| ef=64 | qps |" in comparison_markdown(compare_rows(*both))
     assert "Only in A: ef=64." in text
 
 
 def test_a_long_comparison_shows_what_got_worse_and_folds_the_rest():
     points = [f"ef={at}" for at in range(40)]
     worse = [row(run="b", point=point) if point != "ef=33" else scaled(0.5, run="b", point=point) for point in points]
-    compared = compare_runs([row(point=point) for point in points], worse)
+    compared = compare_rows([row(point=point) for point in points], worse)
     text = comparison_markdown(compared)
     assert text.startswith("**B against A: 1 worse, 39 no evidence of a difference**")
     table = text[: text.index("<details><summary>10 more</summary>")]
@@ -284,13 +300,34 @@ def test_a_long_comparison_shows_what_got_worse_and_folds_the_rest():
 
 def test_compare_selected_reads_the_warehouse(collected):
     with Warehouse.open(collected) as warehouse:
-        table = compare_selected(warehouse, "run-a:ef=16", "run-a:ef=64", metrics=["qps"])
+        table = compare_selected(warehouse, "run-a:ef=16", "run-a:ef=64", CompareOptions(("qps",)))
     assert [item.point for item in table.rows] == [
         "name=flat ef=16 → name=flat ef=64",
         "name=hnsw ef=16 → name=hnsw ef=64",
     ]
     assert {item.verdict for item in table.rows} == {"better"}
     assert [item.dimension for item in table.differences] == ["parameter ef"]
+
+
+def test_by_default_the_headline_of_each_metric_is_compared_and_with_every_all_of_it(collected):
+    present = {"time": ("mean", "min", "p50", "p99", "max"), "size": ("p50", "p90", "max"), "rate": ("value",)}
+    for at, run in enumerate(("run-x", "run-y")):
+        numbers = [
+            Measurement(metric=metric, stat=stat, value=float(at + 1), unit="ms", direction="lower", n=100)
+            for metric, stats in present.items()
+            for stat in stats
+        ]
+        collect(collected, run, [make_trial(collected, run, number, numbers=numbers) for number in (0, 1)])
+    with Warehouse.open(collected) as warehouse:
+        leading, everything = (compare_selected(warehouse, "run-x", "run-y", every=every) for every in (False, True))
+    assert {item.name for item in leading.rows} == {"time mean", "time p99", "size p50", "rate"}
+    shown = [same(item) for item in everything.rows]
+    assert len(shown) == 9 and all(same(item) in shown for item in leading.rows)
+
+
+def same(row):
+    """Without what depends on the number of rows."""
+    return replace(row, p_adjusted=None)
 
 
 LATE = {"outcome": "invalid", "value": 9e9, "reason": ("late", "requests were 41 ms late; ask for fewer")}

@@ -128,7 +128,7 @@ def test_a_ledger_that_can_not_be_written_says_so(tmp_path):
 
 
 def test_a_missing_run_is_named(workspace):
-    with pytest.raises(BenchError, match="no run gone in this workspace"):
+    with pytest.raises(BenchError, match="run gone was not made in this workspace"):
         Ledger(workspace.run("gone")).record  # noqa: B018 - reading it is what fails
 
 

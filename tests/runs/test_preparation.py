@@ -1,12 +1,10 @@
 """From a file to a reviewed plan: notes, estimates, what runs."""
 
-import json
-
 import pytest
 
-from benchhouse.api import catalogue
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.runs import preparation
+from benchhouse.runs.estimate import estimate
 from benchhouse.schema.layout import Workspace
 
 
@@ -33,7 +31,7 @@ def test_component_and_service_choose_the_experiment_and_the_driver(prepare):
 
 def test_a_plan_knows_no_time_without_history(prepare, workspace):
     prepared = prepare('scenario: s\nexperiment: command\ntarget: {argv: ["true"]}\n')
-    guess = preparation.estimate(workspace, prepared.plan, 1)
+    guess = estimate(workspace, prepared.plan, 1)
     assert (guess.seconds, guess.basis) == (None, "no history in this workspace")
 
 
@@ -63,12 +61,6 @@ def test_an_experiment_that_exits_only_on_the_second_import_is_an_error_not_an_e
     packages.add("pack", "pack_a", code, "odd = pack_a:run")
     with pytest.raises(ProblemsError, match="experiment 'odd' can't be imported: SystemExit: 5"):
         prepare("scenario: s\nexperiment: odd\n")
-
-
-def test_show_gives_plain_data(workspace):
-    shown = catalogue.show(workspace, "vector.search", None)
-    assert json.loads(json.dumps(shown)) == shown
-    assert {item["name"] for item in shown["workload"]} >= {"vectors", "data"}
 
 
 def places_and_words(caught):

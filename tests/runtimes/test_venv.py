@@ -62,9 +62,9 @@ def test_a_trial_sees_the_versions_of_its_own_environment(lab):
     assert outside.metrics["benchhouse"]["measurements"][0]["value"] == 1
     assert inside.meta["custom"]["path"] == [], "PYTHONPATH does not reach into it"
     assert inside.meta["custom"]["prefix"].startswith(str(lab.root / "cache" / "venvs"))
-    assert inside.meta["packages"]["flavour"] == "2"
-    assert "duckdb" not in inside.meta["packages"]
-    assert {"nvidia-ml-py", "prometheus_client"} <= set(inside.meta["packages"]), "its monitors need them there"
+    assert inside.packages["flavour"] == "2"
+    assert "duckdb" not in inside.packages
+    assert {"nvidia-ml-py", "prometheus_client"} <= set(inside.packages), "its monitors need them there"
     assert inside.meta["package_lock_digest"] != outside.meta["package_lock_digest"]
     (made,) = environments(lab)
     stamp = (made / "ready").stat().st_mtime_ns
@@ -165,8 +165,8 @@ def test_a_scaffolded_package_that_needs_benchhouse_is_installed_from_a_local_fo
     runtime = {"kind": "venv", "requirements": ["./bench-sort"]}
     lab.bench("run", lab.scenario("sort", runtime=runtime, workload={"size": 10}), timeout_s=300)
     (trial,) = lab.trials()
-    assert trial.meta["packages"]["benchhouse"] == version("benchhouse")
-    assert "duckdb" not in trial.meta["packages"]
+    assert trial.packages["benchhouse"] == version("benchhouse")
+    assert "duckdb" not in trial.packages
 
 
 def test_an_experiment_that_only_the_runtime_has_is_explained(lab):

@@ -5,7 +5,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from benchhouse.api.catalogue import json_schema
+from benchhouse.api.workspace import Workspace
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
@@ -14,10 +14,10 @@ from benchhouse.sites.profiles import SHIPPED, expand_folder, expand_path, load_
 
 
 @pytest.mark.parametrize("name", ["lab", "local", "meluxina"])
-def test_a_shipped_profile_is_valid_and_named_as_its_file(name):
+def test_a_shipped_profile_is_valid_and_named_as_its_file(name, tmp_path):
     path = shipped()[name]
     assert load_site(path).site == name == path.stem
-    jsonschema.validate(load_yaml(path).data, json_schema("site"))
+    jsonschema.validate(load_yaml(path).data, Workspace(tmp_path).catalog.json_schema("site"))
 
 
 def test_meluxina_says_what_nobody_has_confirmed():

@@ -10,7 +10,7 @@ import pytest
 from services.postgres import ask
 
 from benchhouse.recipes.postgres import RECIPE
-from benchhouse.worker.standalone import running
+from benchhouse.worker.single_server import running
 
 _VECTORS = "SELECT ARRAY[g, 2, 3, 4, 5, 6, 7, random()]::vector(8) AS v FROM generate_series(1, 500) AS g"
 

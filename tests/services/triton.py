@@ -34,7 +34,7 @@ from benchhouse.load.protocols.calls import Exchange
 HERE = Path(__file__).parent
 INSTALL = HERE.parent.parent / "scripts" / "install-triton.sh"
 ENVIRON = dict(os.environ)  # as the tests were started: each test clears its own BENCH_ variables
-READY_WITHIN_S = 60
+READY_WITHIN_S = 240
 
 
 class CannotInstallError(Exception):

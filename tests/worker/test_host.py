@@ -56,6 +56,17 @@ def host(lab: Lab, template):
     lab.is_tidy()
 
 
+def test_an_experiment_of_ours_is_imported_by_the_host_not_by_each_trial(lab):
+    """With PYTHONPROFILEIMPORTTIME a process names on stderr what it imports; a trial's stderr is in its logs."""
+    lab.variables["PYTHONPROFILEIMPORTTIME"] = "1"
+    scenario = lab.scenario("command", target={"argv": ["true"]}, workload={"executions": 1, "warmup": 0})
+    lab.bench("run", scenario)
+    (trial,) = lab.trials()
+    imports = trial.folder / "logs" / "stderr.log"
+    assert trial.outcome == "succeeded"
+    assert not imports.exists() or "benchhouse." not in imports.read_text()
+
+
 def test_a_trial_is_told_with_its_pid_and_its_end(host):
     sealed = host.trial("ok")
     begun = host.hear()

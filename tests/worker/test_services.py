@@ -8,9 +8,9 @@ import pytest
 from laboratory import wait_until
 from mocks.llm import build
 
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.processes.programs import find_program
 from benchhouse.schema.experiment import ExperimentFailed
-from benchhouse.schema.http import HttpClient, NoAnswer
 from benchhouse.schema.recipe import Ready, Recipe
 from benchhouse.worker.output import Capture
 from benchhouse.worker.services import Services

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchhouse.analysis import weighing
+from benchhouse.analysis import autocorrelated_changes
 from benchhouse.analysis.pruning import prune
 from benchhouse.analysis.segments import halve, means, median, medians, segment
 from benchhouse.analysis.summary import finite
@@ -114,8 +114,8 @@ def _find(x: Vector, least: float, floor: float) -> _Answer:
     off = x - _rolling_median(x)
     first = x - off + _clip(off, _FIRST_CLIP)
     calm, memory, rough = _settle(x, first, least)
-    if memory and len(x) >= 2 * weighing.SHORTEST:
-        cuts, memory = weighing.weigh(calm, rough, memory, least, floor)
+    if memory and len(x) >= 2 * autocorrelated_changes.SHORTEST:
+        cuts, memory = autocorrelated_changes.weigh(calm, rough, memory, least, floor)
         if memory:
             white = _whiten(calm, memory)
             return _Answer(calm, memory, cuts, _deviation(white, cuts, least))

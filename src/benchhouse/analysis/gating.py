@@ -29,33 +29,42 @@ class Ruling:
     """Repetitions a side that would show `mde` 4 times in 5; None where the spread is not known."""
 
 
-def rule(
-    change: float | None,
-    interval: tuple[float, float] | None,
-    direction: Literal["higher", "lower"],
-    *,
-    mde: float,
-    n: int,
-    certain: bool,
-    difference: tuple[float, float] | None = None,
-    confidence: float = 0.95,
-) -> Ruling:
-    """Judge a relative change by its interval; `certain` says that it holds up after correction for all comparisons.
+@dataclass(frozen=True, slots=True)
+class MeasuredChange:
+    """How B differs from A in one number, as the repetitions of both show it."""
+
+    relative: float | None
+    interval: tuple[float, float] | None
+    """Of the relative change; None as from a level of zero."""
+    difference: tuple[float, float] | None
+    """The interval of the difference, in the unit of the metric."""
+    direction: Literal["higher", "lower"]
+    """Which way is better."""
+    n: int
+    """Repetitions of the side that has fewer."""
+    certain: bool
+    """It holds up after correction for all comparisons."""
+
+
+def rule(change: MeasuredChange, *, mde: float, confidence: float = 0.95) -> Ruling:
+    """Judge a change by its interval.
 
     Good: the interval excludes a worsening of `mde`. Regression: it excludes none at all, and not that of `mde`.
-    Otherwise these repetitions can't tell, and it is said how many would. Where there is no relative interval, as
-    from a level of zero, that of the `difference` says whether it got worse at all.
+    Otherwise these repetitions can't tell, and the ruling says how many would. Where there is no relative interval,
+    that of the difference says whether it got worse at all.
     """
-    if change is None or interval is None:
-        return Ruling(_by_difference(difference, direction, certain), _worse(change, direction), None, None, None, None)
+    relative, interval, direction, n = change.relative, change.interval, change.direction, change.n
+    if relative is None or interval is None:
+        judgement = _by_difference(change.difference, direction, change.certain)
+        return Ruling(judgement, _worse(relative, direction), None, None, None, None)
     low, high = interval if direction == "lower" else (-interval[1], -interval[0])
-    worse = change if direction == "lower" else -change
+    worse = relative if direction == "lower" else -relative
     error = _standard_error(interval, n, confidence)
     needed = _needed(error * math.sqrt(n / 2.0), mde, confidence)
     visible = (critical_t(confidence, max(1, 2 * n - 2)) + POWER_Z) * error
     if high < mde:
         return Ruling("good", worse, low, high, visible, needed)
-    if low > 0.0 and certain:
+    if low > 0.0 and change.certain:
         return Ruling("regression", worse, low, high, visible, needed)
     return Ruling("can't tell", worse, low, high, visible, max(needed, n + 1))
 

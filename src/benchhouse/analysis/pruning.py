@@ -1,6 +1,6 @@
 """Of the cuts that a segmentation proposes, keep those that hold up, and put each where it most likely is.
 
-For noise that does not remember; where it does, `weighing.py` does both at once.
+For noise that does not remember; where it does, `autocorrelated_changes.py` does both at once.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from benchhouse.analysis.placing import Place, place
+from benchhouse.analysis.change_position import Place, place
 
 if TYPE_CHECKING:
     import numpy as np

@@ -77,8 +77,25 @@ class _Told:
     holds: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LoadRange:
+    """The loads that a search may probe; `whole` ones are counts, such as concurrency."""
+
+    lowest: float | None = None
+    highest: float | None = None
+    whole: bool = False
+
+    def ends(self, first: float) -> tuple[float, float]:
+        """The lowest and the highest load, for a search that starts at `first`."""
+        lowest = self.lowest if self.lowest is not None else 1.0 if self.whole else first / 2.0**20
+        highest = self.highest if self.highest is not None else first * 2.0**20
+        if not 0.0 < lowest <= highest < math.inf or first <= 0.0:
+            raise ValueError(f"expected 0 < lowest <= highest, found {lowest} and {highest}")
+        return lowest, highest
+
+
 class Search:
-    """Looks for the knee between `lowest` and `highest`, starting at `first`.
+    """Looks for the knee within `loads`, starting at `first`.
 
     `shares` are those of the SLO's clauses. It ends when half the interval is within `precision` of the load (for
     `whole` loads such as concurrency: or when it is one or two neighbours), or after `requests` measured requests.
@@ -89,22 +106,17 @@ class Search:
         shares: Sequence[float],
         first: float,
         *,
-        lowest: float | None = None,
-        highest: float | None = None,
+        loads: LoadRange = LoadRange(),  # noqa: B008 - frozen
         requests: int = 1_000_000,
         precision: float = 0.03,
         confidence: float = 0.95,
-        whole: bool = False,
     ) -> None:
         self.shares = tuple(shares)
-        self.lowest = lowest if lowest is not None else 1.0 if whole else first / 2.0**20
-        self.highest = highest if highest is not None else first * 2.0**20
         if not (self.shares and all(0.0 < share < 1.0 for share in self.shares)):
             raise ValueError(f"expected shares between 0 and 1, found {self.shares}")
-        if not 0.0 < self.lowest <= self.highest < math.inf or first <= 0.0:
-            raise ValueError(f"expected 0 < lowest <= highest, found {self.lowest} and {self.highest}")
+        self.lowest, self.highest = loads.ends(first)
         self.first = min(max(first, self.lowest), self.highest)
-        self.budget, self.precision, self.confidence, self.whole = requests, precision, confidence, whole
+        self.budget, self.precision, self.confidence, self.whole = requests, precision, confidence, loads.whole
         self.used = 0
         self.client_limit: float | None = None  # the lowest load that the client could not deliver
         self._stuck = False  # the client can't deliver what should come next, and nothing lower is worth trying

@@ -89,7 +89,7 @@ class Points(Rows["PointValue"]):
 
     def __init__(self, rows: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
         super().__init__(rows)
-        self.tried = list(tried)
+        self.tried: list[TriedPoint] = list(tried)
         """Every point that was tried, also those without a number."""
 
     def show(self) -> None:
@@ -101,7 +101,7 @@ class Points(Rows["PointValue"]):
     def _repr_html_(self) -> str:
         from benchhouse.report.notebook import points_html
 
-        return points_html(self)
+        return points_html(self, self.tried)
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ class Comparison:
     """B against A: a row for each number that both have, with interval, effect size and verdict."""
 
     table: "ComparisonTable"
+    """The rows, what differs between the sides, and notes."""
     selftest: str
     """What the last selftest says about verdicts on this machine."""
 
@@ -145,6 +146,7 @@ class Comparison:
         return comparison_html(self.table, self.selftest)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `bench compare --json` prints it."""
         return self.table.as_dict() | {"selftest": self.selftest}
 
 
@@ -153,20 +155,29 @@ class CurveComparison:
     """Targets at equal quality (`at`), or along an axis (`along`)."""
 
     curves: "Tradeoff | Scaling"
+    """A curve for each target, and what it says at the level or along the axis."""
     run_ids: list[str]
     """The runs that the targets are from."""
 
     def show(self) -> None:
+        """Print what `bench compare --at` or `--along` prints."""
         from benchhouse.report.terminal.curves import show_curves
 
         show_curves(self.curves)
 
     def markdown(self) -> str:
+        """The same as Markdown."""
         from benchhouse.report.markdown import curves_markdown
 
         return curves_markdown(self.curves)
 
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import text_html
+
+        return text_html(self.show)
+
     def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
         return self.curves.model_dump(mode="json")
 
 
@@ -175,13 +186,21 @@ class TargetComparison:
     """Targets that were put to the same test, side by side."""
 
     beside: "SideBySide"
+    """A ranking of the targets for each test and metric."""
 
     def show(self) -> None:
+        """Print what `bench compare RUN` prints."""
         from benchhouse.report.terminal.curves import show_beside
 
         show_beside(self.beside)
 
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import text_html
+
+        return text_html(self.show)
+
     def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
         return {
             "cases": [case.model_dump(mode="json") for case in self.beside.cases],
             "points": {member.at: member.label for member in self.beside.members},
@@ -195,12 +214,15 @@ class History:
     """One metric of one case over all runs, the accepted baseline, and what later runs say against it."""
 
     watched: "Watched"
+    """The values of all runs, changes of level, the baseline, and later runs that break it."""
 
     @property
     def exit_code(self) -> Exit:
+        """What `bench history` ends with: 3 where the baseline is broken for the worse."""
         return Exit.REGRESSION if self.watched.alarm and self.watched.alarm.worse else Exit.GOOD
 
     def show(self) -> None:
+        """Print what `bench history` prints: a chart, the changes of level, the baseline."""
         from benchhouse.report.terminal.history import show_history
 
         show_history(self.watched)
@@ -208,9 +230,10 @@ class History:
     def _repr_html_(self) -> str:
         from benchhouse.report.notebook import history_html
 
-        return history_html(self.watched.history)
+        return history_html(self.watched)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
         return self.watched.as_dict()
 
 
@@ -219,17 +242,22 @@ class Diagnosis:
     """Why a run got slower: points that are worse, causes with their evidence, and what to look at next."""
 
     workspace: "Workspace"
+    """Where the run is."""
     why: "Why"
+    """Points that got worse, each with its diagnoses, and what else differs."""
 
     @property
     def headline(self) -> str:
+        """The answer in one sentence."""
         return self.why.headline
 
     @property
     def exit_code(self) -> Exit:
+        """What `bench why` ends with: 1 where trials failed and there is nothing to compare with."""
         return Exit.TRIAL_FAILED if self.why.failures and not self.why.base else Exit.GOOD
 
     def show(self) -> None:
+        """Print what `bench why` prints."""
         from benchhouse.report.terminal.why import show_why
 
         show_why(self.why)
@@ -240,7 +268,13 @@ class Diagnosis:
 
         return page(self.workspace.folder, self.why)
 
+    def _repr_html_(self) -> str:
+        from benchhouse.report.notebook import text_html
+
+        return text_html(self.show)
+
     def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
         from benchhouse.results.why import filled_in
 
         document = self.why.model_dump(mode="json")
@@ -255,13 +289,16 @@ class Trace:
     """The four steps from a number to its bytes: report, query, identity, evidence."""
 
     trace: "TraceSteps"
+    """What was traced, and its steps."""
 
     @property
     def ok(self) -> bool:
+        """Whether every step holds."""
         return self.trace.ok
 
     @property
     def steps(self) -> "list[Step]":
+        """The steps, from the report to the evidence."""
         return self.trace.steps
 
     def show(self, *, sql: bool = False) -> None:
@@ -276,6 +313,7 @@ class Trace:
         return trace_html(self.trace)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
         return self.trace.as_dict()
 
 
@@ -284,9 +322,13 @@ class QueryResult:
 
     def __init__(self, result: "Result") -> None:
         self.columns: tuple[str, ...] = result.columns
+        """Their names."""
         self.types: tuple[str, ...] = result.types
+        """Their types, as SQL names them."""
         self.rows: list[tuple[Any, ...]] = result.rows
+        """One tuple a row."""
         self.spec: QuerySpec = result.spec
+        """The query with everything that its answer depends on, to be asked again."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -305,6 +347,7 @@ class QueryResult:
         return pa.table({name: [row[at] for row in self.rows] for at, name in enumerate(self.columns)})
 
     def show(self) -> None:
+        """Print the rows as a table, the first 200 of very many."""
         from benchhouse.report.terminal import screen
 
         screen.table(self.columns, self.rows[:_MOST_ROWS])
@@ -313,11 +356,12 @@ class QueryResult:
         screen.note(screen.count(len(self.rows), "row") + cut)
 
     def _repr_html_(self) -> str:
-        from benchhouse.report.notebook import table_html
+        from benchhouse.report.notebook import rows_html
 
-        return table_html(self.columns, self.rows)
+        return rows_html(self.columns, self.rows)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it: rows, the pinned query and its digest."""
         rows = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
         return {"rows": rows, "query": self.spec.model_dump(), "query_spec_digest": self.spec.digest()}
 
@@ -327,7 +371,11 @@ class Report:
     """A written report."""
 
     html: Path
+    """The page."""
     headline: str = ""
+    """Of a page for one reader: what it says in one sentence."""
+    invalid: int = 0
+    """Trials that are in no number of it, as their numbers are refused."""
 
     @property
     def markdown(self) -> Path:
@@ -351,6 +399,7 @@ class Report:
         return tag("a", str(self.html), href=self.html.absolute().as_uri(), target="_blank")
 
     def to_dict(self) -> dict[str, str]:
+        """Plain data, as `--json` prints it: where the files are."""
         if self.html.name != "index.html":
             return {"html": str(self.html), "markdown": str(self.markdown), "headline": self.headline}
         return {"html": str(self.html), "markdown": str(self.markdown), "json": str(self.json)}

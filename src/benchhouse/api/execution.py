@@ -5,14 +5,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
+
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.plan import Plan
 from benchhouse.runs import batch, cluster_jobs, execution, hot_metrics, records
 from benchhouse.runs.collection import Collected, collect
 from benchhouse.runs.execution import Listener, RunOptions, RunSummary
-from benchhouse.runs.keeping import Keep
+from benchhouse.runs.keepers import Keep
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text
 from benchhouse.schema.errors import BenchError
@@ -54,6 +56,37 @@ class RunSettings:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+class PlaceKeywords(TypedDict, total=False):
+    """Where a scenario runs, before what the scenario and the site profile say."""
+
+    executor: str | None
+    """local, slurm, ray, dask, spark or ado."""
+    runtime: str | None
+    """process, venv or apptainer."""
+    site: str | None
+    """A site profile: its file, or the name of a shipped one."""
+
+
+class RunKeywords(PlaceKeywords, total=False):
+    """How a run is carried out, the fields of `RunSettings`, and where it goes."""
+
+    parallel: int | None
+    """Trials at a time, in place of what the scenario says."""
+    rerun_failed: bool
+    """Run trials again that failed."""
+    textfile: Path | None
+    """A file for node_exporter, kept up to date while the run goes on."""
+    labels: Mapping[str, str]
+    """Labels of what is written there."""
+
+
+def settings_of(keywords: RunKeywords) -> tuple[Where, RunSettings]:
+    """Where a run goes, and how it is carried out."""
+    places: dict[str, Any] = {key: value for key, value in keywords.items() if key in PlaceKeywords.__annotations__}
+    rest: dict[str, Any] = {key: value for key, value in keywords.items() if key not in places}
+    return Where(**places), RunSettings(**rest)
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a run ended, and what of it could be collected."""
@@ -79,10 +112,18 @@ def prepare_every(workspace: Workspace, source: Source, where: Where | None = No
 def _prepare_content(
     workspace: Workspace, source: Mapping[str, Any] | Scenario, where: Where | None
 ) -> tuple[Prepared, Path]:
-    """A scenario made in Python: relative paths in it start from the workspace."""
-    content = source.model_dump(mode="json", exclude_unset=True) if isinstance(source, Scenario) else dict(source)
-    path = workspace.root / f"{content.get('scenario', 'scenario')}.yaml"
-    return prepare_text(workspace, dump_yaml(content), str(path), workspace.root, where or Where()), path
+    """A scenario made in Python: relative paths in it start from the workspace, and messages quote it as YAML."""
+    content = (
+        source.model_dump(mode="json", exclude_unset=True, by_alias=True) if isinstance(source, Scenario) else source
+    )
+    label = Path(f"<scenario {content.get('scenario', '')}>")  # it stands in no file
+    try:
+        text = dump_yaml(to_jsonable_python(dict(content)))
+    except PydanticSerializationError as error:
+        raise BenchError(
+            f"{label} holds what YAML has no form for: {error}", "use text, numbers, lists and dicts"
+        ) from error
+    return prepare_text(workspace, text, str(label), workspace.root, where or Where()), label
 
 
 def open_run(
@@ -188,7 +229,8 @@ def listener_of(progress: bool | RunListener) -> RunListener:
     if isinstance(progress, bool):
         if not progress:
             return QUIET
+        from benchhouse.report.notebook_progress import NotebookProgress, in_notebook
         from benchhouse.report.terminal.progress import RunProgress
 
-        return RunProgress()
+        return NotebookProgress() if in_notebook() else RunProgress()
     return progress

@@ -1,7 +1,8 @@
 """The gate of a pipeline: a run against an earlier one of this workspace, or against the newest of a store."""
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from benchhouse.results.comparisons import scenario_of
 from benchhouse.results.gate import Gate, GateRules, NoBaselineError, gate
@@ -11,9 +12,33 @@ from benchhouse.schema.errors import BenchError
 if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
 
-__all__ = ["Gate", "GateRules", "NoBaselineError", "judge", "judge_against_store"]
+__all__ = ["Gate", "GateKeywords", "GateRules", "NoBaselineError", "judge", "judge_against_store", "rules"]
 
 _EARLIER = re.compile(r"@last[-~]\d+")
+
+
+class GateKeywords(TypedDict, total=False):
+    """What counts as worse: the fields of `GateRules`."""
+
+    mde: float
+    """The smallest worsening that matters, as a share; 0.03 by default."""
+    metrics: Sequence[str]
+    """Those that decide, each `metric` or `metric.stat`; by default the experiment's primary metrics."""
+    confidence: float
+    """Of the intervals; 0.95 by default."""
+    outliers: Literal["keep", "mad"]
+    """mad: leave out values that lie 5 robust deviations off."""
+
+
+def rules(keywords: GateKeywords) -> GateRules:
+    """The rules of the gate, the usual ones where nothing is said."""
+    usual = GateRules()
+    return GateRules(
+        keywords.get("mde", usual.mde),
+        tuple(keywords.get("metrics", ())),
+        keywords.get("confidence", usual.confidence),
+        keywords.get("outliers", usual.outliers),
+    )
 
 
 def judge(workspace: "Workspace", base: str, new: str, rules: GateRules) -> Gate:

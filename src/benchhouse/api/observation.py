@@ -58,6 +58,7 @@ class LogArchive:
     """What is inside, and what was left out."""
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `--json` prints it."""
         return {"output": str(self.path), **self.manifest.model_dump(mode="json")}
 
 
@@ -141,6 +142,7 @@ class Dashboards:
     """The one of them that Prometheus reads."""
 
     def to_dict(self) -> dict[str, list[str]]:
+        """Plain data, as `--json` prints it."""
         return {"files": [str(path) for path in self.files]}
 
 

@@ -10,7 +10,6 @@ from benchhouse.report.files import write_report
 from benchhouse.results.curves import Tradeoff
 from benchhouse.runs.collection import collect_missing
 from benchhouse.runs.execution import Listener
-from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.status import rerun_line
 from benchhouse.schema.errors import BenchError, unwritable
 
@@ -32,14 +31,10 @@ def write(
     for run_id in run_ids:
         for line in collect_missing(folder, run_id).skipped:
             listener.note(f"left out: {line}")
-
-    def rerun(run_id: str, trial: str) -> str:
-        return rerun_line(folder.trial(Ledger(folder.run(run_id)).record.scenario, trial))
-
     level = curves.curves if curves and isinstance(curves.curves, Tradeoff) else None
-    data = gather(folder, run_ids, rerun=rerun, asked=level)
+    data = gather(folder, run_ids, rerun=lambda run_id, trial: rerun_line(trial), asked=level)
     try:
-        return Report(write_report(folder, data))
+        return Report(write_report(folder, data), invalid=len(data.invalid))
     except OSError as error:
         raise unwritable(folder.reports, error, f"bench report {' '.join(run_ids)}") from error
 

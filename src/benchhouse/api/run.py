@@ -1,7 +1,7 @@
 """One run: how it stands, its numbers, and every question that can be asked of it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack, overload
 
 from benchhouse.schema.errors import Exit
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
         Report,
         TargetComparison,
     )
+    from benchhouse.api.comparisons import CompareKeywords, PairKeywords
     from benchhouse.api.execution import RunListener
     from benchhouse.api.verification import Verification
     from benchhouse.api.workspace import Workspace
     from benchhouse.runs.collection import Collected
-    from benchhouse.runs.execution import RunSummary
+    from benchhouse.runs.execution import RunSummary as RunSummary
     from benchhouse.runs.ledger import RunRecord
     from benchhouse.runs.overview import RunOverview
-    from benchhouse.runs.status import RunStatus, UnsuccessfulTrial, Warning
+    from benchhouse.runs.status import RunStatus as RunStatus
+    from benchhouse.runs.status import UnsuccessfulTrial, Warning
     from benchhouse.runs.stop import Stopped
 
 
@@ -40,6 +42,10 @@ class Run:
     def _repr_html_(self) -> str:
         from benchhouse.report.notebook import table_html
 
+        if not self.folder.is_dir():
+            return table_html(
+                ("", ""), [("run", self.id), ("state", "pulled: its numbers are here, its ledger is not")]
+            )
         status = self.status()
         outcomes = ", ".join(f"{count} {outcome}" for outcome, count in sorted(status.outcomes.items()))
         rows = [
@@ -127,7 +133,15 @@ class Run:
         """Its numbers: a typed row for each point, metric and statistic."""
         return self.workspace.points(self.id)
 
-    def compare(self, base: str | None = None, **options: Any) -> "Comparison | CurveComparison | TargetComparison":
+    @overload
+    def compare(self, base: str, /, **options: Unpack["PairKeywords"]) -> "Comparison": ...
+    @overload
+    def compare(
+        self, base: str | None = None, /, **options: Unpack["CompareKeywords"]
+    ) -> "Comparison | CurveComparison | TargetComparison": ...
+    def compare(
+        self, base: str | None = None, /, **options: Unpack["CompareKeywords"]
+    ) -> "Comparison | CurveComparison | TargetComparison":
         """This run against `base`; without one, its own targets side by side. Options as of `Workspace.compare`."""
         return self.workspace.compare(*([base] if base else []), self.id, **options)
 

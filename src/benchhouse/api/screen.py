@@ -1,6 +1,7 @@
 """How the command line prints: tables, notes and progress on a terminal, the same that `.show()` uses in Python."""
 
 from benchhouse.api.answers import plain
+from benchhouse.documents.problems import did_you_mean
 from benchhouse.report.terminal.failures import failure_blocks, invalid_blocks
 from benchhouse.report.terminal.history import history_arguments, next_for_baseline
 from benchhouse.report.terminal.progress import RunProgress
@@ -23,6 +24,7 @@ __all__ = [
     "as_json",
     "console",
     "count",
+    "did_you_mean",
     "facts",
     "failure_blocks",
     "history_arguments",

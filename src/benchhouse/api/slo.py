@@ -11,7 +11,7 @@ import yaml
 
 from benchhouse.analysis.batches import Batch
 from benchhouse.analysis.saturation import capacity, peak_power_load
-from benchhouse.analysis.slo_search import Found, Probe, Search
+from benchhouse.analysis.slo_search import Found, LoadRange, Probe, Search
 from benchhouse.api import execution
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import write_text
@@ -80,6 +80,7 @@ class Answer:
     lateness_limit: float | None  # seconds, where the scenario relaxes the limits of the load certificate
 
     def as_json(self) -> dict[str, Any]:
+        """Plain data, as `bench slo find --json` prints it."""
         return asdict(self) | {"path": str(self.path)}
 
 
@@ -100,11 +101,10 @@ def find(
     search = Search(
         [clause.share for clause in request.slo.clauses],
         first,
-        highest=request.highest,
+        loads=LoadRange(highest=request.highest, whole=over == "concurrency"),
         requests=request.requests,
         precision=request.precision,
         confidence=request.confidence,
-        whole=over == "concurrency",
     )
     prober = _Prober(workspace, prepared, path, over, request.slo, note)
     probes: list[Probed] = []

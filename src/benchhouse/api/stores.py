@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
-from benchhouse.evidence.store import Carried
+from benchhouse.evidence.store import Carried as Carried
 from benchhouse.evidence.verify import Damage
 from benchhouse.runs import evidence_transfer
 from benchhouse.runs.selection import find_run
@@ -22,7 +22,7 @@ from benchhouse.schema.retention import Pruning, Retention
 if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
     from benchhouse.warehouse.ingest import Rebuilt
-    from benchhouse.warehouse.transfer import Moved
+    from benchhouse.warehouse.transfer import Moved as Moved
 
 
 @dataclass(frozen=True)

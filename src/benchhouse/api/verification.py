@@ -8,10 +8,10 @@ from pathlib import Path
 from benchhouse.claims import shelf
 from benchhouse.evidence.folder import read_spec
 from benchhouse.evidence.verify import Damage, verify
-from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.warehouse.auditing import audit_evidence, audit_tables, outdated_runs
+from benchhouse.warehouse.audit import audit_evidence, audit_tables, outdated_runs
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,20 @@ class Verification:
     outdated: list[str]
     """Runs whose tables an older benchhouse made: no damage, but made again they hold more."""
 
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged."""
+        return not self.damage
+
 
 def verify_run(workspace: Workspace, run_id: str) -> Verification:
-    """Every sealed folder of a run, set-aside attempts too, and each manifest against the ledger."""
+    """Every sealed folder of a run, set-aside attempts too, and each manifest against the ledger.
+
+    Of a run that was pulled from elsewhere, there is no ledger here: its folders are checked against their manifests.
+    """
+    if run_id not in list_runs(workspace):
+        folders = _unrecorded(workspace, "*", run_id, ())
+        return Verification(len(folders), [item for folder in folders for item in verify(folder)], [])
     ledger = Ledger(workspace.run(run_id))
     scenario = ledger.record.scenario
     sealed: dict[tuple[str, int], str] = {}
@@ -45,7 +56,7 @@ def verify_run(workspace: Workspace, run_id: str) -> Verification:
 def _unrecorded(workspace: Workspace, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
     """Sealed folders of a run that its ledger does not know: it was damaged, or killed at the last moment."""
     folders = []
-    for path in sorted((workspace.results / scenario).glob("*/trial.json")):
+    for path in sorted(workspace.results.glob(f"{scenario}/*/trial.json")):
         folder = TrialFolder(path.parent)
         if path.parent.name.partition(".")[0] not in recorded and folder.sealed:
             with contextlib.suppress(OSError, ValueError):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchhouse.evidence.writing import write_text
 from benchhouse.runs.ledger import Ledger, list_runs
-from benchhouse.runs.waits import read_waits
+from benchhouse.runs.wait_reasons import read_waits
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse import queries
@@ -26,7 +26,8 @@ _MOST_FAILURES = 20
 def why(workspace: Workspace, run_id: str, vs: str | None = None, confidence: float = 0.95) -> "Why":
     """A collected run against `vs`, or against the newest earlier run of its plan or case, which is named."""
     from benchhouse.results import why as report
-    from benchhouse.results.comparisons import CompareOptions, compare
+    from benchhouse.results.comparison import CompareOptions
+    from benchhouse.results.comparisons import compare
 
     base = vs or ""
     if base == run_id:

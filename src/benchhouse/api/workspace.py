@@ -1,17 +1,17 @@
 """The front door: a workspace, and every verb as one of its methods, which import what they need when called."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, Unpack, overload
 
+from benchhouse.api.groups import Groups
 from benchhouse.api.run import Run
 from benchhouse.schema.errors import BenchError
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.analysis.slo_search import Search
-    from benchhouse.api.alarms import Alarms, Baselines
     from benchhouse.api.answers import (
         Comparison,
         CurveComparison,
@@ -23,22 +23,18 @@ if TYPE_CHECKING:
         TargetComparison,
         Trace,
     )
-    from benchhouse.api.claims import Claims
-    from benchhouse.api.contracts import Contracts
-    from benchhouse.api.execution import RunListener, Source, Submitted
-    from benchhouse.api.gates import Gate
-    from benchhouse.api.observation import Dashboards, Logs, Monitors
-    from benchhouse.api.servers import Servers, StartedServer
-    from benchhouse.api.sites import Images, Sites
+    from benchhouse.api.comparisons import CompareKeywords, PairKeywords
+    from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, Source, Submitted
+    from benchhouse.api.gates import Gate, GateKeywords
+    from benchhouse.api.observation import Dashboards
+    from benchhouse.api.servers import StartedServer
     from benchhouse.api.slo import Answer, Probed, SearchRequest
-    from benchhouse.api.stores import EvidenceStore, Tables
     from benchhouse.api.timing import Timing
     from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
     from benchhouse.results.history import CaseSummary
-    from benchhouse.runs.estimate import PlanSummary
-    from benchhouse.runs.fetch import Fetchable
-    from benchhouse.runs.preparation import Where
+    from benchhouse.runs.estimate import PlanSummary as PlanSummary
+    from benchhouse.runs.fetch import Fetchable as Fetchable
     from benchhouse.schema.claim import Claim
     from benchhouse.schema.quality import SelftestRecord
 
@@ -48,7 +44,7 @@ def open_workspace(folder: str | os.PathLike[str] | None = None) -> "Workspace":
     return Workspace(folder)
 
 
-class Workspace:
+class Workspace(Groups):
     """A folder that holds scenarios, results, reports and the hidden `.bench` state.
 
     Runs are named by their id or the beginning of it, by `@last` and `@last-1`, or by their scenario (its last run).
@@ -102,7 +98,7 @@ class Workspace:
         *,
         progress: "bool | RunListener" = False,
         new: bool = False,
-        **settings: Any,
+        **settings: Unpack["RunKeywords"],
     ) -> Run:
         """Plan, run and collect a scenario: a file, a dict or `bh.Scenario(...)`. Blocks until the run is over.
 
@@ -122,7 +118,7 @@ class Workspace:
         progress: "bool | RunListener" = False,
         new: bool = False,
         each: Callable[[Run], None] = lambda run: None,
-        **settings: Any,
+        **settings: Unpack["RunKeywords"],
     ) -> list[Run]:
         """The same for a file that may be a space of several experiments: one run for each of them.
 
@@ -131,8 +127,8 @@ class Workspace:
         from benchhouse.api import execution
         from benchhouse.runs.hot_metrics import checked_labels
 
-        where, settings = _split(settings)
-        listener, chosen = execution.listener_of(progress), execution.RunSettings(**settings)
+        where, chosen = execution.settings_of(settings)
+        listener = execution.listener_of(progress)
         checked_labels(chosen.textfile, chosen.labels)
         runs = []
         for prepared, path in execution.prepare_every(self.folder, scenario, where):
@@ -145,42 +141,48 @@ class Workspace:
         return runs
 
     def submit(
-        self, scenario: "Source", *, progress: "bool | RunListener" = False, new: bool = False, **where: str | None
+        self,
+        scenario: "Source",
+        *,
+        progress: "bool | RunListener" = False,
+        new: bool = False,
+        **where: Unpack["PlaceKeywords"],
     ) -> "Submitted":
         """Start a scenario in the background and return at once; `ws[submitted.run_id].wait()` waits for its end."""
         from benchhouse.api import execution
+        from benchhouse.runs.preparation import Where
 
         listener = execution.listener_of(progress)
-        prepared, path = execution.prepare_source(self.folder, scenario, _where(where))
+        prepared, path = execution.prepare_source(self.folder, scenario, Where(**where))
         ledger = execution.open_run(self.folder, prepared, path, listener, new=new)
         return execution.submit(self.folder, prepared, ledger, listener)
 
-    def resume(self, run: str, *, progress: "bool | RunListener" = False, **settings: Any) -> Run:
+    def resume(self, run: str, *, progress: "bool | RunListener" = False, **settings: Unpack["RunKeywords"]) -> Run:
         """Carry on an interrupted run; `executor` and `site` may move what is missing elsewhere."""
         from benchhouse.api import execution
         from benchhouse.runs.records import resume_run
 
-        where, settings = _split(settings)
+        where, chosen = execution.settings_of(settings)
         ledger, prepared = resume_run(self.folder, run, where)
-        ended = execution.carry_out(
-            self.folder, ledger, prepared, execution.RunSettings(**settings), execution.listener_of(progress)
-        )
+        ended = execution.carry_out(self.folder, ledger, prepared, chosen, execution.listener_of(progress))
         return Run(self, ledger.folder.run_id, ended.summary)
 
-    def plan(self, scenario: "Source", *, points: int = 20, **where: str | None) -> "list[PlanSummary]":
+    def plan(self, scenario: "Source", *, points: int = 20, **where: Unpack["PlaceKeywords"]) -> "list[PlanSummary]":
         """What a scenario would run: points, trials, time, cost, disk space; one for each experiment of a space."""
         from benchhouse.api import execution
         from benchhouse.runs.estimate import summarise
+        from benchhouse.runs.preparation import Where
 
-        prepared = execution.prepare_every(self.folder, scenario, _where(where))
+        prepared = execution.prepare_every(self.folder, scenario, Where(**where))
         return [summarise(self.folder, item, points) for item, _ in prepared]
 
-    def render(self, scenario: "Source", **where: str | None) -> str:
+    def render(self, scenario: "Source", **where: Unpack["PlaceKeywords"]) -> str:
         """The exact jobs of the first trials, as the executor would start them."""
         from benchhouse.api import execution
         from benchhouse.runs.execution import render
+        from benchhouse.runs.preparation import Where
 
-        prepared = execution.prepare_every(self.folder, scenario, _where(where))
+        prepared = execution.prepare_every(self.folder, scenario, Where(**where))
         return "\n".join(render(self.folder, item) for item, _ in prepared)
 
     # Results
@@ -193,37 +195,23 @@ class Workspace:
         run_ids = self._collected(*(runs or ("@last",)))
         return Points(points(self.folder, run_ids), tried_points(self.folder, run_ids))
 
+    @overload
+    def compare(self, base: str, new: str, /, **options: Unpack["PairKeywords"]) -> "Comparison": ...
+    @overload
     def compare(
-        self,
-        *selectors: str,
-        at: str | None = None,
-        along: str = "",
-        of: str | None = None,
-        metrics: Sequence[str] = (),
-        confidence: float = 0.95,
-        **options: Any,
+        self, *selectors: str, **options: Unpack["CompareKeywords"]
+    ) -> "Comparison | CurveComparison | TargetComparison": ...
+    def compare(
+        self, *selectors: str, **options: Unpack["CompareKeywords"]
     ) -> "Comparison | CurveComparison | TargetComparison":
         """Two runs, or points of runs: the second against the first. One, or three and more: targets side by side.
 
         `at="recall=0.95"` compares targets at equal quality, `along="concurrency"` their curves; `of` is the metric
-        that is then compared. Options for two: `every`, `outliers`, `paired`.
+        that is then compared. Without a selector, the targets of the last run.
         """
-        from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
-        from benchhouse.results import comparisons, selftest_record
+        from benchhouse.api.comparisons import compare
 
-        chosen = self.select(*(selectors or ("@last",)))
-        if at:
-            tradeoff, run_ids = comparisons.compare_at(self.folder, chosen, at, of, along, confidence)
-            return CurveComparison(tradeoff, run_ids)
-        if along:
-            scaling = comparisons.compare_along(self.folder, chosen, along, of, confidence)
-            return CurveComparison(scaling, [selector.partition(":")[0] for selector in chosen])
-        if len(chosen) == 2:
-            wanted = comparisons.CompareOptions(tuple(metrics), confidence, **options)
-            table = comparisons.compare(self.folder, chosen[0], chosen[1], wanted)
-            scenario = comparisons.scenario_of(self.folder, chosen[1])
-            return Comparison(table, selftest_record.sentence(self.folder, scenario))
-        return TargetComparison(comparisons.compare_beside(self.folder, chosen, metrics, confidence))
+        return compare(self, self.select(*(selectors or ("@last",))), options)
 
     def gate(
         self,
@@ -232,18 +220,18 @@ class Workspace:
         *,
         baseline: str | None = None,
         endpoint: str = "",
-        **rules: Any,
+        **rules: Unpack["GateKeywords"],
     ) -> "Gate":
         """Judge a change for a pipeline: NEW against BASE, or against the newest run of its scenario in a store.
 
-        Rules: `mde` (the smallest worsening that matters, 0.03), `metrics` (the experiment's primary ones),
-        `confidence`, `outliers`. Raises NoBaselineError where there is nothing to compare with yet.
+        `baseline` is that store, `endpoint` its S3 endpoint. Without either, BASE is the run before (`@last-1`).
+        Raises NoBaselineError where there is nothing to compare with yet.
         """
         from benchhouse.api import gates
 
         if baseline:
-            return gates.judge_against_store(self, baseline, new, gates.GateRules(**rules), endpoint)
-        return gates.judge(self, base or "@last-1", new, gates.GateRules(**rules))
+            return gates.judge_against_store(self, baseline, new, gates.rules(rules), endpoint)
+        return gates.judge(self, base or "@last-1", new, gates.rules(rules))
 
     def time(
         self,
@@ -387,90 +375,11 @@ class Workspace:
             return verification.verify_folder(Path(run))
         return verification.verify_run(self.folder, self[str(run)].id)
 
-    # Groups of verbs
-
-    @property
-    def alarms(self) -> "Alarms":
-        """The rules of alarms.yaml: `ws.alarms.check()`."""
-        from benchhouse.api.alarms import Alarms
-
-        return Alarms(self)
-
-    @property
-    def baselines(self) -> "Baselines":
-        """Accepted levels that new runs are held to: `ws.baselines.accept("first/name=short")`."""
-        from benchhouse.api.alarms import Baselines
-
-        return Baselines(self)
-
-    @property
-    def claims(self) -> "Claims":
-        """Numbers that may be published: `ws.claims.make("@last:name=flat:qps")`."""
-        from benchhouse.api.claims import Claims
-
-        return Claims(self)
-
     def claim(self, number: str, against: str | None = None, *, realism: bool = False) -> "Claim":
         """Claim a number for publication; the same as `ws.claims.make`."""
         return self.claims.make(number, against, realism=realism)
 
-    @property
-    def contracts(self) -> "Contracts":
-        """BenchmarkRun contracts, promised before a run: `ws.contracts.render("scenario.yaml")`."""
-        from benchhouse.api.contracts import Contracts
-
-        return Contracts(self)
-
-    @property
-    def evidence(self) -> "EvidenceStore":
-        """Sealed trials in a store, on S3 or in a folder: `ws.evidence.push("s3://team/evidence")`."""
-        from benchhouse.api.stores import EvidenceStore
-
-        return EvidenceStore(self)
-
-    @property
-    def warehouse(self) -> "Tables":
-        """The curated tables: `ws.warehouse.schema()`, `rebuild()`, `push(...)`."""
-        from benchhouse.api.stores import Tables
-
-        return Tables(self)
-
-    # Servers, observation, sites
-
-    @property
-    def servers(self) -> "Servers":
-        """Servers that live until they are stopped: `ws.servers.start("postgres")`."""
-        from benchhouse.api.servers import Servers
-
-        return Servers(self)
-
-    @property
-    def monitors(self) -> "Monitors":
-        """Monitors of the machine or of a process, without a benchmark: `ws.monitors.start(for_s=600)`."""
-        from benchhouse.api.observation import Monitors
-
-        return Monitors(self)
-
-    @property
-    def logs(self) -> "Logs":
-        """What trials, servers and workers printed: `ws.logs.tail("@last")`."""
-        from benchhouse.api.observation import Logs
-
-        return Logs(self)
-
-    @property
-    def sites(self) -> "Sites":
-        """Profiles of machines and clusters: `ws.sites.check()`."""
-        from benchhouse.api.sites import Sites
-
-        return Sites(self)
-
-    @property
-    def images(self) -> "Images":
-        """Container images, pinned by digest: `ws.images.pull("docker://...")`."""
-        from benchhouse.api.sites import Images
-
-        return Images(self)
+    # What runs need: servers, data, dashboards
 
     def start(self, what: str, *, progress: "bool | RunListener" = False) -> "Submitted | StartedServer":
         """Submit the scenario in the file `what`; anything else is a recipe whose server is started."""
@@ -493,13 +402,14 @@ class Workspace:
         return [item for name in names for item in fetch(name)]
 
     def fetch_for(
-        self, scenario: "Source", *, progress: "bool | RunListener" = False, **where: str | None
+        self, scenario: "Source", *, progress: "bool | RunListener" = False, **where: Unpack["PlaceKeywords"]
     ) -> list[Path]:
         """Fetch all that a scenario needs from outside: data, and the packages of its runtime. Returns their paths."""
         from benchhouse.api import execution
         from benchhouse.runs.fetch import fetch_for
+        from benchhouse.runs.preparation import Where
 
-        prepared, _ = execution.prepare_source(self.folder, scenario, _where(where))
+        prepared, _ = execution.prepare_source(self.folder, scenario, Where(**where))
         return fetch_for(self.folder, prepared, execution.listener_of(progress).note)
 
     def dashboards(self, folder: str | os.PathLike[str]) -> "Dashboards":
@@ -507,26 +417,6 @@ class Workspace:
         from benchhouse.api.observation import write_dashboards
 
         return write_dashboards(Path(folder))
-
-    def logical_scenario(
-        self,
-        benchmark: str,
-        *,
-        targets: Sequence[str],
-        where: Mapping[str, str] | None = None,
-        settings: Mapping[str, str] | None = None,
-        repetitions: int = 1,
-        experiment: str | None = None,
-    ) -> Path:
-        """Write the scenario that measures `targets` for a logical benchmark; returns its file.
-
-        `where` gives values of the benchmark's properties, `settings` those of inputs that its binding leaves open.
-        `experiment` chooses the binding where several experiments answer it.
-        """
-        from benchhouse.nexus import logical
-
-        request = logical.Asked(tuple(targets), where or {}, settings or {}, repetitions)
-        return logical.scenario_file(self.folder, benchmark, request, experiment, None)
 
     def _collected(self, *runs: str) -> list[str]:
         """The ids of runs, each collected as far as it is sealed."""
@@ -549,16 +439,3 @@ class Workspace:
             return cases[0].case
         names = ", ".join(item.case for item in cases[:5]) + (f" and {len(cases) - 5} more" if len(cases) > 5 else "")
         raise BenchError("there are histories of several cases" if cases else "no run has been collected yet", names)
-
-
-def _split(settings: Mapping[str, Any]) -> "tuple[Where, dict[str, Any]]":
-    """Settings of a run, and where it goes."""
-    keys = ("executor", "runtime", "site")
-    rest = {key: value for key, value in settings.items() if key not in keys}
-    return _where({key: settings.get(key) for key in keys}), rest
-
-
-def _where(where: Mapping[str, str | None]) -> "Where":
-    from benchhouse.runs.preparation import Where
-
-    return Where(**where)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.alarms import Channel
-from benchhouse.schema.http import HttpClient, NoAnswer
 from benchhouse.schema.secrets import REDACTED, reference
 
 Message = Mapping[str, Any]

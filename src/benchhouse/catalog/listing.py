@@ -24,7 +24,7 @@ from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environ
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.waiting import tell
+from benchhouse.schema.progress import tell
 
 if TYPE_CHECKING:
     from benchhouse.schema.experiment import Experiment

@@ -10,7 +10,7 @@ from benchhouse.analysis.compare import DEFINITION, Comparison, Direction, compa
 from benchhouse.claims.basis import Basis
 from benchhouse.claims.safety import interval_of
 from benchhouse.results.cells import make_cells
-from benchhouse.results.comparison import SEED, compare_selected
+from benchhouse.results.comparison import SEED, CompareOptions, compare_selected
 from benchhouse.results.lineage import check_cells, pick_cells
 from benchhouse.results.numbers import name_of, quantity
 from benchhouse.results.proof import same_bits
@@ -176,7 +176,7 @@ def _keys_compared(warehouse: Warehouse, number: str, against: str) -> list[Key]
         raise BenchError("a comparison names its points", "bench claim make RUN:key=value:metric --against RUN:...")
     selected, _, _ = number.rpartition(":")
     wanted = _key_of(warehouse, number)
-    table = compare_selected(warehouse, against, selected, metrics=[wanted[2]], every=True)
+    table = compare_selected(warehouse, against, selected, CompareOptions((wanted[2],), every=True, paired=False))
     found = [row for row in table.rows if row.stat == wanted[3]]
     if len(found) != 1:
         raise BenchError(

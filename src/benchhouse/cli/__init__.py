@@ -14,7 +14,7 @@ import click
 from benchhouse import __version__
 from benchhouse.cli.output import OutputError, end_of_output, guard_output
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.waiting import show_by
+from benchhouse.schema.progress import show_by
 
 _OBJECTS = 200_000  # made before garbage is looked for: most of a short command is imports, which make none
 _VERBS = Path(__file__).parent / "verbs"
@@ -47,7 +47,7 @@ class Verbs(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from benchhouse.documents.problems import did_you_mean
+            from benchhouse.api.screen import did_you_mean
 
             option = f"--{args[0]}" if args[0] in ("help", "version") else ""
             guess = f"bench {option}" if option else did_you_mean(args[0], self.list_commands(ctx))

@@ -1,7 +1,6 @@
 """The `nexus` command, for people who know it: other words for what `bench` does, by the same functions."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -12,7 +11,6 @@ from benchhouse.cli import bench, options, run, show_error
 from benchhouse.cli.examples import examples
 from benchhouse.cli.verbs import leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
-from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError, Exit
 
 _EXAMPLES = """\b
@@ -70,20 +68,18 @@ def run_group() -> None:
 
 
 def _renamed(command: click.Command, typed: str, callback: Callable[..., int] | None = None) -> click.Command:
-    """The same, told by the name that it has here."""
-    told = (command.help or "").partition("\n\n\b")[0] + examples(typed)
-    return click.Command(command.name, params=command.params, callback=callback or command.callback, help=told)
+    """The same command, with an example that has its name here."""
+    text = (command.help or "").partition("\n\n\b")[0] + examples(typed)
+    return click.Command(command.name, params=command.params, callback=callback or command.callback, help=text)
 
 
 def _truthful(command: click.Command, typed: str) -> click.Command:
     """The same, ended with 2 where a file of the nexus can't be read: a list may not hide what is missing in it."""
 
     def callback(nexus: str | None, **given: object) -> int:
-        from benchhouse.nexus import packages as api
-
         ctx = click.get_current_context()
         code = int(ctx.invoke(command, nexus=nexus, **given) or 0)
-        return code or (Exit.BAD_INPUT if api.load(options.workspace(ctx).folder, nexus).broken else Exit.GOOD)
+        return code or (Exit.BAD_INPUT if options.workspace(ctx).packages.broken(nexus=nexus) else Exit.GOOD)
 
     return _renamed(command, typed, callback)
 
@@ -103,21 +99,15 @@ validate.add_command(_renamed(packages.validate, "nexus validate package terrato
 @options.json_option
 @click.pass_context
 def benchmark_packages(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.nexus import packages as api
-
-    found = api.load(options.workspace(ctx).folder, nexus)
-    rows = [
-        {"package": package.name, **item.model_dump()}
-        for package in found.packages
-        for item in package.entry.benchmark_packages
-    ]
+    packages = options.workspace(ctx).packages
+    listed = packages.requirements(nexus=nexus)
     if as_json:
-        screen.as_json(rows)
+        screen.as_json(screen.plain(listed))
     else:
-        table = [(row["package"], row["requirement_specifier"], ", ".join(row["experiments"])) for row in rows]
-        screen.table(("package", "benchmark package", "experiments"), table)
+        rows = [(item.package, item.requirement_specifier, ", ".join(item.experiments)) for item in listed]
+        screen.table(("package", "benchmark package", "experiments"), rows)
         screen.note("next:  nexus get benchmark-requirements PACKAGE")
-    return _broken([item.error for item in found.broken])
+    return _show_errors(packages.broken(nexus=nexus))
 
 
 @list_group.command(
@@ -128,8 +118,8 @@ def benchmark_packages(ctx: click.Context, nexus: str | None, as_json: bool) -> 
 @options.json_option
 @click.pass_context
 def logical_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    found: int = ctx.invoke(leaderboard.command, nexus=nexus, as_json=as_json)
-    return found
+    code: int = ctx.invoke(leaderboard.command, nexus=nexus, as_json=as_json)
+    return code
 
 
 @get.command(
@@ -142,17 +132,12 @@ def logical_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) -> 
 @options.json_option
 @click.pass_context
 def benchmark_requirements(ctx: click.Context, name: str | None, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.nexus import packages as api
-    from benchhouse.nexus import root as asking
-
-    found = api.load(options.workspace(ctx).folder, nexus)
-    chosen = [api.pick(found, name)] if name else list(found.packages)
-    lines, problems = asking.requirement_lines(found, chosen)
+    requirements = options.workspace(ctx).packages.requirement_lines(name, nexus=nexus)
     if as_json:
-        screen.as_json(lines)
+        screen.as_json(requirements.lines)
     else:
-        click.echo("".join(f"{line}\n" for line in lines), nl=False)
-    return _broken([*problems, *(item.error for item in found.broken if name in (None, item.origin))])
+        click.echo("".join(f"{line}\n" for line in requirements.lines), nl=False)
+    return _show_errors(requirements.errors)
 
 
 @validate.command(
@@ -163,20 +148,14 @@ def benchmark_requirements(ctx: click.Context, name: str | None, nexus: str | No
 @options.json_option
 @click.pass_context
 def validate_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.nexus import package_checks
-    from benchhouse.nexus import packages as api
-
-    workspace = options.workspace(ctx).folder
-    proof = package_checks.prove(workspace, api.load(workspace, nexus), None, package_checks.Asked(static=True))
-    proof = replace(proof, static=False)  # what could not be looked at is not good here
+    proof = options.workspace(ctx).packages.validate_benchmarks(nexus=nexus)
     if as_json:
         screen.as_json([item.as_dict() for item in proof.findings])
         return proof.exit_code
-    _broken([ProblemsError(proof.problems)] if proof.problems else [])
-    for item in proof.findings:
-        if item.state == "unchecked":
-            screen.note(f"not checked: {item.what}: {item.why}")
-    counted = f"{proof.count('broken')} broken, {proof.count('unchecked')} not checked"
+    _show_errors([proof.failure] if proof.failure else [])
+    for item in proof.unchecked:
+        screen.note(f"not checked: {item.what}: {item.why}")
+    counted = f"{proof.count('broken')} broken, {len(proof.unchecked)} not checked"
     click.echo(f"{screen.count(proof.benchmarks, 'benchmark')}: {counted}")
     again = "mend what is named above, then:  nexus validate benchmarks"
     screen.note(again if proof.problems else "next:  nexus validate package")
@@ -192,14 +171,12 @@ def validate_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) ->
 @options.json_option
 @click.pass_context
 def validate_logical(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.nexus import logical
-
-    checked = logical.validate(options.workspace(ctx).folder, nexus)
+    checked = options.workspace(ctx).leaderboards.validate(nexus=nexus)
     bad = [item for item in checked if not item.good]
     if as_json:
         screen.as_json([item.as_dict() for item in checked])
         return Exit.BAD_INPUT if bad else Exit.GOOD
-    _broken([item.failure for item in bad])
+    _show_errors([item.failure for item in bad])
     click.echo(f"{screen.count(len(checked), 'logical benchmark')}: {len(checked) - len(bad)} good, {len(bad)} not")
     screen.note(
         "mend what is named above, then:  nexus validate logical-benchmarks" if bad else "next:  bench leaderboard"
@@ -221,17 +198,14 @@ def validate_logical(ctx: click.Context, nexus: str | None, as_json: bool) -> in
 def run_benchmarks(
     ctx: click.Context, package: str | None, model: str | None, benchmark: str | None, dry_run: bool, nexus: str | None
 ) -> int:
-    from benchhouse.nexus import packages as api
-    from benchhouse.nexus import root as asking
-
-    found = api.load(options.workspace(ctx).folder, nexus)
-    chosen = asking.runnable(found, package, model, benchmark)
-    code = _broken([item.error for item in found.broken if package in (None, item.origin)])
+    packages = options.workspace(ctx).packages
+    chosen = packages.runnable(package, model=model, benchmark=benchmark, nexus=nexus)
+    code = _show_errors(packages.broken(package, nexus=nexus))
     refused = 0
     for item in chosen:
-        screen.note(f"{item.id}:")
+        screen.note(f"{item.benchmark}:")
         try:
-            ended = ctx.invoke(run_scenario, scenario=Path(item.document.path), dry_run=dry_run)
+            ended = ctx.invoke(run_scenario, scenario=Path(item.file), dry_run=dry_run)
         except BenchError as error:  # the others are run all the same
             show_error(error)
             ended, refused = error.exit_code, refused + 1
@@ -243,7 +217,7 @@ def run_benchmarks(
     return code
 
 
-def _broken(errors: Sequence[BenchError]) -> int:
+def _show_errors(errors: Sequence[BenchError]) -> int:
     for error in errors:
         click.echo(screen.on_stderr(f"error: {error.message}"), err=True)  # JSON is on stdout
     return Exit.BAD_INPUT if errors else Exit.GOOD

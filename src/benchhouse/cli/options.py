@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.shell_completion import CompletionItem
@@ -44,29 +44,39 @@ def nexus_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from benchhouse.api.workspace import Workspace
-
-    runs = Workspace(ctx.find_root().params.get("folder")).runs()
-    names = ["@last", *(run.id for run in reversed(runs))]
+    here = _workspace_to_complete(ctx)
+    names = ["@last", *(run.id for run in reversed(here.runs()))] if here else []
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 def complete_experiment(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from benchhouse.api import catalogue
-
-    listed = catalogue.experiments()
+    here = _workspace_to_complete(ctx)
+    listed = here.catalog.experiments(installed_only=True) if here else []
     return [CompletionItem(item.name, help=item.description) for item in listed if item.name.startswith(incomplete)]
 
 
-def complete_plug(group: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+def complete_plug(
+    group: Literal["executors", "runtimes"],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
     """Names of executors or runtimes."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from benchhouse.api import catalogue
-
-        return [CompletionItem(name) for name in catalogue.plugs(group) if name.startswith(incomplete)]
+        here = _workspace_to_complete(ctx)
+        names = here.catalog.plugs(group) if here else []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
     return complete
+
+
+def _workspace_to_complete(ctx: click.Context) -> "Workspace | None":
+    """None where `-C` names no folder: a shell that completes a word can't show the error."""
+    from benchhouse.api.workspace import Workspace
+    from benchhouse.schema.errors import BenchError
+
+    try:
+        return Workspace(ctx.find_root().params.get("folder"))
+    except BenchError:
+        return None
 
 
 def run_argument(default: str | None = "@last", **extra: Any) -> Decorator:
@@ -105,7 +115,7 @@ def logical_options(function: Callable[..., Any]) -> Callable[..., Any]:
         wanted, conditions, bound, settings, repetitions = (given.pop(name) for name in names)
         scenario = given.get("scenario")
         if scenario is not None and str(scenario).startswith("logical:"):
-            given["scenario"] = workspace(click.get_current_context()).logical_scenario(
+            given["scenario"] = workspace(click.get_current_context()).leaderboards.scenario(
                 str(scenario).removeprefix("logical:"),
                 targets=wanted,
                 where=pairs(conditions, "--where"),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.text import Generation
 
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
@@ -24,8 +25,7 @@ _NOT_OF_THIS_API = (ValueError, LookupError, TypeError, AttributeError)
 class OpenAI:
     """Builds request bodies once and reads finished answers; what lies between belongs to the engine.
 
-    `extra` goes into every body: temperature, ignore_eos, or whatever else the server knows. `batch` prompts go into
-    one request, which only completions can. `keep_text` keeps the answer, with `keep_thoughts` also its reasoning.
+    Only completions take several prompts in one request.
     """
 
     transport: ClassVar[Literal["http"]] = "http"
@@ -34,30 +34,26 @@ class OpenAI:
         self,
         url: str,
         model: str,
+        generation: Generation = Generation(),  # noqa: B008 - frozen
         *,
-        api: Literal["chat", "completions"] = "chat",
-        stream: bool = True,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
-        extra: Mapping[str, Any] | None = None,
-        keep_text: bool = False,
-        keep_thoughts: bool = False,
-        batch: int = 1,
     ) -> None:
-        if batch > 1 and api == "chat":
+        api, stream = generation.api, generation.stream
+        if generation.batch > 1 and api == "chat":
             raise ValueError("a chat request holds one conversation: batch needs api: completions")
         parts = urlsplit(url)
         self.url = f"{parts.scheme}://{parts.netloc}"
         base = parts.path.rstrip("/")
         query = f"?{parts.query}" if parts.query else ""
         self._path = (base if base.endswith("/v1") else f"{base}/v1") + _PATHS[api] + query
-        self._chat, self._stream, self._batch = api == "chat", stream, batch
-        self._keep_text, self._keep_thoughts = keep_text, keep_thoughts
+        self._chat, self._stream, self._batch = api == "chat", stream, generation.batch
+        self._keep_text, self._keep_thoughts = generation.keep_text, generation.keep_thoughts
         self._text_keys = (b'"content":"', b'"content": "') if self._chat else (b'"text":"', b'"text": "')
         self._fixed: dict[str, Any] = {"model": model, "stream": stream}
         if stream:
             self._fixed["stream_options"] = {"include_usage": True}
-        self._extra = dict(extra or {})
+        self._extra = dict(generation.extra)
         self._lines = _header_lines(
             {
                 "Host": parts.netloc.rpartition("@")[2],

@@ -10,6 +10,7 @@ from benchhouse.drivers.triton import TritonHttp
 from benchhouse.drivers.triton_target import target_of
 from benchhouse.drivers.triton_tensors import Tensor
 from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.text import Generation
 from benchhouse.schema.errors import BenchError
 
 
@@ -25,7 +26,7 @@ class _Hello(NamedTuple):
 class TritonLLM(TritonHttp):
     """An `HttpDriver` whose items are prompts: `as_text()` and `output_tokens`.
 
-    `extra` goes into every request: values of other inputs, and parameters. Its keys `text_input`, `length_input` and
+    `generation.extra` holds values of other inputs, and parameters. Its keys `text_input`, `length_input` and
     `text_output` are what the model calls the prompt, its output tokens and the answer. The protocol knows no chat, so
     `api` makes no difference: a conversation is sent as one text.
     """
@@ -34,25 +35,20 @@ class TritonLLM(TritonHttp):
         self,
         url: str,
         model: str,
+        generation: Generation = Generation(),  # noqa: B008 - frozen
         *,
-        api: str = "completions",
-        stream: bool = True,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
-        extra: Mapping[str, Any] | None = None,
-        keep_text: bool = False,
-        keep_thoughts: bool = False,
-        batch: int = 1,
     ) -> None:
-        if batch > 1:
+        if generation.batch > 1:
             raise BenchError("Triton's generate takes one prompt a request", hint="batch: 1")
-        self._extra = dict(extra or {})
+        self._extra = dict(generation.extra)
         self._prompt = str(self._extra.pop("text_input", "text_input"))
         self._length = str(self._extra.pop("length_input", "max_tokens"))
         self._answer = str(self._extra.pop("text_output", "text_output"))
-        self._keep_text = keep_text
+        self._keep_text = generation.keep_text
         bearer = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        call = "stream" if stream else "generate"
+        call = "stream" if generation.stream else "generate"
         super().__init__(target_of(url=url, model=model, call=call, headers={**bearer, **(headers or {})}))
 
     def request(self, item: Any) -> bytes:

@@ -162,7 +162,7 @@ def exchange(
     url: str, method: str, path: str, timeout_s: float, body: bytes | None = None, key: str = ""
 ) -> tuple[int, bytes]:
     """Status and body of one HTTP answer. Raises CallFailed that says why there is none."""
-    from benchhouse.schema.http import HttpClient, NoAnswer
+    from benchhouse.http.client import HttpClient, NoAnswer
 
     headers = {"Content-Type": "application/json"} if body is not None else {}
     if key:

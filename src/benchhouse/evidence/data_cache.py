@@ -126,7 +126,7 @@ def _bring(item: Data, part: Path) -> None:
 
 
 def _download(name: str, url: str, part: Path) -> None:
-    from benchhouse.schema.http import HttpClient, NoAnswer
+    from benchhouse.http.client import HttpClient, NoAnswer
 
     client = HttpClient(timeout_s=60, total=False, proxy=True, redirects=True)
     try:

@@ -1,11 +1,14 @@
 """Writing, sealing and reading trial folders. Whatever is killed at any moment, a folder is whole or not sealed."""
 
+import contextlib
 import csv
 import io
 import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest, describe_file, walk
@@ -14,6 +17,7 @@ from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile
 from benchhouse.schema.trial import Meta, Outcome, TrialSpec
 
+_PACKAGES = TypeAdapter(dict[str, str])
 CSV_COLUMNS = (
     "trial_id", "run_id", "metric", "stat", "value", "unit", "direction", "n", "scope", "window",
 )  # fmt: skip
@@ -29,6 +33,29 @@ def write_metrics_csv(path: Path, spec: TrialSpec, measurements: Iterable[Measur
              row.n, row.scope, row.window]
         )  # fmt: skip
     write_fresh(path, text.getvalue())
+
+
+class LinkedFile:
+    """A file that is the same in every trial folder that a process seals: its bytes are on disk once.
+
+    Each folder has it under its own name and in its manifest, as a hard link to that of the folder before. Where that
+    one is gone or changed, or can't be linked to (another file system, too many links), the folder gets its own copy.
+    """
+
+    def __init__(self) -> None:
+        self._sealed: Path | None = None
+
+    def write(self, path: Path, text: str) -> None:
+        if self._sealed is not None:
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                os.link(self._sealed, path)
+                if path.read_text(encoding="utf-8") == text:
+                    return
+        write_fresh(path, text)
+
+    def sealed_in(self, path: Path) -> None:
+        """Where the file is that later ones may be linked to."""
+        self._sealed = path
 
 
 def tidy(folder: Path) -> list[str]:
@@ -100,6 +127,16 @@ def read_spec(folder: TrialFolder) -> TrialSpec:
 
 def read_meta(folder: TrialFolder) -> Meta:
     return older.read(Meta, folder.meta.read_bytes())
+
+
+def read_packages(folder: TrialFolder, meta: Meta) -> dict[str, str]:
+    """Installed distributions and their versions, by name."""
+    return packages_of(folder.packages.read_bytes()) if folder.packages.is_file() else meta.packages
+
+
+def packages_of(content: bytes) -> dict[str, str]:
+    """What packages.json holds. Raises ValueError."""
+    return _PACKAGES.validate_json(content)
 
 
 def read_metrics(folder: TrialFolder) -> MetricsFile:

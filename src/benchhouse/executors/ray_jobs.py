@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.http import HttpClient, NoAnswer
 
 _CLIENT = HttpClient(timeout_s=10.0, proxy=True, redirects=True)
 _STOP_S = 120.0

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Mapping
 
 from benchhouse.executors.cluster_engine import Node
-from benchhouse.schema.http import HttpClient, NoAnswer
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.spark import STANDALONE
 
 _ANSWER_S = 8.0

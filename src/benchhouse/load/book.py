@@ -10,7 +10,7 @@ from time import monotonic_ns, process_time_ns
 from typing import Any, NamedTuple, Protocol
 
 from benchhouse.load.endpoint import Place
-from benchhouse.load.lost import Lost
+from benchhouse.load.lost_process import Lost
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.shape import Shape
 from benchhouse.schema.histogram import Histogram, Measured

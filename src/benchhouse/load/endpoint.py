@@ -13,6 +13,19 @@ from benchhouse.schema.errors import BenchError
 _PROBE_S = 2.0
 
 
+@dataclass(frozen=True)
+class Servers:
+    """Where the connections of an HTTP driver go."""
+
+    urls: tuple[str, ...] = ()
+    """Of several servers that the connections are spread over; none: the driver's own."""
+    verify_tls: bool = True
+
+    def endpoints(self, own: str) -> "list[Endpoint]":
+        """Raises BenchError where an address is none or can't be resolved."""
+        return [Endpoint(url, verify=self.verify_tls) for url in self.urls or (own,)]
+
+
 class Endpoint:
     """An http:// or https:// address, resolved once. Of several addresses of a host, the first that answers is used."""
 

@@ -3,14 +3,14 @@
 import gc
 import math
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
 
 from benchhouse.load.book import Book, Clock, Tally
-from benchhouse.load.endpoint import Endpoint
+from benchhouse.load.endpoint import Endpoint, Servers
 from benchhouse.load.nodes import Spread, on_nodes
 from benchhouse.load.records import Spool, write_parquet
 from benchhouse.load.shape import MAX_IN_FLIGHT, Shape
@@ -31,18 +31,16 @@ def run_load(
     shape: Shape,
     tally: Callable[[], Tally],
     *,
-    urls: Sequence[str] = (),
-    verify_tls: bool = True,
+    servers: Servers = Servers(),  # noqa: B008 - frozen
     records: Path | None = None,
     spread: Spread | None = None,
 ) -> Book:
     """Offer the load that `shape` says to the driver, and return the book of it.
 
-    `driver()` makes a driver: an HTTP driver is made once, a call driver in each thread. `urls` are the addresses of
-    several servers that the connections of an HTTP driver are spread over, instead of its own. `records` is where one
-    row a request is written as Parquet, if the shape asks for it. `spread` says where other nodes are.
+    `driver()` makes a driver: an HTTP driver is made once, a call driver in each thread. `records` is where one row a
+    request is written as Parquet, if the shape asks for it. `spread` says where other nodes are.
     """
-    load = Load(driver, source, shape, tally, tuple(urls), verify_tls, records)
+    load = Load(driver, source, shape, tally, servers, records)
     if spread is not None and shape.nodes != "own":
         whole = on_nodes(load.plain(), shape.processes, spread)
     else:
@@ -65,8 +63,7 @@ class Load:
     source: Source
     shape: Shape
     tally: Callable[[], Tally]
-    urls: tuple[str, ...]
-    verify_tls: bool
+    servers: Servers
     records: Path | None
     first: Any = None
     endpoints: list[Endpoint] = field(default_factory=list)
@@ -81,7 +78,7 @@ class Load:
         self.first = self.driver()
         if self.first.transport == "http":
             self.shape = _allow_files(self.shape)
-            self.endpoints = [Endpoint(url, verify=self.verify_tls) for url in self.urls or [self.first.url]]
+            self.endpoints = self.servers.endpoints(self.first.url)
 
     def share(self, pulse: Pulse | None) -> Share:
         """What one load process does."""

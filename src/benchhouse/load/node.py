@@ -11,7 +11,7 @@ from time import monotonic_ns, time_ns
 
 from benchhouse.load.book import Book
 from benchhouse.load.engine import Load
-from benchhouse.load.lost import Lost
+from benchhouse.load.lost_process import Lost
 from benchhouse.load.shards import Child, Pulse
 from benchhouse.schema.errors import BenchError
 

@@ -19,7 +19,7 @@ from time import monotonic_ns, time_ns
 from typing import Any
 
 from benchhouse.load.book import Book
-from benchhouse.load.lost import Lost
+from benchhouse.load.lost_process import Lost
 from benchhouse.load.shards import NotReached, joined
 from benchhouse.schema.errors import BenchError
 

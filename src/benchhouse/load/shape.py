@@ -49,7 +49,7 @@ class Shape(Model):
         ge=0.002,
         le=10,
         description="Accept a client that sends or wakes up to this late (p99) and pauses for up to ten times that; "
-        "the results then carry a warning with this limit.",
+        "gaps between sends are then not judged, and the results carry a warning with this limit.",
     )
     records: bool = Field(False, description="Keep one row a request in artifacts/requests.parquet.")
     slo: str | None = Field(None, description="Objective such as `ttft.p99<300ms,error<0.1%`; gives goodput.")

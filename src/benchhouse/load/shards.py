@@ -12,7 +12,7 @@ from time import monotonic_ns
 from typing import Any
 
 from benchhouse.load.book import Book
-from benchhouse.load.lost import Lost
+from benchhouse.load.lost_process import Lost
 from benchhouse.schema.errors import BenchError
 
 EDGE_NS = 20_000_000  # from the moment that all are ready to the start

@@ -1,12 +1,13 @@
 """What every load experiment does around its load: offer it, keep the evidence, say whether it measured anything."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from benchhouse.load.advice import advised
 from benchhouse.load.arrivals import Trace
 from benchhouse.load.book import Book, Tally
 from benchhouse.load.certificate import Certificate, certify
+from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached, run_load
 from benchhouse.load.intervals import write_intervals
 from benchhouse.load.nodes import Spread
@@ -27,14 +28,13 @@ def offer(
     ctx: Context,
     *,
     where: str,
-    urls: Sequence[str] = (),
-    verify_tls: bool = True,
+    servers: Servers = Servers(),  # noqa: B008 - frozen
 ) -> Book:
-    """Run the load; a server that can't be reached and a load that can't be offered fail the trial."""
+    """Run the load; a server (`where`) that can't be reached and a load that can't be offered fail the trial."""
     records = ctx.artifacts / "requests.parquet"
     spread = _spread(shape, ctx)
     try:
-        book = run_load(driver, source, shape, tally, urls=urls, verify_tls=verify_tls, records=records, spread=spread)
+        book = run_load(driver, source, shape, tally, servers=servers, records=records, spread=spread)
         if spread:
             ctx.metadata(load_nodes=spread.facts)
         return book

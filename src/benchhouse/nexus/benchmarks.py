@@ -1,11 +1,11 @@
 """Registered benchmarks: of the workspace, of installed packages and of a nexus; who uses each, and the last result."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.catalog.benchmarks import Registered, list_benchmarks
+from benchhouse.catalog.benchmarks import Broken, Registered, list_benchmarks
 from benchhouse.catalog.listing import list_experiments
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, load_nexus
 from benchhouse.documents.yaml_reader import load_yaml
@@ -24,18 +24,67 @@ FROM trial_fact WHERE NOT warmup GROUP BY 1, 2, 3 ORDER BY run_id DESC, target_n
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which benchmarks; empty: all."""
+class FirstResult:
+    """The experiment's first metric at the first point of a run."""
+
+    metric: str
+    stat: str
+    unit: str
+    mean: float
+    stdev: float | None
+    n: int
+    point: str
+    points: int
+    """How many points of the target the run has."""
+
+
+@dataclass(frozen=True)
+class LastRun:
+    """The newest run of a benchmark, for one target."""
+
+    run_id: str
+    ended: Any
+    trials: int
+    succeeded: int
+    target_name: str
+    result: FirstResult | None = None
+    """None where no trial succeeded."""
+
+
+@dataclass(frozen=True)
+class ListedBenchmark:
+    """A registered benchmark: what it runs, for which models, who uses it; or a file that can't be read (`broken`)."""
+
+    benchmark: str
+    kind: str
+    """`benchmark`, `scenario` or `space`."""
+    experiment: str
+    experiments: list[str]
+    version: str | list[str] | None
+    origin: str
+    """`workspace`, `nexus`, or the distribution."""
+    package: str
+    models: list[str]
+    file: str
+    description: str
+    used_by: list[str]
+    broken: str | None = None
+    last: LastRun | None = None
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which benchmarks to list; by default all."""
 
     package: str | None = None
     model: str | None = None
     experiment: str | None = None
 
-    def meets(self, row: dict[str, Any]) -> bool:
+    def keeps(self, item: ListedBenchmark) -> bool:
         return (
-            self.package in (None, row["package"])
-            and (self.model is None or self.model in row["models"])
-            and (self.experiment is None or self.experiment in row["experiments"])
+            self.package in (None, item.package)
+            and (self.model is None or self.model in item.models)
+            and (self.experiment is None or self.experiment in item.experiments)
         )
 
 
@@ -70,63 +119,73 @@ class _Users:
 
 
 def registered(
-    workspace: Workspace, nexus: str | Path | None = None, wanted: Wanted | None = None
-) -> list[dict[str, Any]]:
-    """A row for each benchmark that is wanted, and for what can't be read."""
+    workspace: Workspace, nexus: str | Path | None = None, wanted: Filter | None = None
+) -> list[ListedBenchmark]:
+    """Each benchmark that the filter keeps, and each file that can't be read."""
     good, unread = list_benchmarks(workspace.benchmarks)
     root = places.nexus(nexus, workspace.root)
-    found = load_nexus(root) if root else Nexus(workspace.root, ())
-    users = _users(workspace, found)
-    rows = [_row(item, users) for item in good]
-    rows += [_nexus_row(item, users) for item in found.instances()]
-    rows = [row for row in rows if (wanted or Wanted()).meets(row)]
-    for row, last in zip(rows, _last(workspace, [row.pop("runs") for row in rows]), strict=True):
-        row["last"] = last
-    return rows + [_empty(item.origin, item.place, item.error.message) for item in (*unread, *found.broken)]
+    whole = load_nexus(root) if root else Nexus(workspace.root, ())
+    users = _users(workspace, whole)
+    rows = [(_row(item, users), users.runs_of(item.benchmark.benchmark)) for item in good]
+    rows += [
+        (_nexus_row(item, users), users.runs_of(item.id) | {(_scenario(item), item.target)})
+        for item in whole.instances()
+    ]
+    kept = [(row, runs) for row, runs in rows if (wanted or Filter()).keeps(row)]
+    last_runs = _last_runs(workspace, [runs for _, runs in kept])
+    listed = [replace(row, last=last) for (row, _), last in zip(kept, last_runs, strict=True)]
+    return listed + [_unreadable(item) for item in (*unread, *whole.broken)]
 
 
-def _row(item: Registered, users: _Users) -> dict[str, Any]:
+def _row(item: Registered, users: _Users) -> ListedBenchmark:
     name, benchmark = item.benchmark.benchmark, item.benchmark
-    return {
-        "benchmark": name,
-        "kind": "benchmark",
-        "experiment": benchmark.experiment or f"uses {benchmark.uses}",
-        "experiments": [benchmark.experiment or ""],
-        "version": benchmark.version,
-        "origin": item.origin,
-        "package": item.origin,
-        "models": users.models_of(name),
-        "file": item.document.path,
-        "description": benchmark.description,
-        "used_by": users.of(name),
-        "runs": users.runs_of(name),
-        "broken": None,
-    }
+    return ListedBenchmark(
+        benchmark=name,
+        kind="benchmark",
+        experiment=benchmark.experiment or f"uses {benchmark.uses}",
+        experiments=[benchmark.experiment or ""],
+        version=benchmark.version,
+        origin=item.origin,
+        package=item.origin,
+        models=users.models_of(name),
+        file=item.document.path,
+        description=benchmark.description,
+        used_by=users.of(name),
+    )
 
 
-def _nexus_row(item: BenchmarkInstance, users: _Users) -> dict[str, Any]:
+def _nexus_row(item: BenchmarkInstance, users: _Users) -> ListedBenchmark:
     data = item.document.data
-    return {
-        "benchmark": item.id,
-        "kind": item.kind,
-        "experiment": ", ".join(ref.name for ref in item.experiments) or f"uses {item.uses}",
-        "experiments": [ref.name for ref in item.experiments],
-        "version": ", ".join(ref.version for ref in item.experiments if ref.version) or None,
-        "origin": "nexus",
-        "package": item.package,
-        "models": [item.target] if item.target else users.models_of(item.id),
-        "file": item.document.path,
-        "description": str(data.get("description") or (data.get("metadata") or {}).get("description") or ""),
-        "used_by": users.of(item.id),
-        "runs": users.runs_of(item.id) | {(_scenario(item), item.target)},
-        "broken": None,
-    }
+    return ListedBenchmark(
+        benchmark=item.id,
+        kind=item.kind,
+        experiment=", ".join(ref.name for ref in item.experiments) or f"uses {item.uses}",
+        experiments=[ref.name for ref in item.experiments],
+        version=", ".join(ref.version for ref in item.experiments if ref.version) or None,
+        origin="nexus",
+        package=item.package,
+        models=[item.target] if item.target else users.models_of(item.id),
+        file=item.document.path,
+        description=str(data.get("description") or (data.get("metadata") or {}).get("description") or ""),
+        used_by=users.of(item.id),
+    )
 
 
-def _empty(origin: str, place: str, message: str) -> dict[str, Any]:
-    empty: dict[str, Any] = {"benchmark": "", "kind": "", "experiment": "", "experiments": [], "version": None}
-    more: dict[str, Any] = {"package": origin, "models": [], "description": "", "used_by": [], "last": None}
-    return {**empty, **more, "origin": origin, "file": place, "broken": message}
+def _unreadable(item: Broken) -> ListedBenchmark:
+    return ListedBenchmark(
+        benchmark="",
+        kind="",
+        experiment="",
+        experiments=[],
+        version=None,
+        origin=item.origin,
+        package=item.origin,
+        models=[],
+        file=item.place,
+        description="",
+        used_by=[],
+        broken=item.error.message,
+    )
 
 
 def _scenario(item: BenchmarkInstance) -> str:
@@ -151,7 +210,7 @@ def _users(workspace: Workspace, nexus: Nexus) -> _Users:
     return found
 
 
-def _last(workspace: Workspace, wanted: list[set[tuple[str, str]]]) -> list[dict[str, Any] | None]:
+def _last_runs(workspace: Workspace, wanted: list[set[tuple[str, str]]]) -> list[LastRun | None]:
     """The newest run of each set of (scenario, target): when, how many trials succeeded, and a first number of it."""
     if not any(wanted) or not (workspace.warehouse / "catalog.sqlite").exists():
         return [None] * len(wanted)
@@ -161,26 +220,25 @@ def _last(workspace: Workspace, wanted: list[set[tuple[str, str]]]) -> list[dict
     with Warehouse.open(workspace) as warehouse:
         runs = warehouse.query(_RUNS).dicts()
     newest = [_newest(runs, pairs) for pairs in wanted]
-    points = points_of(workspace, sorted({row["run_id"] for row in newest if row}))
+    points = points_of(workspace, sorted({run.run_id for run in newest if run}))
     order = {(item.name, metric["name"]): at for item in list_experiments(places.cache())
              for at, metric in enumerate(item.metrics)}  # fmt: skip
     points = [point for point in points if point.headline]
     points.sort(key=lambda point: (order.get((point.experiment, point.metric), len(order)), point.metric))
-    return [row and row | {"result": _first_number(points, row)} for row in newest]
+    return [replace(run, result=_first_result(points, run)) if run else None for run in newest]
 
 
-def _newest(runs: Iterable[dict[str, Any]], pairs: set[tuple[str, str]]) -> dict[str, Any] | None:
+def _newest(runs: Iterable[dict[str, Any]], pairs: set[tuple[str, str]]) -> LastRun | None:
     """Runs come newest first."""
     for row in runs:
         if (row["scenario"], row["target_name"]) in pairs or (row["scenario"], "") in pairs:
-            return {key: row[key] for key in ("run_id", "ended", "trials", "succeeded", "target_name")}
+            return LastRun(row["run_id"], row["ended"], row["trials"], row["succeeded"], row["target_name"])
     return None
 
 
-def _first_number(points: "list[PointValue]", last: dict[str, Any]) -> dict[str, Any] | None:
-    """The experiment's first metric at the first of its points; None where no trial succeeded."""
-    own = [point for point in points if (point.run_id, point.target_name) == (last["run_id"], last["target_name"])]
+def _first_result(points: "list[PointValue]", run: LastRun) -> FirstResult | None:
+    own = [point for point in points if (point.run_id, point.target_name) == (run.run_id, run.target_name)]
     if not own:
         return None
-    keys = ("metric", "stat", "unit", "mean", "stdev", "n", "point")
-    return {key: getattr(own[0], key) for key in keys} | {"points": len({point.instance_digest for point in own})}
+    first, count = own[0], len({point.instance_digest for point in own})
+    return FirstResult(first.metric, first.stat, first.unit, first.mean, first.stdev, first.n, first.point, count)

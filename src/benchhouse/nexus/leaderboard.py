@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import Any, Literal
 
 from benchhouse.analysis.compare import CONFIDENCE, Comparison, p_value
@@ -68,6 +69,11 @@ class Row:
     points: int  # different instances that are pooled
     invalid: int
     failed: int
+
+    @property
+    def against_best(self) -> str:
+        """How far from the best, with its interval; empty where nothing is compared."""
+        return against_text(self.standing.against_best)
 
     def as_dict(self) -> dict[str, Any]:
         told, beside = self.standing.summary, self.standing.against_best
@@ -168,7 +174,7 @@ def leaderboard(
     workspace: Workspace,
     name: str,
     where: Mapping[str, str],
-    nexus: str | None = None,
+    nexus: str | Path | None = None,
     confidence: float = CONFIDENCE,
     experiment: str | None = None,
 ) -> Leaderboard:

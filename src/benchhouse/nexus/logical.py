@@ -30,7 +30,20 @@ from benchhouse.schema.nexus import Binding, BoundExperiment, is_logical
 from benchhouse.sites import places
 
 __all__ = ["Asked"]
-PREFIX = "logical:"
+
+
+@dataclass(frozen=True)
+class LogicalSummary:
+    """A logical benchmark and what answers it; or a file that can't be read (`broken`)."""
+
+    benchmark: str
+    target: str
+    properties: list[str]
+    metrics: list[str]
+    experiments: list[str]
+    """The experiments that its bindings name."""
+    file: str
+    broken: str | None = None
 
 
 @dataclass(frozen=True)
@@ -63,31 +76,29 @@ class Checked:
         }
 
 
-def roots(workspace: Workspace, nexus: str | None = None) -> list[Path]:
+def roots(workspace: Workspace, nexus: str | Path | None = None) -> list[Path]:
     """Where logical benchmarks are looked for: the nexus, and the workspace where that is another folder."""
-    found = places.nexus(nexus, workspace.root)
-    if nexus and found:
-        return [found]
-    return list(dict.fromkeys([*([found.resolve()] if found else []), workspace.root.resolve()]))
+    root = places.nexus(nexus, workspace.root)
+    if nexus and root:
+        return [root]
+    return list(dict.fromkeys([*([root.resolve()] if root else []), workspace.root.resolve()]))
 
 
-def benchmarks(workspace: Workspace, nexus: str | None = None) -> list[dict[str, Any]]:
+def benchmarks(workspace: Workspace, nexus: str | Path | None = None) -> list[LogicalSummary]:
     """Every logical benchmark with what answers it; what can't be read has `broken`."""
     good, broken = list_logical(*roots(workspace, nexus))
-    rows = [
-        {
-            "benchmark": item.name,
-            "target": item.file.logical_benchmark.target.identifier,
-            "properties": item.properties,
-            "metrics": item.metrics,
-            "experiments": list(by_experiment(item.file.bindings)),
-            "file": item.document.path,
-            "broken": None,
-        }
+    readable = [
+        LogicalSummary(
+            benchmark=item.name,
+            target=item.file.logical_benchmark.target.identifier,
+            properties=list(item.properties),
+            metrics=list(item.metrics),
+            experiments=list(by_experiment(item.file.bindings)),
+            file=item.document.path,
+        )
         for item in good
     ]
-    empty: dict[str, Any] = {"benchmark": "", "target": "", "properties": [], "metrics": [], "experiments": []}
-    return rows + [empty | {"file": item.path, "broken": item.error.message} for item in broken]
+    return readable + [LogicalSummary("", "", [], [], [], item.path, item.error.message) for item in broken]
 
 
 def validate_file(path: Path) -> Checked | None:
@@ -97,7 +108,7 @@ def validate_file(path: Path) -> Checked | None:
     return _check(read_logical(path), list_experiments(places.cache()))
 
 
-def validate(workspace: Workspace, nexus: str | None = None) -> list[Checked]:
+def validate(workspace: Workspace, nexus: str | Path | None = None) -> list[Checked]:
     """Every logical benchmark, checked by itself and beside the experiments that its bindings name."""
     good, broken = list_logical(*roots(workspace, nexus))
     installed = list_experiments(places.cache())
@@ -105,7 +116,7 @@ def validate(workspace: Workspace, nexus: str | None = None) -> list[Checked]:
     return [_check(item, installed) for item in found]
 
 
-def find(workspace: Workspace, name: str, nexus: str | None = None) -> Logical:
+def find(workspace: Workspace, name: str, nexus: str | Path | None = None) -> Logical:
     return find_logical(name, *roots(workspace, nexus))
 
 
@@ -124,7 +135,9 @@ def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
     return found
 
 
-def scenario_file(workspace: Workspace, name: str, asked: Asked, experiment: str | None, nexus: str | None) -> Path:
+def scenario_file(
+    workspace: Workspace, name: str, asked: Asked, experiment: str | None = None, nexus: str | Path | None = None
+) -> Path:
     """A logical benchmark written as a scenario of the experiment that answers it, under `.bench/logical/`."""
     logical = find(workspace, name, nexus)
     installed = list_experiments(places.cache())

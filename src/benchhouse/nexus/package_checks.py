@@ -69,6 +69,23 @@ class Proof:
             return Exit.BAD_INPUT
         return Exit.TRIAL_FAILED if self.count("unchecked") and not self.static else Exit.GOOD
 
+    @property
+    def unchecked(self) -> list[Finding]:
+        return [item for item in self.findings if item.state == "unchecked"]
+
+    @property
+    def failure(self) -> BenchError | None:
+        """All that is broken, in one error."""
+        return ProblemsError(self.problems) if self.problems else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "packages": self.packages,
+            "benchmarks": self.benchmarks,
+            "findings": [item.as_dict() for item in self.findings],
+            "exit_code": int(self.exit_code),
+        }
+
 
 @dataclass
 class _Look:
@@ -88,7 +105,7 @@ class _Look:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Depth:
     """How far to look: `static` stays with the files and what is installed here; `install` looks at the rest apart."""
 
     static: bool = False
@@ -100,11 +117,11 @@ def prove(
     workspace: Workspace,
     nexus: Nexus,
     name: str | None = None,
-    asked: Asked | None = None,
+    depth: Depth | None = None,
     say: Callable[[str], None] = lambda message: None,
 ) -> Proof:
     """Look through one package, or all."""
-    asked = asked or Asked()
+    depth = depth or Depth()
     chosen = [pick(nexus, name)] if name else list(nexus.packages)
     broken = [item for item in nexus.broken if name in (None, item.origin)]
     findings = [_broken(item.origin, item.place, item.error, item.place) for item in broken]
@@ -112,9 +129,14 @@ def prove(
     with listed_once(places.cache()) as listed:
         look = _Look(workspace, nexus, listed)
         findings += _top_level(look) if name is None else []
-        findings += [item for package in chosen for item in _look_through(look, package, asked, say)]
+        findings += [item for package in chosen for item in _look_through(look, package, depth, say)]
     benchmarks = sum(1 for package in chosen for _ in package.all_instances())
-    return Proof(tuple(findings), len(chosen), benchmarks, asked.static)
+    return Proof(tuple(findings), len(chosen), benchmarks, depth.static)
+
+
+def prove_benchmarks(workspace: Workspace, nexus: Nexus) -> Proof:
+    """The benchmarks of all packages: files, experiments, parameters. What could not be checked here is not good."""
+    return replace(prove(workspace, nexus, None, Depth(static=True)), static=False)
 
 
 def _top_level(look: _Look) -> Iterator[Finding]:
@@ -129,19 +151,19 @@ def _top_level(look: _Look) -> Iterator[Finding]:
             yield _broken("", unread.place, unread.error, unread.place)
 
 
-def _look_through(look: _Look, package: Package, asked: Asked, say: Callable[[str], None]) -> list[Finding]:
+def _look_through(look: _Look, package: Package, depth: Depth, say: Callable[[str], None]) -> list[Finding]:
     needs, problems = requirements(package, look.nexus.root)
     found = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
     found += [_check(look, package, item) for item in package.all_instances()]
-    if asked.static or problems:
+    if depth.static or problems:
         return found
     needs += _needs_of_used(look, package, needs)
     if not needs:
         return found
     say(f"{package.name}: resolving {len(needs)} requirement(s) together")
-    lock, resolved = _together(package, needs, asked.timeout_s)
+    lock, resolved = _together(package, needs, depth.timeout_s)
     found.append(resolved)
-    if asked.install and lock and any(item.state == "unchecked" for item in found):
+    if depth.install and lock and any(item.state == "unchecked" for item in found):
         say(f"{package.name}: installing {len(lock.splitlines())} distributions in an environment of its own")
         found = _inside(package, look.nexus, lock, found)
     return found

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api import catalogue
 from benchhouse.catalog.nexus import INSTANCES, Nexus, NexusModel, Package
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.nexus import packages
+from benchhouse.nexus.experiments import ExperimentDetails, describe, installed
 from benchhouse.nexus.scaffold import to_fill_in, write_new
 from benchhouse.runs import preparation
 from benchhouse.schema.errors import BenchError
@@ -126,19 +126,19 @@ def benchmark(
 
 
 def _definition(workspace: Workspace, package: Package, name: str, chosen: str) -> Path:
-    shown = catalogue.show(workspace, chosen, None)
-    workload = "  executions: 10" if chosen == "command" else to_fill_in(shown["workload"])
+    details = describe(workspace, chosen)
+    workload = "  executions: 10" if chosen == "command" else to_fill_in(details.workload)
     path = package.path / INSTANCES / name / "benchmark.yaml"
     values = {"name": name, "full": f"{package.name}/{name}", "experiment": chosen, "workload": workload}
-    write_new(path, _BENCHMARK.format(**values, version=json.dumps(shown["version"])))
+    write_new(path, _BENCHMARK.format(**values, version=json.dumps(details.version)))
     return path
 
 
 def _write_own(workspace: Workspace, path: Path, chosen: str, values: dict[str, Any]) -> None:
-    shown = catalogue.show(workspace, chosen, None)
-    workload = "  executions: 10" if chosen == "command" else to_fill_in(shown["workload"])
-    version = json.dumps(shown["version"])
-    text = _OWN.format(**values, target=_target(shown), experiment=chosen, version=version, workload=workload)
+    details = describe(workspace, chosen)
+    workload = "  executions: 10" if chosen == "command" else to_fill_in(details.workload)
+    version = json.dumps(details.version)
+    text = _OWN.format(**values, target=_target(details), experiment=chosen, version=version, workload=workload)
     write_new(path, text)
 
 
@@ -147,18 +147,18 @@ def _target_of_used(workspace: Workspace, nexus: Nexus, uses: str) -> str:
     a `nexus.yaml` names that experiment, the file says how to install it."""
     experiment = preparation.shelf(workspace, workspace.root).find(uses).experiment
     owner = next((package for package in nexus.packages if package.names(experiment)), None)
-    if owner is None or any(item.name == experiment for item in catalogue.experiments()):
-        return _target(catalogue.show(workspace, uses, None))
+    if owner is None or any(item.name == experiment for item in installed()):
+        return _target(describe(workspace, uses))
     return _NOT_INSTALLED.format(experiment=experiment, package=owner.name)
 
 
-def _target(shown: dict[str, Any]) -> str:
+def _target(details: ExperimentDetails) -> str:
     """Inputs of the target beside the model's own; the one that takes the model is left to the folder."""
-    if shown["name"] == "command":
+    if details.name == "command":
         return 'target: {argv: [sleep, "0.01"]}\n'
     from benchhouse.plan.model_target import NAMES
 
-    others = [item for item in shown["target"] if item["name"] not in (*NAMES, "name") and item["required"]]
+    others = [item for item in details.target if item.name not in (*NAMES, "name") and item.required]
     return f"target:\n{to_fill_in(others)}\n" if others else ""
 
 

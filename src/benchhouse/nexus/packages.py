@@ -1,16 +1,91 @@
-"""Packages of a nexus: what there is, and what is in one."""
+"""Packages of a nexus: what there is, what is in one, what it installs, and which of its benchmarks can be run."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, load_nexus
-from benchhouse.documents.problems import did_you_mean
+from benchhouse.catalog.nexus_requirements import requirements
+from benchhouse.documents.problems import ProblemsError, did_you_mean
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import Workspace
+from benchhouse.schema.nexus import BenchmarkPackage
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
     from benchhouse.catalog.nexus import NexusModel
+
+
+@dataclass(frozen=True)
+class PackageSummary:
+    """One package, and how much is in it."""
+
+    package: str
+    benchmark_packages: int
+    """Python packages that it installs."""
+    experiments: int
+    models: int
+    benchmarks: int
+    broken: list[str]
+    """What is wrong with files of it that can't be read."""
+
+
+@dataclass(frozen=True)
+class ExperimentNeed:
+    """An experiment that a benchmark runs."""
+
+    actuator: str
+    experiment: str
+    version: str | None
+    """None: any."""
+
+
+@dataclass(frozen=True)
+class PackageBenchmark:
+    """A benchmark of a package: a space of ado's, or a benchmark or scenario of ours."""
+
+    benchmark: str
+    """`package/name`, or `package/model/name`."""
+    kind: str
+    experiments: list[ExperimentNeed]
+    uses: str | None
+    """The benchmark that it runs for the model, instead of an experiment."""
+    model: str | None
+    file: str
+
+
+@dataclass(frozen=True)
+class PackageModel:
+    """A model of a package, and what is run for it."""
+
+    model: str
+    folder: str
+    owner: str
+    file: str
+    benchmarks: list[PackageBenchmark]
+
+
+@dataclass(frozen=True)
+class PackageDetails:
+    """All that the files of one package say."""
+
+    package: str
+    file: str
+    benchmark_packages: list[BenchmarkPackage]
+    """The Python packages that it installs."""
+    models: list[PackageModel]
+    benchmarks: list[PackageBenchmark]
+    broken: list[str]
+
+
+@dataclass(frozen=True)
+class PackageRequirement:
+    """A Python package that a package of the nexus installs, and the experiments that it is for."""
+
+    package: str
+    requirement_specifier: str
+    experiments: list[str]
 
 
 def find(workspace: Workspace, given: str | Path | None = None) -> Path:
@@ -28,30 +103,32 @@ def load(workspace: Workspace, given: str | Path | None = None) -> Nexus:
     return load_nexus(find(workspace, given))
 
 
-def list_packages(nexus: Nexus) -> list[dict[str, Any]]:
-    """A row for each package; one whose nexus.yaml can't be read has `broken`."""
-    rows = [
-        {
-            "package": item.name,
-            "benchmark_packages": len(item.entry.benchmark_packages),
-            "experiments": len({name for name, _ in item.registered()}),
-            "models": len(item.models),
-            "benchmarks": sum(1 for _ in item.all_instances()),
-            "broken": [error.error.message for error in nexus.broken if error.origin == item.name],
-        }
+def list_packages(nexus: Nexus) -> list[PackageSummary]:
+    """Every package; one whose nexus.yaml can't be read has `broken`."""
+    packages = [
+        PackageSummary(
+            package=item.name,
+            benchmark_packages=len(item.entry.benchmark_packages),
+            experiments=len({name for name, _ in item.registered()}),
+            models=len(item.models),
+            benchmarks=sum(1 for _ in item.all_instances()),
+            broken=[error.error.message for error in nexus.broken if error.origin == item.name],
+        )
         for item in nexus.packages
     ]
     readable = {item.name for item in nexus.packages}
-    unread = [item for item in nexus.broken if item.origin not in readable]
-    empty = {"benchmark_packages": 0, "experiments": 0, "models": 0, "benchmarks": 0}
-    rows += [{"package": item.origin or "?", **empty, "broken": [item.error.message]} for item in unread]
-    return sorted(rows, key=lambda row: str(row["package"]))
+    packages += [
+        PackageSummary(item.origin or "?", 0, 0, 0, 0, [item.error.message])
+        for item in nexus.broken
+        if item.origin not in readable
+    ]
+    return sorted(packages, key=lambda item: item.package)
 
 
 def pick(nexus: Nexus, name: str) -> Package:
     """The package of that name; where its own file is broken, that is raised."""
-    if found := nexus.package(name):
-        return found
+    if package := nexus.package(name):
+        return package
     for item in nexus.broken:
         if item.origin == name:
             raise item.error
@@ -60,38 +137,86 @@ def pick(nexus: Nexus, name: str) -> Package:
     raise BenchError(f"the nexus {nexus.root} has no package '{name}'", f"{hint}see: bench packages list")
 
 
-def show_package(nexus: Nexus, name: str) -> dict[str, Any]:
+def show_package(nexus: Nexus, name: str) -> PackageDetails:
     """All that its files say, and what of it is broken."""
     package = pick(nexus, name)
-    return {
-        "package": package.name,
-        "file": package.document.path,
-        "benchmark_packages": [item.model_dump() for item in package.entry.benchmark_packages],
-        "models": [_model(item) for item in package.models],
-        "benchmarks": [describe_instance(item) for item in package.instances],
-        "broken": [item.error.message for item in nexus.broken if item.origin == name],
-    }
+    return PackageDetails(
+        package=package.name,
+        file=package.document.path,
+        benchmark_packages=package.entry.benchmark_packages,
+        models=[_model(item) for item in package.models],
+        benchmarks=[_benchmark(item) for item in package.instances],
+        broken=[item.error.message for item in nexus.broken if item.origin == name],
+    )
 
 
-def _model(model: "NexusModel") -> dict[str, Any]:
-    return {
-        "model": model.entry.id,
-        "folder": model.name,
-        "owner": model.entry.owner,
-        "file": model.document.path,
-        "benchmarks": [describe_instance(item) for item in model.instances],
-    }
+def list_requirements(nexus: Nexus) -> list[PackageRequirement]:
+    """The Python packages that packages install, and for which experiments."""
+    return [
+        PackageRequirement(package.name, item.requirement_specifier, item.experiments)
+        for package in nexus.packages
+        for item in package.entry.benchmark_packages
+    ]
 
 
-def describe_instance(item: BenchmarkInstance) -> dict[str, Any]:
-    return {
-        "benchmark": item.id,
-        "kind": item.kind,
-        "experiments": [
-            {"actuator": ref.actuator, "experiment": ref.name, "version": ref.version or None}
-            for ref in item.experiments
-        ],
-        "uses": item.uses or None,
-        "model": item.target or None,
-        "file": item.document.path,
-    }
+def requirement_lines(nexus: Nexus, name: str | None = None) -> tuple[list[str], list[BenchError]]:
+    """What a package or all of them install, each line once, as `pip install -r` takes it; and what is wrong."""
+    lines: dict[str, None] = {}
+    errors: list[BenchError] = []
+    for package in [pick(nexus, name)] if name else nexus.packages:
+        good, problems = requirements(package, nexus.root)
+        lines |= dict.fromkeys(item.text for item in good)
+        errors += [ProblemsError(problems)] if problems else []
+    return list(lines), [*errors, *broken_files(nexus, name)]
+
+
+def broken_files(nexus: Nexus, name: str | None = None) -> list[BenchError]:
+    """What is wrong with files of a package, or of any, that can't be read."""
+    return [item.error for item in nexus.broken if name in (None, item.origin)]
+
+
+def runnable(
+    nexus: Nexus, package: str | None = None, model: str | None = None, benchmark: str | None = None
+) -> list[PackageBenchmark]:
+    """The spaces and scenarios that can be run; a benchmark that others use is no run by itself."""
+    packages = [pick(nexus, package)] if package else nexus.packages
+    items = [item for member in packages for item in member.all_instances() if item.kind != "benchmark"]
+    if model is not None:
+        items = _named(items, "model", model, lambda item: {item.target, item.model} - {""})
+    if benchmark is not None:
+        items = _named(items, "benchmark", benchmark, lambda item: {item.name, item.id})
+    if not items:
+        raise BenchError("there is no benchmark to run", "see: nexus list benchmarks")
+    return [_benchmark(item) for item in items]
+
+
+def _named(
+    items: list[BenchmarkInstance], what: str, wanted: str, names: Callable[[BenchmarkInstance], set[str]]
+) -> list[BenchmarkInstance]:
+    matches = [item for item in items if wanted in names(item)]
+    if not matches:
+        guess = did_you_mean(wanted, sorted({name for item in items for name in names(item)}))
+        hint = f"did you mean '{guess}'? " if guess else ""
+        raise BenchError(f"no benchmark to run of the {what} '{wanted}'", f"{hint}see: nexus list benchmarks")
+    return matches
+
+
+def _model(model: "NexusModel") -> PackageModel:
+    return PackageModel(
+        model=model.entry.id,
+        folder=model.name,
+        owner=model.entry.owner,
+        file=model.document.path,
+        benchmarks=[_benchmark(item) for item in model.instances],
+    )
+
+
+def _benchmark(item: BenchmarkInstance) -> PackageBenchmark:
+    return PackageBenchmark(
+        benchmark=item.id,
+        kind=item.kind,
+        experiments=[ExperimentNeed(ref.actuator, ref.name, ref.version or None) for ref in item.experiments],
+        uses=item.uses or None,
+        model=item.target or None,
+        file=item.document.path,
+    )

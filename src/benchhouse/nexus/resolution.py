@@ -114,7 +114,11 @@ def _address(item: Requirement) -> str:
 def find_uv() -> str:
     found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if found is None:
-        raise UnresolvedError("nothing here can resolve requirements", "pip install uv", Exit.TRIAL_FAILED)
+        raise UnresolvedError(
+            "resolving requirements needs the program uv, and there is none on PATH",
+            "pip install 'benchhouse[packages]'",
+            Exit.TRIAL_FAILED,
+        )
     return found
 
 

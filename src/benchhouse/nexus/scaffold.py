@@ -3,11 +3,14 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import Workspace
 from benchhouse.sites.places import near
+
+if TYPE_CHECKING:
+    from benchhouse.catalog.inputs import Input
 
 _NAME = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
 
@@ -141,7 +144,7 @@ def experiment(name: str, into: Path) -> Path:
     if not _NAME.fullmatch(name) or len(name) > 60:
         raise BenchError(f"{name!r} can't name an experiment", "use small letters, digits and . _ - : my.experiment")
     slug = re.sub(r"[._-]+", "_", name)
-    folder = into / f"bench-{slug.replace('_', '-')}"
+    folder = near(into / f"bench-{slug.replace('_', '-')}")
     if folder.exists():
         raise BenchError(f"{folder} exists already", "choose another name, or remove it")
     values = {
@@ -164,30 +167,30 @@ def experiment(name: str, into: Path) -> Path:
 
 def scenario(name: str, chosen: str, folder: Path) -> Path:
     """A commented scenario for an installed experiment, with its required inputs to fill in."""
-    from benchhouse.api import catalogue
+    from benchhouse.nexus.experiments import describe
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise BenchError(f"{name!r} can't name a scenario", "letters, digits and . _ - only")
-    shown = catalogue.show(Workspace(folder.absolute()), chosen, None)
-    path = folder / f"{name}.yaml"
+    details = describe(Workspace(folder.absolute()), chosen)
+    path = near(folder / f"{name}.yaml")
     if chosen == "command":
         target = 'targets:\n  - {name: short, argv: [sleep, "0.01"]}\n  - {name: longer, argv: [sleep, "0.05"]}\n'
         workload = "  executions: 10"
     else:
-        target = "target:\n" + (to_fill_in(shown["target"]) if shown["target"] else "  name: baseline") + "\n"
-        workload = to_fill_in(shown["workload"])
-    write_new(path, _SCENARIO.format(name=name, experiment=chosen, path=near(path), target=target, workload=workload))
+        target = "target:\n" + (to_fill_in(details.target) if details.target else "  name: baseline") + "\n"
+        workload = to_fill_in(details.workload)
+    write_new(path, _SCENARIO.format(name=name, experiment=chosen, path=path, target=target, workload=workload))
     return path
 
 
-def to_fill_in(inputs: list[dict[str, Any]]) -> str:
+def to_fill_in(inputs: "list[Input]") -> str:
     """What must be given is to be filled in; the rest stands there as comments, with its defaults."""
-    active = {item["name"] for item in inputs if item["required"]} or {item["name"] for item in inputs[:1]}
+    active = {item.name for item in inputs if item.required} or {item.name for item in inputs[:1]}
     lines = []
     for item in inputs:
-        value = "FILL_IN" if item["required"] else json.dumps(item["default"], default=str)
-        about = f"{item['type']}. {item['description']}" if item["required"] else item["description"]
-        lines.append(f"  {'' if item['name'] in active else '# '}{item['name']}: {value}    # {about}")
+        value = "FILL_IN" if item.required else json.dumps(item.default, default=str)
+        about = f"{item.type}. {item.description}" if item.required else item.description
+        lines.append(f"  {'' if item.name in active else '# '}{item.name}: {value}    # {about}")
     return "\n".join(lines) or "  {}"
 
 
@@ -196,7 +199,7 @@ def workspace(place: Workspace) -> list[Path]:
     made = []
     first = place.root / "scenarios" / "first.yaml"
     if not first.exists():
-        made.append(near(scenario("first", "command", first.parent)))
+        made.append(scenario("first", "command", first.parent))
     ignore = place.root / ".gitignore"
     if not ignore.exists():
         write_new(ignore, ".bench/\nresults/\nreports/\nclaim-*.tar\n")

@@ -12,7 +12,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.recipe import LOOPBACK, Ready, fill
 
 if TYPE_CHECKING:
-    from benchhouse.schema.http import HttpClient
+    from benchhouse.http.client import HttpClient
 
 _FIRST_PAUSE_S, _MOST_PAUSE_S = 0.005, 0.1
 _ANSWER_S = 2.0
@@ -92,7 +92,7 @@ class Probe:
         return False
 
     def _by_http(self) -> bool:
-        from benchhouse.schema.http import HttpClient, NoAnswer  # other kinds of probes do not pay for it
+        from benchhouse.http.client import HttpClient, NoAnswer  # other kinds of probes do not pay for it
 
         if self._client is None:
             self._client = HttpClient(_ANSWER_S, verify_tls=self.ready.verify_tls, redirects=True)

@@ -1,16 +1,37 @@
-"""Where the program of a recipe is on this machine, and which version it has."""
+"""Where a program is on this machine, and which version it has."""
 
+import glob
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
 
 from benchhouse.schema.experiment import ExperimentFailed
-from benchhouse.schema.programs import locate
 from benchhouse.schema.recipe import Recipe, fill
 
 _VERSION = re.compile(r"\d+\.\d+[\w.+-]*")
 _ANSWER_S = 10.0
+
+
+def locate(places: Iterable[str]) -> str | None:
+    """The first that is here: `package:path/inside`, a path with `*` (the last of its matches), or a name on PATH."""
+    return next(filter(None, map(_look, places)), None)
+
+
+def _look(place: str) -> str | None:
+    package, colon, inside = place.partition(":")
+    if colon and not place.startswith("/"):
+        spec = find_spec(package)
+        roots = [Path(root) for root in (spec.submodule_search_locations or ())] if spec else []
+        return next((str(root / inside) for root in roots if os.access(root / inside, os.X_OK)), None)
+    if "*" in place:
+        matches = (path for path in glob.glob(os.path.expanduser(place)) if os.access(path, os.X_OK))  # noqa: PTH207, PTH111
+        return max(matches, default=None)
+    return shutil.which(place) or shutil.which(place, path=str(Path(sys.executable).parent))
 
 
 def find_program(recipe: Recipe) -> str:

@@ -31,13 +31,14 @@ from benchhouse.warehouse.query import Warehouse
 __all__ = ["ReportData", "gather"]
 
 Row = Mapping[str, Any]
-Rerun = Callable[[str, str], str]
+Rerun = Callable[[str, TrialFolder], str]
+"""The command that runs a trial again, from its run and its folder."""
 _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
 _LONGEST_TITLE = 100  # of the characters that a folder's name may have
 
 
-def rerun_line(run_id: str, trial_id: str) -> str:
+def rerun_line(run_id: str, folder: TrialFolder) -> str:
     """The command that tries the failed and invalid trials of a run again, this one among them."""
     return f"bench run --resume {run_id} --rerun-failed"
 
@@ -170,7 +171,8 @@ def _failed(trials: Iterable[Row]) -> list[Row]:
 
 
 def _failure(workspace: Workspace, row: Row, rerun: Rerun, with_log: bool) -> FailureFacts:
-    meta = _meta(TrialFolder(workspace.root / row["folder"])) if with_log else None
+    folder = TrialFolder(workspace.root / row["folder"])
+    meta = _meta(folder) if with_log else None
     return FailureFacts(
         trial_id=row["trial_id"],
         run_id=row["run_id"],
@@ -180,7 +182,7 @@ def _failure(workspace: Workspace, row: Row, rerun: Rerun, with_log: bool) -> Fa
         message=row["failure_message"] or "",
         log_tail=meta.failure.log_tail if meta and meta.failure else "",
         folder=row["folder"],
-        rerun=rerun(row["run_id"], row["trial_id"]),
+        rerun=rerun(row["run_id"], folder),
     )
 
 

@@ -1,112 +1,171 @@
 """Answers as HTML for notebooks: tables and charts without scripts or styles of a page around them."""
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import io
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from benchhouse.report.tags import join, tag
-from benchhouse.results.numbers import number, spread_text, titled
+from benchhouse.report.terminal.points import SHAKY, grid
+from benchhouse.results.numbers import number, titled
+from benchhouse.schema.lists import shortened
 
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable
-    from benchhouse.results.lineage import Trace
-    from benchhouse.results.metric_history import MetricHistory
-    from benchhouse.results.run_points import PointValue
+    from benchhouse.results.history import Watched
+    from benchhouse.results.lineage import Step, Trace
+    from benchhouse.results.run_points import PointValue, TriedPoint
 
 MOST_ROWS = 50
-_WIDTH, _HEIGHT, _EDGE = 640, 160, 34
+_MOST_NAMES = 8
+_WIDTH, _HEIGHT, _LEFT, _EDGE = 640, 180, 64, 20
+_VERDICTS = {"worse": "#c4500a", "better": "#00795a"}
+_CELL = "white-space:nowrap;vertical-align:top;text-align:"
 
 
 def table_html(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[str] = (), notes: Sequence[str] = ()
-) -> str:
-    """A table; of very many rows the first, with the number of those that are left out."""
+) -> Markup:
+    """A table, its head only where a column has a name; of very many rows the first, and how many are left out."""
     rows = list(rows)
-    aligned = ["text-align:right" if column in right else "text-align:left" for column in columns]
+    aligned = [_CELL + ("right" if column in right else "left") for column in columns]
     head = tag("tr", *(tag("th", column, style=style) for column, style in zip(columns, aligned, strict=True)))
     body = [
-        tag(
-            "tr",
-            *(
-                tag("td", "" if cell is None else str(cell), style=style)
-                for cell, style in zip(row, aligned, strict=True)
-            ),
-        )
+        tag("tr", *(tag("td", _text(cell), style=style) for cell, style in zip(row, aligned, strict=True)))
         for row in rows[:MOST_ROWS]
     ]
     if len(rows) > MOST_ROWS:
-        notes = [f"and {len(rows) - MOST_ROWS} more rows", *notes]
-    return join(tag("table", tag("thead", head), tag("tbody", *body)), *_notes(notes))
+        notes = [f"and {len(rows) - MOST_ROWS:,} more rows", *notes]
+    table = tag("table", tag("thead", head) if any(columns) else None, tag("tbody", *body))
+    return join(tag("div", table, style="overflow-x:auto"), *_notes(notes))
+
+
+def _text(cell: Any) -> str:
+    """What is markup already stays so."""
+    return "" if cell is None else cell if isinstance(cell, str) else str(cell)
 
 
 def _notes(notes: Iterable[str]) -> list[Markup]:
-    return [tag("p", note, style="color:gray;margin:2px 0") for note in notes]
+    return [tag("div", note, style="color:gray;margin:2px 0") for note in notes]
 
 
-def points_html(points: "Sequence[PointValue]") -> str:
-    """The headline numbers, one row a point and metric."""
-    columns = ("point", "metric", "mean", "±", "n")
-    rows = [
-        (
-            point.label,
-            titled(point.metric if point.stat == "value" else f"{point.metric} {point.stat}", point.unit),
-            number(point.mean, point.stdev),
-            spread_text(point.mean, point.stdev),
-            point.n,
-        )
-        for point in points
-        if point.headline
+def rows_html(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Markup:
+    """Rows of a query, numbers to the right."""
+    numeric = [
+        column
+        for at, column in enumerate(columns)
+        if any(isinstance(row[at], int | float) and not isinstance(row[at], bool) for row in rows)
     ]
-    return table_html(columns, rows, right=("mean", "±", "n"))
+    return table_html(columns, rows, numeric)
+
+
+def text_html(show: Callable[[], None]) -> str:
+    """What `show` prints in a terminal, as it is; `show` prints data first and notes after it."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        show()
+    notes = [line for line in err.getvalue().splitlines() if line]
+    style = "white-space:pre;overflow-x:auto;line-height:1.3"
+    return join(tag("pre", out.getvalue().strip("\n"), style=style), *_notes(notes))
+
+
+def points_html(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> str:
+    """One row a point, one column a metric, as `bench run` prints it."""
+    table = grid(points, tried)
+    names = [table.count_title, *table.columns.values()]
+    shown = [row[column] for row in table.cells.values() for column in table.columns if column in row]
+    notes = [SHAKY] if any(point.shaky for point in shown) else []
+    return table_html(["point", *names], table.rows(), right=names, notes=notes)
 
 
 def comparison_html(table: "ComparisonTable", selftest: str) -> str:
-    """B against A, as `bench compare` prints it."""
+    """B against A, as `bench compare` prints it; a point is named where there are several."""
+    first = 0 if table.several_points else 1
     columns = ("point", "metric", "A", "B", "change, interval", "effect g", "n", "verdict")
     rows = [
         (row.point, titled(row.name_marked, row.unit), number(row.mean_a), number(row.mean_b), row.change_text,
-         row.effect_text, f"{row.n_a}/{row.n_b}", row.verdict)
+         row.effect_text, f"{row.n_a}/{row.n_b}", _verdict(row.verdict))[first:]
         for row in table.rows
     ]  # fmt: skip
-    sides = tag("p", f"A  {table.a}", tag("br"), f"B  {table.b}")
-    return join(sides, Markup(table_html(columns, rows, ("A", "B", "effect g"), [*table.notes, selftest])))
+    notes = [SHAKY] if any(row.shaky for row in table.rows) else []
+    notes += [*table.notes, *(f"differs: {item.dimension}: {item.a} | {item.b}" for item in table.differences)]
+    only = (("A", table.only_a), ("B", table.only_b))
+    notes += [f"only in {side}: {shortened(labels, _MOST_NAMES)}" for side, labels in only if labels]
+    sides = tag("div", tag("b", "A"), f" {table.a}", tag("br"), tag("b", "B"), f" {table.b}")
+    return join(sides, table_html(columns[first:], rows, ("A", "B", "effect g"), [*notes, selftest]))
 
 
-def history_html(history: "MetricHistory") -> str:
-    """The values of all runs as a chart, with a line where a new level begins."""
+def _verdict(verdict: str) -> Markup:
+    colour = _VERDICTS.get(verdict)
+    return tag("span", verdict, style=f"color:{colour};font-weight:bold" if colour else None)
+
+
+def history_html(watched: "Watched") -> str:
+    """The values of all runs as a chart, with a line where a new level begins, and what is known of it in words."""
+    history = watched.history
     values = history.values
     low, high = min(values), max(values)
-    span, step = (high - low) or 1.0, (_WIDTH - 2 * _EDGE) / max(1, len(values) - 1)
+    span, step = (high - low) or 1.0, (_WIDTH - _LEFT - _EDGE) / max(1, len(values) - 1)
     places = {run.run_id: at for at, run in enumerate(history.runs)}
 
-    def x(at: int) -> float:
-        return round(_EDGE + at * step, 1)
+    def x(at: int) -> str:
+        return f"{_LEFT + at * step:.1f}"
 
-    def y(value: float) -> float:
-        return round(_HEIGHT - _EDGE / 2 - (value - low) / span * (_HEIGHT - _EDGE), 1)
+    def y(value: float) -> str:
+        return f"{_HEIGHT - _EDGE - (value - low) / span * (_HEIGHT - 2 * _EDGE):.1f}"
+
+    def label(value: float) -> Markup:
+        return tag("text", number(value), x=str(_LEFT - 10), y=y(value), text_anchor="end", dy="4", fill="currentColor")
 
     changes = [x(places[change.run_after]) for change in history.changes]
     drawing = tag(
         "svg",
-        *(tag("line", x1=str(at), x2=str(at), y1="0", y2=str(_HEIGHT), stroke="#d55e00") for at in changes),
+        *(tag("line", x1=_LEFT, x2=_WIDTH, y1=y(value), y2=y(value), stroke="#8884") for value in {low, high}),
+        *(tag("line", x1=at, x2=at, y1="0", y2=_HEIGHT, stroke="#d55e00", stroke_dasharray="4 3") for at in changes),
         tag(
             "polyline",
             points=" ".join(f"{x(at)},{y(value)}" for at, value in enumerate(values)),
             fill="none",
             stroke="#0072b2",
         ),
-        *(tag("circle", cx=str(x(at)), cy=str(y(value)), r="2.5", fill="#0072b2") for at, value in enumerate(values)),
-        tag("text", number(high), x="0", y="10", font_size="10"),
-        tag("text", number(low), x="0", y=str(_HEIGHT - 2), font_size="10"),
-        width=str(_WIDTH),
-        height=str(_HEIGHT),
+        *(
+            tag(
+                "circle",
+                tag("title", f"{run.run_id}: {number(run.mean)}"),
+                cx=x(at),
+                cy=y(run.mean),
+                r="3",
+                fill="#0072b2",
+            )
+            for at, run in enumerate(history.runs)
+        ),
+        *(label(value) for value in sorted({low, high})),
+        width=_WIDTH,
+        height=_HEIGHT,
+        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
         role="img",
+        aria_label=f"{history.name} over {len(values)} runs",
+        style="max-width:100%;font:12px sans-serif",
     )
-    return join(tag("p", f"{history.case.label}  {titled(history.name, history.unit)}"), drawing)
+    runs = f"{len(values)} run{'' if len(values) == 1 else 's'}"
+    title = tag("div", tag("b", history.case.label), f" {titled(history.name, history.unit)}, {runs}")
+    lines = [f"{change.verdict} from {change.run_after} on" for change in history.changes] or [
+        "no change of level was found"
+    ]
+    return join(title, drawing, *_notes([*lines, *history.notes, *([watched.note] if watched.note else [])]))
 
 
 def trace_html(trace: "Trace") -> str:
-    """The steps from a number to its bytes."""
-    rows = [("✓" if step.ok else "✗", step.name, "; ".join(step.says)) for step in trace.steps]
-    return table_html(("", "step", "what it says"), rows)
+    """The steps from a number to its bytes; what each of them looked at opens with a click."""
+    rows = [("✓" if step.ok else "✗", step.name, _step(step)) for step in trace.steps]
+    last = "every step holds" if trace.ok else "the lineage is broken: see ✗ above"
+    return table_html(("", "", ""), rows, notes=[last])
+
+
+def _step(step: "Step") -> Markup:
+    style = "white-space:pre-wrap;overflow-wrap:anywhere;text-align:left"
+    first, *rest = step.says or [""]
+    if not rest:
+        return tag("div", first, style=style)
+    return tag("details", tag("summary", first, style=style), *(tag("div", line, style=style) for line in rest))

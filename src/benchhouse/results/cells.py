@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from benchhouse.schema.query import Cell, cell_ref
@@ -14,15 +15,16 @@ def make_cells(result: Result, column: str = "mean", rows: Sequence[Mapping[str,
     """One cell per row of a `points` result in which `column` is a number; `rows` are those wanted, or all."""
     query = result.spec.digest()
     rows = result.dicts() if rows is None else rows
-    keys = Counter(tuple(row[name] for name in _KEY) for row in rows)
+    key_of = itemgetter(*_KEY)
+    keys = Counter(map(key_of, rows))
     cells = []
     for row in rows:
         if row[column] is None:
             continue
-        names = (
-            _KEY if keys[tuple(row[name] for name in _KEY)] == 1 else (*_KEY, "unit")
-        )  # a metric whose unit changed between trials
-        picked = {name: row[name] for name in names}
+        key = key_of(row)
+        picked = dict(zip(_KEY, key, strict=True))
+        if keys[key] > 1:  # a metric whose unit changed between trials
+            picked["unit"] = row["unit"]
         cells.append(
             Cell(
                 ref=cell_ref(query, picked, column),

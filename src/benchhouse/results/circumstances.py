@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchhouse.evidence.folder import read_meta
+from benchhouse.evidence.folder import read_meta, read_packages
 from benchhouse.schema.layout import TrialFolder
 
 Row = Mapping[str, Any]
@@ -94,10 +94,12 @@ def _versions(root: Path, trials: Sequence[Row]) -> Versions:
     versions: dict[str, frozenset[str]] = {}
     for folder in witnesses.values():
         try:
-            meta = read_meta(TrialFolder(root / folder))
+            trial = TrialFolder(root / folder)
+            meta = read_meta(trial)
+            packages = read_packages(trial, meta)
         except (OSError, ValueError):
             return {}
-        installed = meta.packages | {"Python": meta.python.partition(" ")[0]}
+        installed = packages | {"Python": meta.python.partition(" ")[0]}
         for name, version in installed.items():
             versions[name] = versions.get(name, frozenset()) | {version}
     return versions

@@ -21,8 +21,16 @@ from benchhouse.results.matching import (
     points_of,
     told_value,
 )
-from benchhouse.results.metric_names import MetricName, parse_metrics
-from benchhouse.results.numbers import MINUS, NONE, change_texts, headline_stats, name_of, plural, stat_place
+from benchhouse.results.metric_names import MetricName, headline_columns, parse_metrics
+from benchhouse.results.numbers import (
+    MINUS,
+    NONE,
+    change_texts,
+    headline_stats,
+    name_of,
+    plural,
+    stat_place,
+)
 from benchhouse.results.order import declared_order
 from benchhouse.results.refusals import invalid_rows, reasons
 from benchhouse.results.rounds import choose_rounds, pair_rounds, without_outliers
@@ -64,6 +72,32 @@ def parse_selector(text: str) -> Selector:
             raise BenchError(f"{text!r} gives {key} twice")
         filters[key] = value
     return Selector(run, filters)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: a run, or the points of it that a selector picks."""
+
+    name: str
+    rows: Sequence[Row]
+    """Of the points query."""
+    keys: Collection[str] = ()
+    """Fixed by the selector: these don't tell points apart."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """Circumstances by name: experiment version, git commit, host, package lock digest."""
+    trials: Sequence[Row] = ()
+    """Rows of trial_fact behind `rows`; without them no repetition is paired with another."""
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """What is compared, and how; `paired` None: repetition with repetition where both sides took turns in time."""
+
+    metrics: tuple[str, ...] = ()
+    confidence: float = 0.95
+    every: bool = False
+    outliers: Policy = "keep"
+    paired: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -165,8 +199,9 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
     """The rows of points that fit every filter, on axes, target or parameters; a key nobody has is an error."""
     kept = list(rows)
     for key, wanted in selector.filters.items():
-        present = {told_value(value) for row in kept for value in [look_up(point_of(row), key)] if value is not None}
-        kept = [row for row in kept if fits(look_up(point_of(row), key), wanted)]
+        values = [look_up(point_of(row), key) for row in kept]
+        present = {told_value(value) for value in values if value is not None}
+        kept = [row for row, value in zip(kept, values, strict=True) if fits(value, wanted)]
         if not kept:
             known = f"it has {', '.join(sorted(present)[:8])}" if present else "no point has that key"
             raise BenchError(f"{selector}: no point with {key}={wanted}; {known}")
@@ -174,66 +209,54 @@ def select(rows: Iterable[Row], selector: Selector) -> list[Row]:
 
 
 def compare_runs(
-    a: Sequence[Row],
-    b: Sequence[Row],
-    *,
-    name_a: str = "A",
-    name_b: str = "B",
-    selected: Collection[str] = (),
-    facts_a: Mapping[str, str] | None = None,
-    facts_b: Mapping[str, str] | None = None,
-    metrics: Collection[str] | None = None,
-    every: bool = False,
+    a: Side,
+    b: Side,
+    options: CompareOptions = CompareOptions(),  # noqa: B008 - frozen
     order: Mapping[str, int] | None = None,
-    confidence: float = 0.95,
-    seed: int = SEED,
-    outliers: Policy = "keep",
-    trials: Mapping[str, Row] | None = None,
-    paired: bool | None = None,
 ) -> ComparisonTable:
-    """Compare rows of the points query; B is told against A: the headline statistics of each metric, or `every` one.
+    """B against A: the headline statistics of each metric, or every one; `order` is that of the metrics.
 
-    `selected` are the keys that the selectors fixed, which therefore don't tell points apart; `facts_*` are
-    circumstances by name (experiment version, git commit, host, package lock digest); `order` is that of the metrics.
-    With `trials` (rows of trial_fact by id) that took turns, repetition is compared with repetition; `paired` insists.
+    Where the trials of both sides took turns, repetition is compared with repetition; `options.paired` insists.
     """
-    points_a, points_b = points_of(a), points_of(b)
+    points_a, points_b = points_of(a.rows), points_of(b.rows)
     if not points_a or not points_b:
-        empty = name_a if not points_a else name_b
+        empty = a.name if not points_a else b.name
         raise BenchError(f"{empty} has no successful trial to compare", hint="See why: bench status, bench report")
-    pairs, only_a, only_b = match(points_a, points_b, set(selected))
+    pairs, only_a, only_b = match(points_a, points_b, {*a.keys, *b.keys})
     if not pairs:
         raise BenchError(
-            f"nothing to compare: no point of {name_a} belongs to one of {name_b}",
-            hint=f"{name_a} has {_some(_told(point) for point in only_a)}\n"
-            f"{name_b} has {_some(_told(point) for point in only_b)}\n"
+            f"nothing to compare: no point of {a.name} belongs to one of {b.name}",
+            hint=f"{a.name} has {_some(_told(point) for point in only_a)}\n"
+            f"{b.name} has {_some(_told(point) for point in only_b)}\n"
             "Pick points of each: bench compare RUN:key=value RUN:key=value",
         )
-    asked, unmatched = _pairs_of_numbers(pairs, metrics, name_a, name_b, every=every, order=order or {})
-    if not asked:
+    numbers, unmatched = _pairs_of_numbers(pairs, a, b, options, order or {})
+    if not numbers:
         raise BenchError(
-            f"nothing to compare: the points of {name_a} and {name_b} have no metric in common",
+            f"nothing to compare: the points of {a.name} and {b.name} have no metric in common",
             hint="\n".join(
-                f"{name} has {_some(name_of(*key) for pair in pairs for key in pair[side].rows)}"
-                for side, name in enumerate((name_a, name_b))
+                f"{side.name} has {_some(name_of(*key) for pair in pairs for key in pair[at].rows)}"
+                for at, side in enumerate((a, b))
             ),
         )
-    asked, told = without_outliers(asked, outliers)
-    rounds, said = choose_rounds(asked, trials, paired)
+    confidence = options.confidence
+    numbers, outlier_notes = without_outliers(numbers, options.outliers)
+    trials = {row["trial_id"]: row for side in (a, b) for row in side.trials}
+    rounds, pairing_notes = choose_rounds(numbers, trials or None, options.paired)
     if rounds:
-        compared = [pair_rounds(x, y, rounds, confidence) for _, x, y in asked]
+        compared = [pair_rounds(x, y, rounds, confidence) for _, x, y in numbers]
     else:
-        compared = compare_many([_pair(x, y) for _, x, y in asked], confidence=confidence, seed=seed)
+        compared = compare_many([_pair(x, y) for _, x, y in numbers], confidence=confidence, seed=SEED)
     p_values = {str(at): result.p_value for at, result in enumerate(compared) if result.p_value is not None}
     adjusted = holm(p_values)
     rows = [
-        _row(pair, x, y, result, adjusted.get(str(at)), (name_a, name_b))
-        for at, ((pair, x, y), result) in enumerate(zip(asked, compared, strict=True))
+        _row(pair, x, y, result, adjusted.get(str(at)), (a.name, b.name))
+        for at, ((pair, x, y), result) in enumerate(zip(numbers, compared, strict=True))
     ]
-    differences = _differences(pairs, facts_a or {}, facts_b or {})
+    differences = _differences(pairs, a.facts, b.facts)
     return ComparisonTable(
-        a=name_a,
-        b=name_b,
+        a=a.name,
+        b=b.name,
         rows=rows,
         only_a=[point.label for point in only_a],
         only_b=[point.label for point in only_b],
@@ -241,8 +264,8 @@ def compare_runs(
         differences=differences,
         exploratory=len(_causes(differences)) > 1,
         confidence=confidence,
-        seed=seed,
-        notes=[*told, *said, *_notes(rows, differences, confidence)],
+        seed=SEED,
+        notes=[*outlier_notes, *pairing_notes, *_notes(rows, differences, confidence)],
     )
 
 
@@ -256,41 +279,45 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(listed[:_LISTED]) + (f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")
 
 
-Asked = tuple[Matched, Row, Row]
+Numbers = tuple[Matched, Row, Row]
+"""One statistic of a matched point, as A has it and as B has it."""
 
 
 def _pairs_of_numbers(
-    pairs: list[Matched],
-    metrics: Collection[str] | None,
-    name_a: str,
-    name_b: str,
-    *,
-    every: bool,
-    order: Mapping[str, int],
-) -> tuple[list[Asked], list[str]]:
+    pairs: list[Matched], a: Side, b: Side, options: CompareOptions, order: Mapping[str, int]
+) -> tuple[list[Numbers], list[str]]:
     """The statistics that both sides have, and the names of those that only one has."""
-    asked: list[Asked] = []
+    numbers: list[Numbers] = []
     alone: dict[str, None] = {}
     known: dict[str, set[str]] = {}
     for metric, stat in (key for pair in pairs for point in pair for key in point.rows):
         known.setdefault(metric, set()).add(stat)
-    wanted = [MetricName(metric) for metric in known] if metrics is None else parse_metrics(metrics, known)
+    wanted = [MetricName(metric) for metric in known] if not options.metrics else parse_metrics(options.metrics, known)
     last = len(order)
     wanted.sort(key=lambda name: (order.get(name.metric, last), name.metric, stat_place(name.stat or "")))
     for pair in pairs:
+        sides = [_by_metric(point) for point in pair]
         for name in wanted:
             metric = name.metric
-            of_a, of_b = ({stat: row for (key, stat), row in point.rows.items() if key == metric} for point in pair)
+            of_a, of_b = (side.get(metric, {}) for side in sides)
             stats = of_a.keys() | of_b.keys()
             if name.stat:
                 stats &= {name.stat}
-            for stat in sorted(stats, key=stat_place) if every or name.stat else headline_stats(stats):
+            for stat in sorted(stats, key=stat_place) if options.every or name.stat else headline_stats(stats):
                 if stat not in of_a or stat not in of_b:
-                    alone[f"{name_of(metric, stat)} (only in {name_a if stat in of_a else name_b})"] = None
+                    alone[f"{name_of(metric, stat)} (only in {a.name if stat in of_a else b.name})"] = None
                     continue
-                _check_same(of_a[stat], of_b[stat], name_a, name_b)
-                asked.append((pair, of_a[stat], of_b[stat]))
-    return asked, list(alone)
+                _check_same(of_a[stat], of_b[stat], a.name, b.name)
+                numbers.append((pair, of_a[stat], of_b[stat]))
+    return numbers, list(alone)
+
+
+def _by_metric(point: MatchPoint) -> dict[str, dict[str, Row]]:
+    """Its rows by metric and statistic."""
+    metrics: dict[str, dict[str, Row]] = {}
+    for (metric, stat), row in point.rows.items():
+        metrics.setdefault(metric, {})[stat] = row
+    return metrics
 
 
 def _check_same(x: Row, y: Row, name_a: str, name_b: str) -> None:
@@ -364,9 +391,10 @@ def _differences(pairs: list[Matched], facts_a: Mapping[str, str], facts_b: Mapp
                 else (as_text(a.target), as_text(b.target))
             )
             note("target", *told)
-        of_a, of_b = leaves(a.parameters), leaves(b.parameters)
-        for key in sorted(of_a.keys() | of_b.keys()):
-            note(f"parameter {key}", told_value(of_a.get(key)), told_value(of_b.get(key)))
+        if a.parameters != b.parameters:
+            of_a, of_b = leaves(a.parameters), leaves(b.parameters)
+            for key in sorted(of_a.keys() | of_b.keys()):
+                note(f"parameter {key}", told_value(of_a.get(key)), told_value(of_b.get(key)))
         note("experiment", a.experiment, b.experiment)
     for name in [*facts_a, *(name for name in facts_b if name not in facts_a)]:
         note(name, facts_a.get(name) or "unknown", facts_b.get(name) or "unknown")
@@ -402,56 +430,35 @@ def compare_selected(
     warehouse: Warehouse,
     a: str,
     b: str,
-    *,
-    metrics: Collection[str] | None = None,
-    every: bool = False,
-    confidence: float = 0.95,
-    outliers: Policy = "keep",
-    paired: bool | None = False,
+    options: CompareOptions = CompareOptions(),  # noqa: B008 - frozen
 ) -> ComparisonTable:
     """Compare what two selectors pick; a run may be written as the warehouse resolves it (`@last`, a prefix)."""
-    sides = []
-    notes: list[str] = []
-    folders: list[TrialFolder] = []
-    tested: dict[str, Row] = {}
-    for text in (a, b):
-        picked = parse_selector(text)
-        selector = Selector(warehouse.require_run(picked.run), picked.filters)
-        every_trial = queries.trials(warehouse, [selector.run]).dicts()
-        tried = select([row for row in every_trial if not row["warmup"]], selector)
-        chosen = {row["instance_digest"] for row in tried}
-        every_row = queries.points(warehouse, [selector.run]).dicts()
-        rows = [row for row in every_row if row["instance_digest"] in chosen]
-        used = {trial for row in rows for trial in row["trials"]}
-        trials = [row for row in every_trial if row["trial_id"] in used]
-        refused = caveats(str(selector), tried)
-        if not rows:
-            why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
-            raise BenchError(f"{selector} has no successful trial to compare", hint=why)
-        notes += [note for note in refused if note not in notes]
-        witness = next((row for row in trials if row["outcome"] == "succeeded"), None)
-        folders += [TrialFolder(warehouse.workspace.root / witness["folder"])] if witness else []
-        sides.append((selector, rows, trials))
-        tested |= {row["trial_id"]: row for row in trials}
-    (one, rows_a, trials_a), (two, rows_b, trials_b) = sides
-    facts_a, facts_b = circumstances_of_sides(warehouse.workspace.root, [trials_a, trials_b])
-    table = compare_runs(
-        rows_a,
-        rows_b,
-        name_a=str(one),
-        name_b=str(two),
-        selected=one.filters.keys() | two.filters.keys(),
-        facts_a=facts_a,
-        facts_b=facts_b,
-        metrics=metrics,
-        every=every,
-        order=declared_order(folders),
-        confidence=confidence,
-        outliers=outliers,
-        trials=tested,
-        paired=paired,
-    )
+    picked = [_side(warehouse, parse_selector(text), options) for text in (a, b)]
+    facts = circumstances_of_sides(warehouse.workspace.root, [side.trials for side, _ in picked])
+    side_a, side_b = (replace(side, facts=known) for (side, _), known in zip(picked, facts, strict=True))
+    witnesses = [next((row for row in side.trials if row["outcome"] == "succeeded"), None) for side, _ in picked]
+    folders = [TrialFolder(warehouse.workspace.root / row["folder"]) for row in witnesses if row]
+    table = compare_runs(side_a, side_b, options, declared_order(folders))
+    notes = dict.fromkeys(note for _, refused in picked for note in refused)
     return replace(table, notes=[*notes, *table.notes])
+
+
+def _side(warehouse: Warehouse, picked: Selector, options: CompareOptions) -> tuple[Side, list[str]]:
+    """What a selector picks, without its circumstances; and what must be said about trials that are left out."""
+    selector = Selector(warehouse.require_run(picked.run), picked.filters)
+    every_trial = queries.trials(warehouse, [selector.run]).dicts()
+    tried = select([row for row in every_trial if not row["warmup"]], selector)
+    chosen = {row["instance_digest"] for row in tried}
+    columns = None if options.every or options.metrics else headline_columns(warehouse, selector.run)
+    every_row = queries.points(warehouse, [selector.run], columns).dicts()
+    rows = [row for row in every_row if row["instance_digest"] in chosen]
+    refused = caveats(str(selector), tried)
+    if not rows:
+        why = "\n".join([*refused, f"See more: bench status {selector.run}, bench report {selector.run}"])
+        raise BenchError(f"{selector} has no successful trial to compare", hint=why)
+    used = {trial for row in rows for trial in row["trials"]}
+    trials = [row for row in every_trial if row["trial_id"] in used]
+    return Side(str(selector), rows, tuple(selector.filters), trials=trials), refused
 
 
 def caveats(name: str, tried: Sequence[Row]) -> list[str]:

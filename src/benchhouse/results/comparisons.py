@@ -1,36 +1,21 @@
 """Comparisons of runs, of points of runs, and of targets: selectors with full run ids go in, tables come out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from benchhouse.results import stopped
-from benchhouse.results.comparison import ComparisonTable, compare_selected
+from benchhouse.results.comparison import CompareOptions, ComparisonTable, compare_selected
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.selected import SideBySide, along_axis, at_level, beside
 from benchhouse.schema.layout import Workspace
 from benchhouse.warehouse.query import Warehouse
 
 
-@dataclass(frozen=True)
-class CompareOptions:
-    """What is compared, and how; `paired` None: repetition with repetition where both sides took turns in time."""
-
-    metrics: tuple[str, ...] = ()
-    confidence: float = 0.95
-    every: bool = False
-    outliers: Literal["keep", "mad"] = "keep"
-    paired: bool | None = None
-
-
 def compare(workspace: Workspace, a: str, b: str, options: CompareOptions = CompareOptions()) -> ComparisonTable:  # noqa: B008 - frozen
     """B against A; each is a run, or points of a run: `RUN:key=value,...`."""
     with Warehouse.open(workspace) as warehouse:
         confidence = stopped.confidence_for(workspace, _runs_of([a, b]), options.confidence)
-        table = compare_selected(
-            warehouse, a, b, metrics=list(options.metrics) or None, every=options.every, confidence=confidence,
-            outliers=options.outliers, paired=options.paired,
-        )  # fmt: skip
+        table = compare_selected(warehouse, a, b, replace(options, confidence=confidence))
     return replace(table, notes=[*table.notes, *stopped.told(confidence, options.confidence)])
 
 

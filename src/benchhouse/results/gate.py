@@ -3,11 +3,12 @@
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from benchhouse.analysis.gating import Ruling, rule
+from benchhouse.analysis.gating import MeasuredChange, Ruling, rule
 from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.results import selftest_record
-from benchhouse.results.comparisons import CompareOptions, compare, scenario_of
+from benchhouse.results.comparison import CompareOptions
+from benchhouse.results.comparisons import compare, scenario_of
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.quality import RegressionRecord
@@ -122,12 +123,10 @@ def _gated(row: "PointRow", rules: GateRules) -> Gated:
     if row.trials_a == row.trials_b:  # a run against itself: no repetition could show a difference
         return Gated(row, Ruling("good", 0.0, 0.0, 0.0, None, None))
     certain = row.p_adjusted is not None and row.p_adjusted <= 1.0 - rules.confidence
-    ruling = rule(
-        row.change, row.change_interval, "higher" if row.direction == "higher" else "lower",
-        mde=rules.mde, n=min(row.n_a, row.n_b), certain=certain, difference=row.difference_interval,
-        confidence=rules.confidence,
-    )  # fmt: skip
-    return Gated(row, ruling)
+    direction: Literal["higher", "lower"] = "higher" if row.direction == "higher" else "lower"
+    n = min(row.n_a, row.n_b)
+    change = MeasuredChange(row.change, row.change_interval, row.difference_interval, direction, n, certain)
+    return Gated(row, rule(change, mde=rules.mde, confidence=rules.confidence))
 
 
 def _keep(workspace: Workspace, table: "ComparisonTable", rows: list[Gated], rules: GateRules, scenario: str) -> str:

@@ -31,12 +31,13 @@ Matched = tuple[MatchPoint, MatchPoint]
 
 
 def points_of(rows: Iterable[Row]) -> list[MatchPoint]:
-    found: dict[tuple[str, str], MatchPoint] = {}
+    points: dict[tuple[str, str], MatchPoint] = {}
     for row in rows:
         key = (row["run_id"], row["instance_digest"])
-        point = found.setdefault(key, point_of(row))
-        point.rows[row["metric"], row["stat"]] = row
-    return list(found.values())
+        if key not in points:  # three documents are decoded for each
+            points[key] = point_of(row)
+        points[key].rows[row["metric"], row["stat"]] = row
+    return list(points.values())
 
 
 def point_of(row: Row) -> MatchPoint:

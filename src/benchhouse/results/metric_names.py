@@ -4,7 +4,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from benchhouse.documents.problems import did_you_mean
+from benchhouse.results.numbers import HEADLINE_STATS
 from benchhouse.schema.errors import BenchError
+from benchhouse.warehouse import queries
+from benchhouse.warehouse.query import Warehouse
 
 
 @dataclass(frozen=True)
@@ -46,3 +49,9 @@ def parse_metric(text: str, known: Mapping[str, Collection[str]]) -> MetricName 
         if text[at] in ". " and stat in known.get(metric, ()):
             return MetricName(metric, stat)
     return None
+
+
+def headline_columns(warehouse: Warehouse, run: str) -> list[tuple[str, str]]:
+    """Metrics and statistics that a comparison may show by default: reading all of them takes twice as long."""
+    rows = queries.columns(warehouse, [run]).dicts()
+    return [(row["metric"], row["stat"]) for row in rows if row["stat"] in HEADLINE_STATS]

@@ -24,6 +24,10 @@ def primary_stats(stats: Collection[str]) -> list[str]:
     return [stat for stat in wanted if stat in stats]
 
 
+HEADLINE_STATS = ("value", "mean", "p50", "p99")
+"""All that `headline_stats` may choose."""
+
+
 def headline_stats(stats: Collection[str]) -> list[str]:
     """The fewest that tell a metric: its single value, or else its centre, and its tail where it has one."""
     centre = next((stat for stat in ("value", "mean", "p50") if stat in stats), None)

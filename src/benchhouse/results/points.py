@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from benchhouse.results.content import Number, Point
@@ -35,7 +36,8 @@ def make_points(
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["run_id"], row["instance_digest"]), []).append(row)
-    found = {(*(cell.key[name] for name in _IDENTITY), cell.unit): cell for cell in cells}
+    identity = itemgetter(*_IDENTITY)
+    cell_of = {(*identity(cell.key), cell.unit): cell for cell in cells}
     told_by_target = _told_by_target(group[0] for group in groups.values())
     least: dict[tuple[str, str, str], float] = {}
     for row in rows:
@@ -53,7 +55,7 @@ def make_points(
         )
         numbers = []
         for row in ordered:
-            cell = found.get((*(row[name] for name in _IDENTITY), row["unit"]))
+            cell = cell_of.get((*identity(row), row["unit"]))
             if cell:
                 primary = row["stat"] in leading[row["metric"]] and bool(row["direction"])
                 smallest = least[row["metric"], row["stat"], row["unit"]]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.analysis.summary import shaky_quantiles
@@ -25,25 +25,40 @@ class PointValue:
     experiment: str
     target_name: str | None
     point: str
-    axes: Any
-    target: Any
-    parameters: Any
+    """What is set here and varies within the run: `name=hnsw ef_search=64`; empty where nothing varies."""
+    axes: str
+    """The same as JSON: axis -> value."""
+    target: str
+    """The whole target, as JSON."""
+    parameters: str
+    """All parameters of the workload, as JSON."""
     instance_digest: str
+    """Of case and target: the same point has the same digest in every run."""
     benchmark_case_id: str
+    """Digest of experiment, version and workload: what is compared over time."""
     workload_spec_digest: str
+    """Digest of the workload alone."""
     executor: str
     metric: str
     stat: str
+    """value, or what the trial computed from its samples: mean, p50, p99, ..."""
     unit: str
     direction: str | None
+    """higher or lower is better; None where neither is."""
     n: int
+    """Successful trials."""
     mean: float
+    """Over these trials."""
     stdev: float | None
+    """Between these trials; None of a single one."""
     min: float
     max: float
     values: list[float]
+    """Of each trial."""
     trials: list[str]
+    """Their ids, in the same order."""
     samples: int
+    """Within all trials together."""
     ref: str
     """What `bench trace` takes."""
     shaky: bool

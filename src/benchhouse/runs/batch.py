@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from benchhouse.catalog.entries import plug
 from benchhouse.evidence.folder import sealed_outcome
-from benchhouse.runs.keeping import settle
+from benchhouse.runs.keepers import settle
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.services import folders

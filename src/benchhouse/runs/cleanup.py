@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchhouse.processes.owner import LEFTOVERS, TAG
 from benchhouse.runs import services
-from benchhouse.runs.keeping import bury, running_states, stop_keepers
+from benchhouse.runs.keepers import bury, running_states, stop_keepers
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import Workspace
 

@@ -12,14 +12,15 @@ from typing import Any, Protocol
 from benchhouse.catalog.entries import plug
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.runs.cleanup import clean_up
-from benchhouse.runs.holding import Enough
+from benchhouse.runs.held_trials import Enough
 from benchhouse.runs.hot_metrics import Export
-from benchhouse.runs.keeping import Attached, Jobs, Keep
+from benchhouse.runs.keepers import Attached, Jobs, Keep
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.ledger import list_runs as list_runs
-from benchhouse.runs.orchestrate import Orchestrator, Progress
+from benchhouse.runs.orchestrate import Orchestrator, Progress, RunHooks
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import open_executor, resume_run
+from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.protocols import Executor, Job
@@ -100,12 +101,14 @@ def orchestrator(
         jobs = _jobs(prepared, executor, python)
         attached = Attached(ledger.folder.services, plan.services, ledger.folder.run_id, images, jobs)
         attached.start(listener.note, options.keep)
-        made = Orchestrator(
-            workspace, plan, ledger, executor, python, _frame(prepared, options, images),
-            export.following(listener.update) if export else listener.update,
-            options.rerun_failed, attached, export.sealed if export else None,
-            _enough(workspace, plan, ledger.folder.run_id) if scenario.until else None,
-        )  # fmt: skip
+        frame = _frame(prepared, options, images)
+        hooks = RunHooks(
+            show=export.following(listener.update) if export else listener.update,
+            sealed=export.sealed if export else None,
+            enough=_enough(workspace, plan, ledger.folder.run_id) if scenario.until else None,
+        )
+        setup = RunSetup(workspace, plan, ledger, executor, python, frame, attached)
+        made = Orchestrator(setup, hooks, rerun_failed=options.rerun_failed)
         yield made
     finally:
         over = not (made and made.active)  # else its jobs go on, and their services with them

@@ -118,7 +118,10 @@ class Ledger:
         try:
             return RunRecord.model_validate_json(self.folder.record.read_bytes())
         except FileNotFoundError as error:
-            raise BenchError(f"no run {self.folder.run_id} in this workspace", "see: bench status") from error
+            raise BenchError(
+                f"run {self.folder.run_id} was not made in this workspace: its ledger is not here",
+                "what was pulled of it is read by: bench report, bench compare, bench query",
+            ) from error
         except ValidationError as error:
             where = ".".join(map(str, error.errors()[0]["loc"])) or "as a whole"
             raise BenchError(

@@ -14,16 +14,14 @@ from typing import Any, Literal
 from benchhouse.evidence.folder import read_meta, sealed_outcome
 from benchhouse.evidence.request import make_folder
 from benchhouse.evidence.verify import manifest_digest
-from benchhouse.plan import Plan, PlannedTrial
+from benchhouse.plan import PlannedTrial
 from benchhouse.runs.budget import Overspent, Spent
-from benchhouse.runs.holding import Enough, Holding
+from benchhouse.runs.held_trials import Enough, HeldTrials
 from benchhouse.runs.interrupts import Interrupts, in_words
-from benchhouse.runs.keeping import Attached
-from benchhouse.runs.ledger import Ledger
+from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import TrialFolder, Workspace
-from benchhouse.schema.model import Model
-from benchhouse.schema.protocols import Executor, Job, JobState
+from benchhouse.schema.layout import TrialFolder
+from benchhouse.schema.protocols import Job, JobState
 from benchhouse.schema.trial import Attempt, Meta, TrialSpec, joined, trial_id
 
 _POLL_S = 0.5
@@ -54,36 +52,25 @@ class Active:
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What jobs that outlive us are given once, not trial by trial."""
+class RunHooks:
+    """Called while a run goes on."""
 
-    frame: dict[str, Any]
-    logs: Path
+    show: Callable[[Progress], None]
+    sealed: Callable[[TrialFolder], None] | None = None
+    """Told of every folder that is sealed in this session."""
+    enough: Enough | None = None
 
 
 class Orchestrator:
     """Owns one run from submit to its last sealed folder. All state that matters is on disk."""
 
-    def __init__(
-        self,
-        workspace: Workspace,
-        plan: Plan,
-        ledger: Ledger,
-        executor: Executor,
-        python: tuple[str, ...],
-        frame: dict[str, Any],
-        show: Callable[[Progress], None],
-        rerun_failed: bool = False,
-        attached: Attached | None = None,
-        sealed: Callable[[TrialFolder], None] | None = None,
-        enough: Enough | None = None,
-    ) -> None:
-        self.holding = Holding(enough)
-        self.sealed = sealed  # told of every folder that was sealed in this session
-        self.workspace, self.plan, self.ledger, self.executor = workspace, plan, ledger, executor
-        self.python, self.frame, self.show = python, frame, show
+    def __init__(self, setup: RunSetup, hooks: RunHooks, *, rerun_failed: bool = False) -> None:
+        self.holding = HeldTrials(hooks.enough)
+        self.sealed, self.show = hooks.sealed, hooks.show
+        self.setup = setup
+        self.workspace, self.plan, self.ledger = setup.workspace, setup.plan, setup.ledger
+        self.executor, self.python, self.attached = setup.executor, setup.python, setup.attached
         self.rerun_failed = rerun_failed
-        self.attached = attached or Attached(ledger.folder.services, plan.services, ledger.folder.run_id)
         self.active: dict[str, Active] = {}
         self.waiting: list[Active] = []
         self.outcomes: dict[str, int] = {}
@@ -265,50 +252,19 @@ class Orchestrator:
                 raise self._unwritable(folder, error) from error
         if self.executor.outlives:
             delay_s = max(0.0, item.not_before - time.monotonic()) if item.not_before else 0.0
-            shared = self._shared
+            shared = self.setup.shared
             return Job(
                 item.trial_id, self._results, self.python, self.plan.resources, shared.logs,
                 frame=shared.frame, differs=differs, delay_s=delay_s,
             )  # fmt: skip
         folder = self.workspace.partial(self.plan.scenario.scenario, item.trial_id, item.attempt)
         try:
-            make_folder(folder, TrialSpec.model_validate(joined(self._frame, differs, self._results)))
+            make_folder(folder, TrialSpec.model_validate(joined(self.setup.trial_frame, differs, self._results)))
         except OSError as error:
             self._discard(item)
             raise self._unwritable(folder, error) from error
         log = self.ledger.folder.worker_logs / f"{item.trial_id}.{item.attempt}.log"
         return Job(item.trial_id, folder.path.absolute(), self.python, self.plan.resources, log.absolute())
-
-    @cached_property
-    def _frame(self) -> dict[str, Any]:
-        """What all trials of this run have in common."""
-        plan, scenario = self.plan, self.plan.scenario
-        return {
-            "run_id": self.ledger.folder.run_id,
-            "scenario": scenario.scenario,
-            "experiment": plan.experiment,
-            "component": plan.component,
-            "axes": plan.axes,
-            "resources": plan.resources,
-            "limits": plan.limits,
-            "executor": scenario.executor,
-            "runtime": scenario.runtime,
-            "partition": scenario.partition,
-            "account": scenario.account,
-            "qos": scenario.qos,
-            "artifacts": scenario.artifacts,
-            "binds": scenario.binds,
-            "environment": scenario.environment,
-            "services": self.attached.for_trials(),
-            "logs": scenario.logs,
-            "monitors": scenario.monitors,
-        } | self.frame
-
-    @cached_property
-    def _shared(self) -> "Shared":
-        """For tasks that make the folders of their trials themselves."""
-        frame = {key: _plain(value) for key, value in self._frame.items()}
-        return Shared(frame, self.ledger.folder.worker_logs.absolute())
 
     def _differs(self, item: Active) -> dict[str, Any]:
         """What is one trial's own."""
@@ -489,11 +445,3 @@ class Orchestrator:
             self._cancel(list(self.active))
         with contextlib.suppress(OSError, BenchError):
             self.ledger.tell("interrupted", reason=reason[:500])
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Model):
-        return value.model_dump(mode="json", by_alias=True)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return value

@@ -111,9 +111,8 @@ def resume_run(workspace: Workspace, token: str, elsewhere: Where | None = None)
     The plan does not cover where it runs, so its digest stays; each trial's evidence says which executor ran it.
     """
     ledger = Ledger(workspace.run(find_run(workspace, token)))
-    text = ledger.folder.scenario.read_text(encoding="utf-8")
-    home = ledger.record.folder
     record = ledger.record
+    text = ledger.folder.scenario.read_text(encoding="utf-8")
     asked = elsewhere or Where()
     if asked.executor not in (None, record.executor) and ledger.goes_on():
         raise BenchError(
@@ -121,7 +120,7 @@ def resume_run(workspace: Workspace, token: str, elsewhere: Where | None = None)
             f"end them first: bench stop {ledger.folder.run_id}",
         )
     where = Where(asked.executor or record.executor, record.runtime, asked.site or record.site)
-    prepared = prepare_text(workspace, text, str(ledger.folder.scenario), home, where)
+    prepared = prepare_text(workspace, text, str(ledger.folder.scenario), record.folder, where)
     if prepared.plan.digest != ledger.record.plan_digest:
         raise BenchError(
             f"run {ledger.folder.run_id} was planned as {ledger.record.plan_digest[:12]}, "

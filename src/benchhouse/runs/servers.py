@@ -16,7 +16,7 @@ from benchhouse.documents.problems import did_you_mean
 from benchhouse.evidence.writing import now
 from benchhouse.processes.owner import pid_of
 from benchhouse.runs.cleanup import sweep
-from benchhouse.runs.keeping import (
+from benchhouse.runs.keepers import (
     Keep,
     is_lost,
     running_states,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchhouse.runs.keeping import is_lost, running_states
+from benchhouse.runs.keepers import is_lost, running_states
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.layout import TrialFolder, Workspace
 from benchhouse.schema.service import OVER, LiveServices

@@ -32,15 +32,15 @@ class DaskSite(Model, strict=True):
     """The Dask cluster of a site."""
 
     address: Annotated[str, AfterValidator(_address)] | None = Field(
-        None,
+        default=None,
         description="Of the scheduler, or the file that it wrote with `--scheduler-file`; "
         "none: $DASK_SCHEDULER_ADDRESS, else a cluster of the run's own, on this machine.",
     )
     security: AbsolutePath | None = Field(
-        None, description="Of tls://, a file that names the certificates: ca_file, client_cert and client_key."
+        default=None, description="Of tls://, a file that names the certificates: ca_file, client_cert and client_key."
     )
     patience: Seconds | None = Field(
-        None,
+        default=None,
         gt=0,
         description="How long a run waits for a node that can hold a trial, once none is left; none: 2 minutes. Then "
         "it ends, and can be resumed.",

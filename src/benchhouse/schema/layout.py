@@ -39,6 +39,10 @@ class TrialFolder:
         return self.path / "histograms.json"
 
     @property
+    def packages(self) -> Path:
+        return self.path / "packages.json"
+
+    @property
     def services(self) -> Path:
         """Servers of a trial that runs; gone when it is sealed."""
         return self.path / "services.json"

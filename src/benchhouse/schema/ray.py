@@ -24,12 +24,12 @@ class RaySite(Model, strict=True):
     """The Ray cluster of a site."""
 
     address: Address | None = Field(
-        None,
+        default=None,
         description="HOST:6379 from a node of it, ray://HOST:10001 from elsewhere, http://HOST:8265 for `bench "
         "submit`; none: $RAY_ADDRESS, else a cluster of the run's own, on this machine.",
     )
     patience: Seconds | None = Field(
-        None,
+        default=None,
         gt=0,
         description="How long a run waits for a node that can hold a trial, once none is left; none: 2 minutes. Then "
         "it ends, and can be resumed.",

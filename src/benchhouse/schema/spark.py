@@ -40,18 +40,18 @@ class SparkSite(Model, strict=True):
     """The Spark cluster of a site."""
 
     master: Annotated[str, AfterValidator(_master)] | None = Field(
-        None,
+        default=None,
         description="spark://HOST:7077 for one that is there; local[N] or local-cluster[N,CORES,MB] on this machine; "
         "none: local with all its cores.",
     )
     ui: Annotated[str, AfterValidator(_ui)] | None = Field(
-        None, description="The master's web page, which says what its workers have; none: http://HOST:8080."
+        default=None, description="The master's web page, which says what its workers have; none: http://HOST:8080."
     )
     conf: Annotated[dict[str, str], AfterValidator(_conf)] = Field(
         default_factory=dict, description="Further properties of Spark, such as spark.driver.host."
     )
     patience: Seconds | None = Field(
-        None,
+        default=None,
         gt=0,
         description="How long a run waits for a worker that can hold a trial, once none is left; none: 2 minutes. Then "
         "it ends, and can be resumed.",

@@ -226,7 +226,10 @@ class Meta(Model):
     seed: int
     experiment: ExperimentRef
     package_lock_digest: str
-    packages: dict[str, str] = Field(description="Installed distributions and versions; the lock digest covers them.")
+    packages: dict[str, str] = Field(
+        default_factory=dict,
+        description="Installed distributions and versions, in evidence of early versions; since then in packages.json.",
+    )
     python: str
     hardware: dict[str, Any]
     topology: Topology | None = Field(None, description="What the node is made of; null in evidence before 0.2.")

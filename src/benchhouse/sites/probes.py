@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchhouse.schema.http import HttpClient, NoAnswer
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.layout import Workspace
 from benchhouse.schema.quantities import show_bytes, show_seconds
 from benchhouse.schema.site import Site

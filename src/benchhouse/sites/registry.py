@@ -3,8 +3,8 @@
 import re
 from urllib.parse import urlencode
 
+from benchhouse.http.client import HttpClient, NoAnswer, Response
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.http import HttpClient, NoAnswer, Response
 
 _CLIENT = HttpClient(timeout_s=30.0, proxy=True, redirects=True)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

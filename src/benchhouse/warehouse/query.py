@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ANY_TABLE = re.compile(rf"\b(?:{'|'.join([*TABLES, *VIEWS])})\b", re.IGNORECASE)
 _FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
-_LAST = re.compile(r"@last(?:[-~](\d+))?")
+_NOT_PLAIN = re.compile(r"TIME|DATE|DECIMAL|UUID|BLOB|INTERVAL|HUGEINT")  # of a type: its values are no JSON
 _SHOWN = 5
 _OWN: set[str] = set()
 _LOOKS = 40  # a collector may replace files between the look at the catalog and the look at the lake
@@ -225,8 +225,8 @@ class Warehouse:
             hint = "Tables and columns: bench warehouse schema"
             raise BenchError(f"the warehouse can't answer: {str(error).strip()}", hint=hint) from error
         types = tuple(str(column[1]) for column in description)
-        if any(re.search(r"TIME|DATE|DECIMAL|UUID|BLOB|INTERVAL|HUGEINT", kind) for kind in types):
-            rows = [tuple(_plain(value) for value in row) for row in rows]
+        if places := [at for at, kind in enumerate(types) if _NOT_PLAIN.search(kind)]:
+            rows = [_with_plain(row, places) for row in rows]
         return Result(tuple(str(column[0]) for column in description), types, rows, spec)
 
     def _engine_for(self, sql: str, inputs: Sequence[QueryInput], older: bool) -> "duckdb.DuckDBPyConnection":
@@ -298,6 +298,14 @@ def _names_in(sql: str) -> set[str]:
 
 def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more runs" if len(names) > _SHOWN else "")
+
+
+def _with_plain(row: Sequence[Any], places: Iterable[int]) -> tuple[Any, ...]:
+    """The row with plain values at these places."""
+    values = list(row)
+    for at in places:
+        values[at] = _plain(values[at])
+    return tuple(values)
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from benchhouse.evidence import older
+from benchhouse.evidence.folder import packages_of
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.schema.digests import canonical_json, digest
 from benchhouse.schema.layout import TrialFolder, Workspace
@@ -60,6 +61,9 @@ def read_folder(workspace: Workspace, folder: TrialFolder) -> TrialRows:
         manifest = older.read(Manifest, sealed)
         spec = older.read(TrialSpec, _sealed_bytes(folder.spec, manifest))
         meta = older.read(Meta, _sealed_bytes(folder.meta, manifest))
+        if folder.packages.name in manifest.files:
+            packages = packages_of(_sealed_bytes(folder.packages, manifest))
+            meta = meta.model_copy(update={"packages": packages})
         measurements: list[Measurement] = []
         if folder.metrics.name in manifest.files:  # a trial that was lost has none
             metrics = older.read(MetricsFile, _sealed_bytes(folder.metrics, manifest))

@@ -20,8 +20,8 @@ from benchhouse.schema.service import with_endpoints
 from benchhouse.schema.trial import ExperimentRef, TrialSpec
 from benchhouse.worker.context import TrialContext
 from benchhouse.worker.results import Handover, definitions, measure, plain_text
+from benchhouse.worker.server_logs import Logs
 from benchhouse.worker.service_watch import ServerDiedError
-from benchhouse.worker.words import Logs
 
 if TYPE_CHECKING:
     from benchhouse.worker.trial_services import TrialServices

@@ -1,7 +1,7 @@
 """The process of an experiment, as its worker sees it: forked, held to its limits, followed until it is over.
 
 A process that trials share (`runtime: {shared: true}`) does not end with one of them: it says that it is done, and is
-given the next (`worker/sharing.py`).
+given the next (`worker/shared_process.py`).
 """
 
 import contextlib
@@ -21,17 +21,14 @@ from types import FrameType
 from typing import NoReturn
 
 from benchhouse.processes import tree
-from benchhouse.processes.cgroups import Cage
-from benchhouse.processes.owned import Scratch
 from benchhouse.processes.services import end_of
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.service import ServiceFolder
-from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.monitors.procfs import leave_node
 from benchhouse.worker.monitors.watch import Watch
-from benchhouse.worker.output import Capture
-from benchhouse.worker.sharing import Done, SharedProcess, take_streams
+from benchhouse.worker.session import TrialSession
+from benchhouse.worker.shared_process import Done, SharedProcess, take_streams
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 _TICK_S = 0.25
@@ -89,29 +86,22 @@ class Running:
         return [self.shared.line.fileno()] if self.shared and not self.shared.deaf else []
 
 
-def follow(
-    spec: TrialSpec,
-    folder: TrialFolder,
-    capture: Capture,
-    scratch: Scratch,
-    cage: Cage,
-    watch: Watch,
-    shared: SharedProcess | None,
-) -> Ended:
+def follow(session: TrialSession, watch: Watch) -> Ended:
     """Have the experiment run, and stay with it until it is over or has been ended.
 
-    In `shared` where there is such a process, which is forked here for its first trial; else in one of its own.
+    In the shared process where there is one, which is forked here for its first trial; else in one of its own.
     """
     bell = Bell()
+    spec, cage, shared = session.spec, session.cage, session.shared
     if shared and shared.pid:
-        shared.begin(spec, folder, capture, scratch)
+        shared.begin(spec, session.folder, session.capture, session.scratch)
         running = Running(shared.pid, shared)
     else:
-        running = Running(_fork(spec, folder, capture, scratch, cage, shared), shared)
-    capture.parent_side()
+        running = Running(_fork(session), shared)
+    session.capture.parent_side()
     watch.begin(cage.folders, spec)
     try:
-        stopped_by = _wait_for_end(running, spec, folder, capture, cage, watch, bell)
+        stopped_by = _wait_for_end(running, session, watch, bell)
     finally:
         bell.close()
     if stopped_by:
@@ -122,10 +112,9 @@ def follow(
     return Ended(status, stopped_by, cage.oom_kills(), running.done)
 
 
-def _wait_for_end(
-    running: Running, spec: TrialSpec, folder: TrialFolder, capture: Capture, cage: Cage, watch: Watch, bell: Bell
-) -> str:
+def _wait_for_end(running: Running, session: TrialSession, watch: Watch, bell: Bell) -> str:
     """Until it is over, or has been ended for the limit that is returned. It is not reaped where it ended by itself."""
+    spec, cage, capture = session.spec, session.cage, session.capture
     deadline = time.monotonic() + spec.limits.wall if spec.limits.wall is not None else math.inf
     tick_s = _TICK_S if spec.limits.cpu is not None else _LOOK_S if spec.monitors else math.inf
     with _end_of(running.pid) as end:
@@ -140,14 +129,14 @@ def _wait_for_end(
                 stopped_by = "cpu"
             if stopped_by:
                 watch.end()
-                end_elsewhere(folder)
+                end_elsewhere(session.folder)
                 tree.kill_tree([running.pid], grace_s=1.0)
                 cage.kill()
                 return stopped_by
             most_s = min(tick_s if end >= 0 else _TICK_S, left, watch.due_s)
             _wait([end, bell.handle, *running.handles(), *capture.filenos()], most_s)
             capture.pump(0.0)
-            watch.look(folder.services)
+            watch.look(session.folder.services)
         watch.end()  # before it is reaped: what it read and wrote is then gone
     return ""
 
@@ -174,32 +163,24 @@ def _wait(handles: Iterable[int], most_s: float) -> None:
     poll.poll(None if math.isinf(most_s) else most_s * 1000)
 
 
-def _fork(
-    spec: TrialSpec, folder: TrialFolder, capture: Capture, scratch: Scratch, cage: Cage, shared: SharedProcess | None
-) -> int:
+def _fork(session: TrialSession) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     worker = os.getpid()
+    shared = session.shared
     theirs = shared.pair() if shared else None
     pid = os.fork()
     if pid == 0:
-        _become_experiment(spec, folder, capture, scratch, cage, worker, shared, theirs)
+        _become_experiment(session, worker, theirs)
     if shared and theirs:
         shared.pid = pid
         theirs.close()
     return pid
 
 
-def _become_experiment(
-    spec: TrialSpec,
-    folder: TrialFolder,
-    capture: Capture,
-    scratch: Scratch,
-    cage: Cage,
-    worker: int,
-    shared: SharedProcess | None,
-    line: socket.socket | None,
-) -> NoReturn:
+def _become_experiment(session: TrialSession, worker: int, line: socket.socket | None) -> NoReturn:
+    """In the forked child; `line` is its end of the line to the worker, where trials share the process."""
+    spec, folder, scratch = session.spec, session.folder, session.scratch
     code = 1
     try:
         gc.freeze()  # it looks for garbage in what is its own, and copies no page of ours for that
@@ -209,12 +190,12 @@ def _become_experiment(
         for number in (*STOPS, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
         leave_node()
-        logs = capture.child_side()
+        logs = session.capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdin = os.fdopen(0, closefd=False)
-        cage.enter()
-        if shared and line:
-            shared.serve(line, spec, folder, scratch, logs)
+        session.cage.enter()
+        if session.shared and line:
+            session.shared.serve(line, spec, folder, scratch, logs)
         else:
             take_streams()
             os.chdir(scratch.work)

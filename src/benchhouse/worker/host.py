@@ -20,7 +20,7 @@ from benchhouse.processes.owned import left_processes, processes_of, sweep_scrat
 from benchhouse.processes.owner import OWNER, identity
 from benchhouse.worker.pool import Pool
 from benchhouse.worker.supervise import LEFTOVERS
-from benchhouse.worker.warming import warm_up, warm_up_for
+from benchhouse.worker.warmup import warm_up, warm_up_for
 
 _GRACE_S = 3.0
 

@@ -1,6 +1,7 @@
 """What the node is: hardware, drivers, packages. Only what can really be read; the rest is null."""
 
 import importlib.metadata
+import json
 import os
 import platform
 import socket
@@ -57,6 +58,12 @@ def packages() -> dict[str, str]:
         if name := about["Name"]:  # none where its files are damaged
             found.setdefault(name, about["Version"] or "0")
     return dict(sorted(found.items()))
+
+
+@cache
+def packages_text() -> str:
+    """As packages.json holds them."""
+    return json.dumps(packages(), indent=2, ensure_ascii=False) + "\n"
 
 
 @cache

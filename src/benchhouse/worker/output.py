@@ -13,7 +13,7 @@ from typing import Any
 
 from benchhouse.schema.components import CAP_BYTES, EXPERIMENT, check_component
 from benchhouse.schema.secrets import redact_keys
-from benchhouse.worker import words
+from benchhouse.worker import server_logs
 from benchhouse.worker.journal import Journal, Sink
 from benchhouse.worker.stream import Redact, Stream
 
@@ -57,7 +57,7 @@ class Capture:
         self._closed = False
         self._lock = threading.RLock()  # between `pumping` and whoever opens a component or asks for its tail
         self._selector = selectors.DefaultSelector()
-        self._asked, self._asking = words.pair()
+        self._asked, self._asking = server_logs.pair()
         self._selector.register(self._asked, selectors.EVENT_READ)
 
     @classmethod
@@ -109,7 +109,7 @@ class Capture:
         sinks = [*(stream.sink for stream in self._streams.values()), self._journal.sink]
         return next((sink.trouble for sink in sinks if sink.trouble), None)
 
-    def child_side(self) -> words.Words:
+    def child_side(self) -> server_logs.ServerLogs:
         """In the child: stdout and stderr become the pipes, and everything of the worker's is closed.
 
         What is returned opens logs for the services that the child starts.
@@ -123,7 +123,7 @@ class Capture:
             stream.sink.close()
         self._journal.sink.close()
         self._closed = True
-        return words.Words(asking)
+        return server_logs.ServerLogs(asking)
 
     def child_ends(self) -> list[int]:
         """What a child that was not forked from here is to be sent: stdout, stderr, and where it asks for logs."""
@@ -190,7 +190,7 @@ class Capture:
             for key, _ in ready:
                 if key.fileobj is not self._asked:
                     size += self._read(key.fd)
-                elif not words.answer(self._asked, self):
+                elif not server_logs.answer(self._asked, self):
                     self._selector.unregister(self._asked)
                     self._asked.close()
         if size:
@@ -236,6 +236,11 @@ class Capture:
         row = {key: self._redact(value) if isinstance(value, str) else value for key, value in row.items()}
         with self._lock:
             self._journal.note(row)
+
+    def wrote_more_than(self, notes: int) -> bool:
+        """Whether anything was printed, a log could not be written, or the worker noted more than that."""
+        printed = any(stream.sink.size for stream in self._streams.values())
+        return printed or self.trouble is not None or self._journal.notes > notes
 
     def tail(self, component: str, n_lines: int) -> str:
         """The last lines of a component, what is still in its pipe included; of the experiment, stderr comes first."""

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import sweep_cages
 from benchhouse.processes.owned import Scratch, sweep_scratch
-from benchhouse.worker.sharing import Sharing
+from benchhouse.worker.shared_process import Sharing
 from benchhouse.worker.supervise import LEFTOVERS, TAG, run_trial
 
 _MEASURED, _SEALED = b"measured", b"sealed"

@@ -17,8 +17,8 @@ from benchhouse.processes.programs import chosen_program, is_here
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import LOOPBACK, Recipe, Service, fill
 from benchhouse.schema.secrets import make_up, resolve
-from benchhouse.worker.inside import Inside, find_inside
-from benchhouse.worker.words import Logs
+from benchhouse.worker.containers import Container, find_container
+from benchhouse.worker.server_logs import Logs
 
 _GRACE_S = 10.0
 _TAIL_LINES = 15
@@ -104,12 +104,12 @@ class Services:
             places |= {"secret": self._secret, "replica": str(replica), "host": self._host}
             places |= {name: fill(resolve(value, os.environ, name), places) for name, value in chosen.items()}
             places |= {port: str(number) for port, number in _ports(recipe, replica, self._host).items()}
-            inside = self._inside(recipe, chosen)
-            if inside is None:
+            container = self._container(recipe, chosen)
+            if container is None:
                 places["program"] = chosen_program(recipe, chosen.get("program"))
                 _check_binds(recipe, places)
             else:
-                places |= inside.places()
+                places |= container.places()
             for path, text in recipe.files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_text(fill(text, places), encoding="utf-8")
@@ -119,9 +119,9 @@ class Services:
             words = self._open_log(name)
             try:
                 for line in recipe.prepare:
-                    self._prepare(recipe, name, _command(recipe, line, places, inside), environment, folder, words)
+                    self._prepare(recipe, name, _command(recipe, line, places, container), environment, folder, words)
                 process = subprocess.Popen(
-                    _command(recipe, recipe.command, places, inside),
+                    _command(recipe, recipe.command, places, container),
                     stdin=subprocess.DEVNULL,
                     stdout=words,
                     stderr=subprocess.STDOUT,
@@ -135,17 +135,19 @@ class Services:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         endpoint = fill(recipe.endpoint, places)
-        metrics, image = fill(recipe.metrics, places), inside.image.sha256 if inside else ""
+        metrics, image = fill(recipe.metrics, places), container.image.sha256 if container else ""
         service = Service(recipe.name, name, endpoint, process.pid, folder, monotonic() - began, metrics, image)
-        command = _command(recipe, recipe.ready.command, places, inside) if inside and recipe.ready.command else None
+        command = (
+            _command(recipe, recipe.ready.command, places, container) if container and recipe.ready.command else None
+        )
         probe = Probe(recipe.ready, endpoint, places, lambda lines: self.tail(service, lines), command)
         return Running(recipe, process, service, probe)
 
-    def _inside(self, recipe: Recipe, chosen: Mapping[str, str]) -> Inside | None:
+    def _container(self, recipe: Recipe, chosen: Mapping[str, str]) -> Container | None:
         """None where a program of the recipe is on this machine: that is what a user has installed for it."""
         if not recipe.image or "program" in chosen or is_here(recipe):
             return None
-        return find_inside(recipe, self._images)
+        return find_container(recipe, self._images)
 
     def _prepare(
         self, recipe: Recipe, name: str, command: list[str], environment: dict[str, str], folder: Path, words: int
@@ -231,11 +233,11 @@ def _check_binds(recipe: Recipe, places: dict[str, str]) -> None:
             )
 
 
-def _command(recipe: Recipe, words: Sequence[str], places: dict[str, str], inside: Inside | None) -> list[str]:
-    if inside is None:
+def _command(recipe: Recipe, words: Sequence[str], places: dict[str, str], container: Container | None) -> list[str]:
+    if container is None:
         command = [fill(word, places) for word in words]
     else:
-        command = inside.command(words, places, gpus=bool(recipe.resources and recipe.resources.gpus))
+        command = container.command(words, places, gpus=bool(recipe.resources and recipe.resources.gpus))
     if recipe.refuses_root and os.geteuid() == 0:  # nobody inside, and outside the user who owns the folder
         if not shutil.which("unshare"):
             raise ExperimentFailed(

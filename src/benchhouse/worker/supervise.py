@@ -3,17 +3,19 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 import time
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchhouse.evidence.folder import read_spec, seal, tidy, write_metrics_csv
+from benchhouse.evidence.folder import LinkedFile, read_spec, seal, tidy, write_metrics_csv
 from benchhouse.evidence.redaction import blank_secrets
 from benchhouse.evidence.writing import now, write_fresh
 from benchhouse.processes import cgroups, tree
@@ -33,13 +35,17 @@ from benchhouse.worker.experiment import STOPS, Ended, end_elsewhere, follow
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
 from benchhouse.worker.results import Handover, metrics_file
-from benchhouse.worker.sharing import Done, SharedProcess, Sharing
+from benchhouse.worker.session import TrialSession
+from benchhouse.worker.shared_process import Done, SharedProcess, Sharing
 from benchhouse.worker.stream import Redact
 from benchhouse.worker.topology import topology
 
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
 _JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
 _CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
+_BEGIN_AND_END = 2  # notes in the journal of a trial of which there is nothing to tell
+
+_packages = LinkedFile()  # of all trials that this worker seals
 
 
 class Cancelled(BaseException):
@@ -80,7 +86,7 @@ def run_trial(
         shared = SharedProcess(spec, cage)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        return _run(spec, folder, capture, place, cage, redact, secrets, measured, shared, sharing)
+        return _run(TrialSession(spec, folder, capture, place, cage, shared, redact, secrets), measured, sharing)
     except Cancelled:
         return CANCELLED
     finally:
@@ -95,25 +101,28 @@ def run_trial(
             place.remove()
 
 
-def _run(
-    spec: TrialSpec,
-    folder: TrialFolder,
-    capture: Capture,
-    scratch: Scratch,
-    cage: Cage,
-    redact: Redact,
-    secrets: Sequence[str],
-    measured: Callable[[], None],
-    shared: SharedProcess | None,
-    sharing: Sharing | None,
-) -> int:
+@dataclass(frozen=True)
+class Conclusion:
+    """How a trial ended: what its meta.json says beside what was asked and where it ran."""
+
+    outcome: Outcome
+    failure: Failure | None
+    warnings: list[Warning]
+    started: str
+    duration_s: float
+    usage: dict[str, Any]
+    custom: dict[str, Any]
+
+
+def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing | None) -> int:
+    spec, folder, capture, shared = session.spec, session.folder, session.capture, session.shared
     asked = {file: file.read_text(encoding="utf-8") for file in (folder.spec, folder.effective_config) if file.exists()}
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
     started, clock = now(), time.monotonic()
     watch = Watch(spec.monitors or None, started, clock)
-    ended = follow(spec, folder, capture, scratch, cage, watch, shared)
+    ended = follow(session, watch)
     duration_s = time.monotonic() - clock
-    usage = _usage(cage, ended.done)
+    usage = _usage(session.cage, ended.done)
     end_elsewhere(folder)
     left: list[str] = []
     if not (sharing and shared and ended.done and sharing.keep(shared, folder)):
@@ -122,7 +131,7 @@ def _run(
         left = tree.kill_descendants(grace_s=0.5)
     measured()
     capture.drain(limit_s=1.0)
-    handover = _handover(scratch.result, redact)
+    handover = _handover(session.scratch.result, session.redact)
     outcome, failure = _judge(ended, handover, spec)
     warnings = list(handover.warnings)
     if left:
@@ -134,7 +143,7 @@ def _run(
     telemetry = watch.write(folder.telemetry, handover.phases)
     if watch.trouble:
         warnings.append(Warning(code="telemetry_incomplete", message=watch.trouble))
-    if blanked := blank_secrets(folder.artifacts, secrets):
+    if blanked := blank_secrets(folder.artifacts, session.secrets):
         warnings.append(
             Warning(code="secret_blanked", message=f"a secret stood in artifacts: {', '.join(blanked[:10])}")
         )
@@ -142,10 +151,12 @@ def _run(
         failure = failure.model_copy(update={"log_tail": capture.tail(EXPERIMENT, 20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
     capture.close()
+    if outcome == "succeeded" and not capture.wrote_more_than(_BEGIN_AND_END):
+        shutil.rmtree(folder.logs)  # meta.json has both times and the outcome
     if outcome not in MEASURED:
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
         handover.quantile_definitions = {}
-    meta = _meta(spec, outcome, failure, warnings, started, duration_s, usage, cage, handover, shared)
+    meta = _meta(session, Conclusion(outcome, failure, warnings, started, duration_s, usage, handover.custom))
     numbers = metrics_file(spec, meta, handover, telemetry)
     for file, model in ((folder.meta, meta), (folder.metrics, numbers)):
         write_fresh(file, model.model_dump_json(indent=2, by_alias=True) + "\n")
@@ -156,7 +167,9 @@ def _run(
     if folder.artifacts.is_dir() and not any(folder.artifacts.iterdir()):
         folder.artifacts.rmdir()
     folder.services.unlink(missing_ok=True)
-    seal(folder, spec, outcome)
+    _packages.write(folder.packages, node.packages_text())
+    final = TrialFolder(seal(folder, spec, outcome))
+    _packages.sealed_in(final.packages)
     return 0
 
 
@@ -189,8 +202,9 @@ def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, 
 
 def _handover(path: Path, redact: Redact) -> Handover:
     """What the experiment handed over, without the secrets that it may have put into a message or into metadata."""
+    once = cache(redact)  # rows of measurements repeat the same names and units
     try:
-        return Handover.model_validate(_redacted(json.loads(path.read_bytes()), redact))
+        return Handover.model_validate(_redacted(json.loads(path.read_bytes()), once))
     except (OSError, ValueError):
         return Handover()
 
@@ -204,25 +218,15 @@ def _redacted(value: Any, redact: Redact) -> Any:
     return [_redacted(item, redact) for item in value] if isinstance(value, list) else value
 
 
-def _meta(
-    spec: TrialSpec,
-    outcome: Outcome,
-    failure: Failure | None,
-    warnings: list[Warning],
-    started: str,
-    duration_s: float,
-    usage: dict[str, Any],
-    cage: Cage,
-    handover: Handover,
-    shared: SharedProcess | None,
-) -> Meta:
+def _meta(session: TrialSession, end: Conclusion) -> Meta:
+    spec, shared, failure = session.spec, session.shared, end.failure
     ended, where = now(), node.host()
     placed = batch.placed(spec.executor, where)
     attempt = Attempt(
         attempt=spec.attempt,
-        outcome=outcome,
+        outcome=end.outcome,
         reason=failure.message if failure else "",
-        started=started,
+        started=end.started,
         ended=ended,
         host=where,
         job=placed.get("id"),
@@ -231,20 +235,20 @@ def _meta(
         trial_id=spec.trial_id,
         run_id=spec.run_id,
         scenario=spec.scenario,
-        outcome=outcome,
+        outcome=end.outcome,
         failure=failure,
-        warnings=warnings,
+        warnings=end.warnings,
         attempts=[*spec.previous_attempts, attempt],
-        started=started,
+        started=end.started,
         ended=ended,
-        duration_s=duration_s,
-        timestamp=started,
+        duration_s=end.duration_s,
+        timestamp=end.started,
         host=where,
         placed=placed,
         partition=os.environ.get("SLURM_JOB_PARTITION") or spec.partition,
         slurm_job_id=batch.job(),
         slurm_node_list=os.environ.get("SLURM_JOB_NODELIST"),
-        slurm=batch.described(spec.submitted, started),
+        slurm=batch.described(spec.submitted, end.started),
         container_digest=spec.container_digest,
         container_enter_s=node.enter_s(),
         code_digest=spec.code_digest,
@@ -253,15 +257,14 @@ def _meta(
         seed=spec.seed,
         experiment=spec.experiment,
         package_lock_digest=node.lock_digest(),
-        packages=node.packages(),
         python=sys.version.split()[0],
         hardware=node.hardware(),
         topology=_topology(os.path.dirname(spec.final)),  # noqa: PTH120
         drivers=node.drivers(),
-        limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": cage.enforced},
-        usage=usage,
+        limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": session.cage.enforced},
+        usage=end.usage,
         trials_before=shared.trials - 1 if shared else None,
-        custom=handover.custom,
+        custom=end.custom,
     )
 
 

@@ -28,7 +28,7 @@ from benchhouse.schema.trial import ExperimentRef, TrialSpec, joined
 from benchhouse.worker.batch import TASK
 from benchhouse.worker.pool import Pool
 from benchhouse.worker.supervise import CANCELLED, LEFTOVERS
-from benchhouse.worker.warming import warm_up
+from benchhouse.worker.warmup import warm_up
 
 _LOST = 1
 _INSIDE = ("results", "together", "worker_logs")  # of the frame, but not of a trial's specification

@@ -22,10 +22,10 @@ from benchhouse.schema.service import (
     read_state,
 )
 from benchhouse.worker import nodes
-from benchhouse.worker.elsewhere import Elsewhere
+from benchhouse.worker.remote_services import RemoteServices
+from benchhouse.worker.server_logs import Logs
 from benchhouse.worker.service_watch import Watch
 from benchhouse.worker.services import Services
-from benchhouse.worker.words import Logs
 
 
 class TrialServices:
@@ -47,7 +47,7 @@ class TrialServices:
         self.nodes = nodes.names()
         host = nodes.address(interface, nodes.others()) if len(self.nodes) > 1 else LOOPBACK
         self._services = Services(folder, logs, self._secret, images, host)
-        self._elsewhere = Elsewhere(trial.elsewhere, logs, cpus, interface, images)
+        self._elsewhere = RemoteServices(trial.elsewhere, logs, cpus, interface, images)
         self.exposed: list[str] = []  # servers that anybody in the network may use
         self._watch = Watch(give_up)
         self._live: dict[str, Replica] = {}

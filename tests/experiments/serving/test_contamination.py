@@ -58,8 +58,9 @@ class Load:
             self.ask(at, free[0] - at)
         return self
 
-    def find(self, asked_output=True, **known):
-        return dict(contamination.find(self.book.tally, self.book, self.shape, asked_output=asked_output, **known))
+    def find(self, output_asked=True, cached_share=None, **known):
+        prompts = contamination.PromptFacts(output_asked=output_asked, **known)
+        return dict(contamination.find(self.book.tally, self.book, self.shape, prompts, cached_share))
 
 
 def _ns(at):
@@ -97,14 +98,14 @@ def test_a_prefix_cache_is_named_where_only_the_servers_metrics_tell_of_it():
 @pytest.mark.parametrize(("asked", "named"), [(None, False), (10, False), (2, False), (100, True)])
 def test_prompts_of_another_length_than_asked_are_named(asked, named):
     """The server counts 10 a request; a template may have added a few dozen."""
-    assert list(steady().find(asked_input=asked)) == ["prompt_lengths"] * named
+    assert list(steady().find(mean_input=asked)) == ["prompt_lengths"] * named
 
 
 def test_prompts_that_are_far_longer_than_asked_are_named():
     load = Load()
     for number in range(100):
         load.ask(number * 0.05, 0.04, input_tokens=900)
-    found = load.find(asked_input=256)["prompt_lengths"]
+    found = load.find(mean_input=256)["prompt_lengths"]
     assert "counted 900 input tokens a request, and 256 were asked for" in found
 
 
@@ -124,7 +125,7 @@ def test_short_outputs_are_named_only_where_their_length_was_asked():
     assert load.find()["short_outputs"].startswith(
         "5 of 100 answers were shorter than asked (ended by length 95, stop 5)"
     )
-    assert load.find(asked_output=False) == {}
+    assert load.find(output_asked=False) == {}
 
 
 @pytest.mark.parametrize(("events", "named"), [(12, False), (11, False), (3, True)])

@@ -152,7 +152,9 @@ def test_two_triton_servers_share_the_load_and_their_accounts_are_one(lab, trito
     )
     told = trial.meta["custom"]["endpoints"]
     assert sum(place["good"] for place in told.values()) == 80
-    assert min(place["good"] for place in told.values()) >= 20
+    # Each has two of the four connections, which all begin with a request. How many more a server gets in a closed loop
+    # is for its speed to say: one that was started a moment ago may be many times slower than one that is warm.
+    assert min(place["good"] for place in told.values()) >= 2
     assert trial.meta["custom"]["server_statistics"]["requests"] == 80
     assert values["compute_ms"] > 0 and values["batch_mean"] >= 1
 

@@ -12,6 +12,7 @@ from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
 from benchhouse.experiments.serving.prompts import ConversationPrompts, build_prompts
 from benchhouse.experiments.serving.requests import Conversations, Requests
 from benchhouse.load.protocols.calls import Exchange, Reply
+from benchhouse.load.protocols.text import Generation
 from benchhouse.schema.errors import BenchError
 
 CTX = SimpleNamespace(trial_id="one", seed=5, driver=lambda name: OpenAI)
@@ -161,7 +162,7 @@ def test_the_question_for_models_goes_straight_to_the_server_with_the_key(monkey
 def conversations(turns=2, think_time=0.0):
     spec = ConversationPrompts(turns=turns, prompt_tokens=4, output_tokens=3, think_time=think_time)
     prompts = build_prompts(spec, requests=20, seed=1)
-    return Conversations(prompts, OpenAI("http://server", "m", keep_text=True), 1, think_time)
+    return Conversations(prompts, OpenAI("http://server", "m", Generation(keep_text=True)), 1, think_time)
 
 
 def test_the_next_turn_comes_with_the_answer_before_it():

@@ -1,4 +1,4 @@
-"""Notify a channel when a number crosses a limit, as alarms.yaml says."""
+"""Notify a channel when a number crosses a limit of alarms.yaml."""
 
 import click
 

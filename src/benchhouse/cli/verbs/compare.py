@@ -1,6 +1,7 @@
 """Compare runs, or points of runs: how much, how sure, and whether there is evidence at all."""
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -46,7 +47,7 @@ def command(
     write: bool,
     metrics: tuple[str, ...],
     every: bool,
-    outliers: str,
+    outliers: Literal["keep", "mad"],
     paired: bool | None,
     confidence: float,
     markdown: bool,
@@ -54,6 +55,7 @@ def command(
     as_json: bool,
 ) -> None:
     from benchhouse.api.answers import Comparison, CurveComparison, TargetComparison
+    from benchhouse.api.comparisons import CompareKeywords
 
     workspace = options.workspace(ctx)
     _check(at, of, along, write, metrics, every, len(runs))
@@ -61,8 +63,10 @@ def command(
         raise click.UsageError("--paired and --outliers are for two runs against each other")
     if svg and (at or along or len(runs) != 2):
         raise click.UsageError("--svg is for two runs against each other; otherwise: bench report writes charts")
-    pair = {"every": every, "outliers": outliers, "paired": paired} if not (at or along) and len(runs) == 2 else {}
-    compared = workspace.compare(*runs, at=at, along=along, of=of, metrics=metrics, confidence=confidence, **pair)
+    wanted = CompareKeywords(at=at, along=along, of=of, metrics=metrics, confidence=confidence)
+    if not (at or along) and len(runs) == 2:
+        wanted |= {"every": every, "outliers": outliers, "paired": paired}
+    compared = workspace.compare(*runs, **wanted)
     if as_json:
         screen.as_json(compared.to_dict())
     elif not markdown:

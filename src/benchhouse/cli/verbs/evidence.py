@@ -11,7 +11,7 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.evidence.store import Carried
+    from benchhouse.api.stores import Carried
 
 _STORE = """STORE is s3://bucket/prefix or a folder. Who asks is said by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
 

@@ -10,8 +10,7 @@ from benchhouse.cli import options
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
-    from benchhouse.api.workspace import Workspace
-    from benchhouse.runs.fetch import Fetchable
+    from benchhouse.api.workspace import Fetchable, Workspace
 
 _EXAMPLES = """\b
 Examples:

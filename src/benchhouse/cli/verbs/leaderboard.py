@@ -9,7 +9,7 @@ from benchhouse.cli import options
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.nexus.leaderboard import Board, Leaderboard
+    from benchhouse.api.packages import Board, Leaderboard, LogicalSummary
 
 _ROOMY = 110
 _SHORT = {
@@ -45,29 +45,32 @@ def command(
     confidence: float,
     as_json: bool,
 ) -> int:
-    from benchhouse.nexus import leaderboard
-
-    workspace = options.workspace(ctx).folder
+    leaderboards = options.workspace(ctx).leaderboards
     if benchmark is None:
-        return _list(ctx, nexus, as_json)
+        return _list(leaderboards.list(nexus=nexus), as_json)
     where = options.pairs(conditions, "--where")
-    found = leaderboard.leaderboard(workspace, benchmark, where, nexus, confidence, experiment)
+    ranking = leaderboards.rank(benchmark, where=where, experiment=experiment, confidence=confidence, nexus=nexus)
     if as_json:
-        screen.as_json(found.as_dict())
+        screen.as_json(ranking.as_dict())
     else:
-        _show(found)
-    return Exit.BAD_INPUT if any(board.refused for board in found.boards) else Exit.GOOD
+        _show(ranking)
+    return Exit.BAD_INPUT if any(board.refused for board in ranking.boards) else Exit.GOOD
 
 
-def _list(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.nexus import logical
-
-    listed = logical.benchmarks(options.workspace(ctx).folder, nexus)
-    broken = [item for item in listed if item["broken"]]
+def _list(listed: "list[LogicalSummary]", as_json: bool) -> int:
+    broken = [item for item in listed if item.broken]
     if as_json:
-        screen.as_json(listed)
+        screen.as_json(screen.plain(listed))
         return Exit.BAD_INPUT if broken else Exit.GOOD
-    logical_table(listed)
+    rows = [
+        (item.benchmark, item.target, ", ".join(item.properties), ", ".join(item.metrics), ", ".join(item.experiments))
+        for item in listed
+        if not item.broken
+    ]
+    if rows:
+        screen.table(("logical benchmark", "target", "properties", "metrics", "experiments"), rows)
+    for item in broken:
+        screen.note(f"broken: {item.broken}")
     if not listed:
         screen.note("none; a logical benchmark is a file benchmarks/ID.yaml with `logicalBenchmark:` and `bindings:`")
     elif len(broken) < len(listed):
@@ -75,64 +78,38 @@ def _list(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
     return Exit.BAD_INPUT if broken else Exit.GOOD
 
 
-def logical_table(listed: list[dict[str, object]]) -> None:
-    """One line a logical benchmark; what can't be read is told below."""
-    rows = [
-        [", ".join(value) if isinstance(value := item[key], list) else value for key in _COLUMNS.values()]
-        for item in listed
-        if not item["broken"]
-    ]
-    if rows:
-        screen.table(list(_COLUMNS), rows)
-    for item in listed:
-        if item["broken"]:
-            screen.note(f"broken: {item['broken']}")
-
-
-_COLUMNS = {
-    "logical benchmark": "benchmark",
-    "target": "target",
-    "properties": "properties",
-    "metrics": "metrics",
-    "experiments": "experiments",
-}
-
-
-def _show(found: "Leaderboard") -> None:
-    for board in found.boards:
+def _show(ranking: "Leaderboard") -> None:
+    for board in ranking.boards:
         way = f", {board.direction} is better" if board.direction else ""
         unit = f", {board.unit}" if board.unit and board.unit != "1" else ""
         click.echo(f"{board.title}{unit}{way}")
         if board.refused:
             click.echo(screen.on_stdout(f"  refused: {board.refused}\n"))
             continue
-        _table(found.target, board)
+        _table(ranking.target, board)
         click.echo(screen.on_stdout(f"{board.sentence}\n"))
-    for line in found.notes:
+    for line in ranking.notes:
         screen.note(line)
-    choose = " --experiment NAME" if len(found.experiments) > 1 else ""
-    run = f"bench run logical:{found.benchmark} --target NAME{choose} --repetitions 5"
-    screen.note(f"next:  {run}" if found.boards else f"no result answers it yet. Measure one:  {run}")
+    choose = " --experiment NAME" if len(ranking.experiments) > 1 else ""
+    run = f"bench run logical:{ranking.benchmark} --target NAME{choose} --repetitions 5"
+    screen.note(f"next:  {run}" if ranking.boards else f"no result answers it yet. Measure one:  {run}")
 
 
 def _table(target: str, board: "Board") -> None:
-    from benchhouse.api.screen import number, spread_text
-    from benchhouse.nexus.leaderboard import against_text
-
     short = _SHORT if screen.console().width < _ROOMY else {}
     rows = []
     for row in board.rows:
-        told = row.standing.summary
-        spread = spread_text(told.mean, told.stdev)
+        standing, summary = row.standing, row.standing.summary
+        spread = screen.spread_text(summary.mean, summary.stdev)
         rows.append(
             (
-                "-" if row.standing.rank is None else str(row.standing.rank),
-                row.standing.target,
-                str(told.n),
-                number(told.mean, told.stdev) + (f" ± {spread}" if spread else ""),
-                against_text(row.standing.against_best),
-                short.get(row.standing.verdict, row.standing.verdict),
-                number(told.p50, told.stdev),
+                "-" if standing.rank is None else str(standing.rank),
+                standing.target,
+                str(summary.n),
+                screen.number(summary.mean, summary.stdev) + (f" ± {spread}" if spread else ""),
+                row.against_best,
+                short.get(standing.verdict, standing.verdict),
+                screen.number(summary.p50, summary.stdev),
                 ", ".join(row.experiments),
             )
         )

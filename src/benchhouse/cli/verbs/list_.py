@@ -1,13 +1,16 @@
 """List experiments, benchmarks or targets."""
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.cli.examples import examples
+
+if TYPE_CHECKING:
+    from benchhouse.api.catalog import LastRun, ListedExperiment
 
 
 @click.group(help=__doc__)
@@ -23,62 +26,57 @@ def command() -> None:
 @options.json_option
 @click.pass_context
 def experiments(ctx: click.Context, nexus: str | None, as_json: bool) -> None:
-    from benchhouse.api import catalogue
-
-    listed = catalogue.across(options.workspace(ctx).folder, nexus)
+    listed = options.workspace(ctx).catalog.experiments(nexus=nexus)
     if as_json:
-        screen.as_json(listed)
+        screen.as_json(screen.plain(listed))
         return
-    claims = Counter((item["name"], item["version"]) for item in listed)
-    rows = []
-    for item in listed:
-        state = "broken" if item["broken"] else "deprecated" if item["deprecated"] else ""
-        state = f"{item['bridge']} {state}".strip()
-        if claims[item["name"], item["version"]] > 1:
-            state = f"{state} claimed twice".strip()
-        about = item["broken"].splitlines()[0] if item["broken"] else item["description"]
-        package = f"{item['distribution']} {item['distribution_version']}"
-        if not item["installed"]:
-            state, package = "not installed", ""
-        if item["registered_by"]:
-            about = f"{about} (of {', '.join(item['registered_by'])})".strip()
-        rows.append((item["name"], item["version"], package, state, about))
+    claims = Counter((item.name, item.version) for item in listed)
+    rows = [_experiment_row(item, claims[item.name, item.version]) for item in listed]
     screen.table(("experiment", "version", "package", "", "what it does"), rows)
     screen.note("next:  bench show EXPERIMENT")
+
+
+def _experiment_row(item: "ListedExperiment", claims: int) -> tuple[str, str, str, str, str]:
+    about = item.broken.splitlines()[0] if item.broken else item.description
+    if item.registered_by:
+        about = f"{about} (of {', '.join(item.registered_by)})".strip()
+    if not item.installed:
+        return item.name, item.version, "", "not installed", about
+    state = "broken" if item.broken else "deprecated" if item.deprecated else ""
+    state = " ".join(part for part in (item.bridge, state, "claimed twice" if claims > 1 else "") if part)
+    return item.name, item.version, f"{item.distribution} {item.distribution_version}", state, about
 
 
 @command.command(
     help="Registered benchmarks: of benchmarks/ in the workspace, of installed packages, of a nexus."
     + examples("bench list benchmarks", "bench list benchmarks --experiment vector.search")
 )
-@click.option("--package", metavar="NAME", help="Of that package of the nexus, or that distribution.")
-@click.option("--model", metavar="ID", help="That are run for that model.")
-@click.option("--experiment", metavar="NAME", help="Of that experiment.")
+@click.option("--package", metavar="NAME", help="Only those of a package of the nexus, or of a distribution.")
+@click.option("--model", metavar="ID", help="Only those that are run for a model.")
+@click.option("--experiment", metavar="NAME", help="Only those of an experiment.")
 @options.nexus_option
 @options.json_option
 @click.pass_context
-def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **wanted: str | None) -> None:
-    from benchhouse.nexus.benchmarks import Wanted, registered
-
-    listed = registered(options.workspace(ctx).folder, nexus, Wanted(**wanted))
+def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **filters: str | None) -> None:
+    listed = options.workspace(ctx).catalog.benchmarks(nexus=nexus, **filters)
     if as_json:
-        screen.as_json(listed)
+        screen.as_json(screen.plain(listed))
         return
     columns = ("benchmark", "experiment", "models", "used by", "last result", "run", "origin", "what it is")
     rows = [
-        (item["benchmark"], item["experiment"], ", ".join(item["models"]), ", ".join(item["used_by"]),
-         *_last(item["last"]), item["origin"], item["description"])
+        (item.benchmark, item.experiment, ", ".join(item.models), ", ".join(item.used_by),
+         *_last(item.last), item.origin, item.description)
         for item in listed
-        if not item["broken"]
+        if not item.broken
     ]  # fmt: skip
     screen.table(columns, rows, whole=("benchmark",), spare=("what it is", "run", "origin"))
     for item in listed:
-        if item["broken"]:
-            screen.note(f"broken: {item['broken']}")
+        if item.broken:
+            screen.note(f"broken: {item.broken}")
     if not listed:
-        asked = ", ".join(f"--{key} {value}" for key, value in wanted.items() if value)
-        if asked:
-            screen.note(f"none with {asked}; all there are:  bench list benchmarks")
+        given = ", ".join(f"--{key} {value}" for key, value in filters.items() if value)
+        if given:
+            screen.note(f"none with {given}; all benchmarks:  bench list benchmarks")
         else:
             screen.note("none; a benchmark is a YAML file in benchmarks/ with `benchmark:`, `experiment:`, `workload:`")
             screen.note("logical benchmarks are listed by:  bench leaderboard")
@@ -86,29 +84,27 @@ def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **wanted
         screen.note("next:  bench show BENCHMARK")
 
 
-def _last(last: dict[str, Any] | None) -> tuple[str, str]:
+def _last(last: "LastRun | None") -> tuple[str, str]:
     """`rate 812 items/s (6/6)`, and the run."""
     if last is None:
         return "", ""
-    counts, result = f"{last['succeeded']}/{last['trials']}", last["result"]
+    counts, result = f"{last.succeeded}/{last.trials}", last.result
     if not result:
-        return f"({counts})", last["run_id"]
-    more = f", 1 of {result['points']} points" if result["points"] > 1 else ""
-    value = f"{result['metric']} {screen.number(result['mean'], result['stdev'])} {result['unit']}"
-    return f"{value} ({counts}{more})", last["run_id"]
+        return f"({counts})", last.run_id
+    more = f", 1 of {result.points} points" if result.points > 1 else ""
+    value = f"{result.metric} {screen.number(result.mean, result.stdev)} {result.unit}"
+    return f"{value} ({counts}{more})", last.run_id
 
 
 @command.command(help="Targets that were benchmarked in this workspace." + examples("bench list targets"))
 @options.json_option
 @click.pass_context
 def targets(ctx: click.Context, as_json: bool) -> None:
-    from benchhouse.api import catalogue
-
-    listed = catalogue.targets(options.workspace(ctx).folder)
+    listed = options.workspace(ctx).catalog.targets()
     if as_json:
-        screen.as_json(listed)
+        screen.as_json(screen.plain(listed))
         return
     columns = ("target", "experiment", "trials", "last run")
-    screen.table(columns, [(row["target"], row["experiment"], row["trials"], row["last_run"]) for row in listed])
-    next_one = "bench compare RUN:name=TARGET RUN:name=TARGET" if listed else "bench run SCENARIO.yaml"
-    screen.note(f"next:  {next_one}")
+    screen.table(columns, [(item.target, item.experiment, item.trials, item.last_run) for item in listed])
+    command = "bench compare RUN:name=TARGET RUN:name=TARGET" if listed else "bench run SCENARIO.yaml"
+    screen.note(f"next:  {command}")

@@ -28,10 +28,9 @@ def command() -> None:
 )
 @click.argument("name")
 @click.option("--into", type=click.Path(path_type=Path), default=Path(), help="Where to put the folder.")
-def experiment(name: str, into: Path) -> None:
-    from benchhouse.nexus import scaffold
-
-    folder = scaffold.experiment(name, into)
+@click.pass_context
+def experiment(ctx: click.Context, name: str, into: Path) -> None:
+    folder = options.workspace(ctx).new.experiment(name, into=into)
     click.echo(folder)
     screen.note(f"next:  pip install -e {folder} && bench run {folder}/scenario.yaml")
 
@@ -45,10 +44,9 @@ def experiment(name: str, into: Path) -> None:
     "--experiment", "chosen", default="command", show_default=True, shell_complete=options.complete_experiment,
     help="The experiment it runs.",
 )  # fmt: skip
-def scenario(name: str, chosen: str) -> None:
-    from benchhouse.nexus import scaffold
-
-    path = scaffold.scenario(name, chosen, Path())
+@click.pass_context
+def scenario(ctx: click.Context, name: str, chosen: str) -> None:
+    path = options.workspace(ctx).new.scenario(name, experiment=chosen)
     click.echo(path)
     screen.note(f"next:  bench plan {path}")
 
@@ -60,9 +58,7 @@ def scenario(name: str, chosen: str) -> None:
 @options.nexus_option
 @click.pass_context
 def package(ctx: click.Context, name: str, nexus: str | None) -> None:
-    from benchhouse.nexus import package_scaffold
-
-    click.echo(package_scaffold.package(options.workspace(ctx).folder, name, nexus))
+    click.echo(options.workspace(ctx).new.package(name, nexus=nexus))
     screen.note(f"next:  bench new model {name} ORG/MODEL")
 
 
@@ -76,9 +72,7 @@ def package(ctx: click.Context, name: str, nexus: str | None) -> None:
 @options.nexus_option
 @click.pass_context
 def model(ctx: click.Context, package_name: str, model_id: str, owner: str, nexus: str | None) -> None:
-    from benchhouse.nexus import package_scaffold
-
-    click.echo(package_scaffold.model(options.workspace(ctx).folder, package_name, model_id, owner, nexus))
+    click.echo(options.workspace(ctx).new.model(package_name, model_id, owner=owner, nexus=nexus))
     screen.note(f"next:  bench new benchmark NAME --package {package_name} --model {model_id}")
 
 
@@ -103,10 +97,8 @@ def benchmark(
     ctx: click.Context, /, name: str, package_name: str, model_name: str | None, chosen: str, uses: str | None,
     nexus: str | None,
 ) -> None:  # fmt: skip
-    from benchhouse.nexus import package_scaffold
-
-    path = package_scaffold.benchmark(
-        options.workspace(ctx).folder, name, package_name, model_name, chosen, uses, nexus
+    path = options.workspace(ctx).new.benchmark(
+        name, package=package_name, model=model_name, experiment=chosen, uses=uses, nexus=nexus
     )
     click.echo(path)
     using = f"bench new benchmark {name} --package {package_name} --model ID --uses {package_name}/{name}"

@@ -1,16 +1,16 @@
 """Packages of a nexus: which benchmarks are for which models, and whether all of it holds."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.cli.examples import examples
-from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.nexus.package_checks import Proof
+    from benchhouse.api.packages import PackageBenchmark, Proof
 
 _EXAMPLES = """\b
 Examples:
@@ -31,18 +31,17 @@ def command() -> None:
 @options.json_option
 @click.pass_context
 def list_(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    from benchhouse.nexus import packages
-
-    found = packages.load(options.workspace(ctx).folder, nexus)
-    rows = packages.list_packages(found)
+    listed = options.workspace(ctx).packages.list(nexus=nexus)
     if as_json:
-        screen.as_json(rows)
+        screen.as_json(screen.plain(listed))
         return Exit.GOOD
     columns = ("package", "Python packages", "experiments", "models", "benchmarks", "broken")
-    keys = ("package", "benchmark_packages", "experiments", "models", "benchmarks")
-    table = [(*(row[key] for key in keys), len(row["broken"]) or "") for row in rows]
-    screen.table(columns, table, right=columns[1:], whole=("package",))
-    if any(row["broken"] for row in rows):
+    rows = [
+        (item.package, item.benchmark_packages, item.experiments, item.models, item.benchmarks, len(item.broken) or "")
+        for item in listed
+    ]
+    screen.table(columns, rows, right=columns[1:], whole=("package",))
+    if any(item.broken for item in listed):
         screen.note("what is broken, and where:  bench packages validate --static")
     else:
         screen.note("next:  bench packages show PACKAGE")
@@ -58,31 +57,29 @@ def list_(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
 @options.json_option
 @click.pass_context
 def show_(ctx: click.Context, name: str, nexus: str | None, as_json: bool) -> None:
-    from benchhouse.nexus import packages
-
-    shown = packages.show_package(packages.load(options.workspace(ctx).folder, nexus), name)
+    details = options.workspace(ctx).packages.show(name, nexus=nexus)
     if as_json:
-        screen.as_json(shown)
+        screen.as_json(screen.plain(details))
         return
-    click.echo(f"{shown['package']}  ({shown['file']})")
-    for item in shown["benchmark_packages"]:
-        click.echo(f"  installs {item['requirement_specifier']}  for {', '.join(item['experiments']) or 'nothing'}")
-    rows = [_row(item, "") for item in shown["benchmarks"]]
-    for model in shown["models"]:
-        owner = f", {model['owner']}" if model["owner"] else ""
-        click.echo(f"  model {model['model']}{owner}  ({model['file']})")
-        rows += [_row(item, model["model"]) for item in model["benchmarks"]]
+    click.echo(f"{details.package}  ({details.file})")
+    for item in details.benchmark_packages:
+        click.echo(f"  installs {item.requirement_specifier}  for {', '.join(item.experiments) or 'nothing'}")
+    rows = [_row(item, "") for item in details.benchmarks]
+    for model in details.models:
+        owner = f", {model.owner}" if model.owner else ""
+        click.echo(f"  model {model.model}{owner}  ({model.file})")
+        rows += [_row(item, model.model) for item in model.benchmarks]
     if rows:
         click.echo()
         screen.table(("benchmark", "model", "runs", "file"), rows, whole=("benchmark",))
-    for message in shown["broken"]:
+    for message in details.broken:
         screen.note(f"broken: {message}")
     screen.note(f"next:  bench packages validate {name}")
 
 
-def _row(item: dict[str, Any], model: str) -> tuple[str, str, str, str]:
-    runs = [f"{ref['experiment']} {ref['version'] or ''}".strip() for ref in item["experiments"]]
-    return item["benchmark"], model, ", ".join(runs) or f"uses {item['uses']}", item["file"]
+def _row(item: "PackageBenchmark", model: str) -> tuple[str, str, str, str]:
+    runs = [f"{need.experiment} {need.version or ''}".strip() for need in item.experiments]
+    return item.benchmark, model, ", ".join(runs) or f"uses {item.uses}", item.file
 
 
 @command.command(
@@ -102,41 +99,26 @@ def validate(
     ctx: click.Context, /, name: str | None, static: bool, install: bool, timeout_s: float, nexus: str | None,
     as_json: bool,
 ) -> int:  # fmt: skip
-    from benchhouse.nexus import package_checks, packages
-
-    if static and install:
-        raise BenchError("give --static or --install, not both", "--static installs nothing")
-    workspace = options.workspace(ctx).folder
-    found = packages.load(workspace, nexus)
-    asked = package_checks.Asked(static, install, timeout_s)
-    proof = package_checks.prove(workspace, found, name, asked, screen.note)
+    proof = options.workspace(ctx).packages.validate(
+        name, static=static, install=install, timeout_s=timeout_s, nexus=nexus, note=screen.note
+    )
     if as_json:
-        screen.as_json(
-            {
-                "packages": proof.packages,
-                "benchmarks": proof.benchmarks,
-                "findings": [item.as_dict() for item in proof.findings],
-                "exit_code": int(proof.exit_code),
-            }
-        )
+        screen.as_json(proof.to_dict())
     else:
-        _tell(proof)
+        _show_proof(proof)
     return proof.exit_code
 
 
-def _tell(proof: "Proof") -> None:
+def _show_proof(proof: "Proof") -> None:
     for problem in proof.problems:
         click.echo(screen.on_stderr(problem.render()), err=True)
-    for item in proof.findings:
-        if item.state == "unchecked":
-            screen.note(f"not checked: {item.what}: {item.why}")
-    good = f"{screen.count(proof.packages, 'package')}, {screen.count(proof.benchmarks, 'benchmark')}"
-    wrong = len(proof.problems)
-    unchecked = proof.count("unchecked")
-    click.echo(f"{good}: {screen.count(wrong, 'problem')}, {unchecked} not checked")
-    if wrong:
+    for item in proof.unchecked:
+        screen.note(f"not checked: {item.what}: {item.why}")
+    scope = f"{screen.count(proof.packages, 'package')}, {screen.count(proof.benchmarks, 'benchmark')}"
+    click.echo(f"{scope}: {screen.count(len(proof.problems), 'problem')}, {len(proof.unchecked)} not checked")
+    if proof.problems:
         screen.note("mend what is named above, then:  bench packages validate")
-    elif unchecked and not proof.static:
+    elif proof.unchecked and not proof.static:
         screen.note("check it in an environment of its own:  bench packages validate --install")
     elif proof.static:
         screen.note("the files hold; whether all of it installs together:  bench packages validate")

@@ -12,7 +12,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import printable
 
 if TYPE_CHECKING:
-    from benchhouse.runs.estimate import PlanSummary
+    from benchhouse.api.workspace import PlanSummary
 
 
 @click.command(help=__doc__)
@@ -43,7 +43,7 @@ def command(
         return
     plans = workspace.plan(path, points=points, **where)
     if as_json:
-        documents = screen.plain(plans)
+        documents = [_document(plan) for plan in plans]
         screen.as_json(documents if len(plans) > 1 else documents[0])
         return
     for plan in plans:
@@ -52,6 +52,13 @@ def command(
     installed = all(plan.distribution for plan in plans)
     chosen = "".join(f" --{option} {value}" for option, value in where.items() if value)
     screen.note(f"next:  bench run {path}{chosen}" if installed else "next:  bench list experiments")
+
+
+def _document(plan: "PlanSummary") -> dict[str, Any]:
+    """Plans of one scenario print the same, however full the disk is."""
+    document: dict[str, Any] = screen.plain(plan)
+    del document["storage"]["text"]
+    return document
 
 
 def _print(plan: "PlanSummary") -> None:

@@ -43,7 +43,6 @@ def command(
         run = workspace[runs[-1] if runs else "@last"]
         screen.note(f"also {page.markdown}; the evidence behind it:  bench why {run.id}")
         return
-    invalid = sum(len(workspace[run].status().invalid) for run in runs or ("@last",))
-    if invalid:
-        screen.note(f"{screen.count(invalid, 'trial')} INVALID, in no number of it; the report says why")
+    if page.invalid:
+        screen.note(f"{screen.count(page.invalid, 'trial')} INVALID, in no number of it; the report says why")
     screen.note(f"also {page.markdown}; each number's reference walks back:  bench trace REF")

@@ -3,19 +3,15 @@
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.catalog import FILE_FORMATS, FileFormat
+from benchhouse.cli import options
 from benchhouse.cli.examples import examples
 
 
 @click.command(
     help=__doc__ + examples("bench schema scenario > scenario.schema.json   for an editor that checks as you type")
 )
-@click.argument(
-    "noun",
-    type=click.Choice(
-        ["scenario", "benchmark", "recipe", "site", "trial", "metrics", "meta", "manifest", "telemetry"],
-    ),
-)
-def command(noun: str) -> None:
-    from benchhouse.api import catalogue
-
-    screen.as_json(catalogue.json_schema(noun))
+@click.argument("file_format", type=click.Choice(FILE_FORMATS))
+@click.pass_context
+def command(ctx: click.Context, file_format: FileFormat) -> None:
+    screen.as_json(options.workspace(ctx).catalog.json_schema(file_format))

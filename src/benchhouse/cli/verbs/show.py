@@ -12,6 +12,7 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
+    from benchhouse.api.catalog import BenchmarkDetails, Input
     from benchhouse.api.workspace import Workspace
 
 _DEEPEST = 2
@@ -23,45 +24,48 @@ _DEEPEST = 2
     + examples("bench show vector.search", "bench show @last", "bench show 20260315 --json")
 )
 @click.argument("name", shell_complete=options.complete_experiment)
-@click.option("--version", "wanted", help="That version; the default is the newest.")
+@click.option("--version", help="Version of the experiment; by default the newest.")
 @options.json_option
 @click.pass_context
-def command(ctx: click.Context, name: str, wanted: str | None, as_json: bool) -> None:
-    from benchhouse.api import catalogue
-
+def command(ctx: click.Context, name: str, version: str | None, as_json: bool) -> None:
     workspace = options.workspace(ctx)
-    if wanted is None and not catalogue.is_listed(workspace.folder, name) and _show_run(workspace, name, as_json):
+    if version is None and not workspace.catalog.is_listed(name) and _show_run(workspace, name, as_json):
         return
-    shown = catalogue.show(workspace.folder, name, wanted)
+    details = workspace.catalog.show(name, version)
     if as_json:
-        screen.as_json(shown)
+        screen.as_json(details.to_dict())
         return
-    fixed = _show_benchmark(shown["benchmark"]) if shown["benchmark"] else {}
-    click.echo(f"{shown['name']} {shown['version']}  ({shown['distribution']} {shown['distribution_version']})")
-    if shown["description"]:
-        click.echo(screen.on_stdout(shown["description"]))
-    if shown["deprecated"]:
-        instead = shown["deprecated"].get("replaced_by")
-        click.echo(f"DEPRECATED: {shown['deprecated']['reason']}{f'; use {instead}' if instead else ''}")
-    if shown["bridge"]:
-        click.echo(f"written for {shown['bridge']}: {shown['object']}")
-    for line in shown["notes"]:
+    if details.benchmark:
+        _show_benchmark(details.benchmark)
+    click.echo(f"{details.name} {details.version}  ({details.distribution} {details.distribution_version})")
+    if details.description:
+        click.echo(screen.on_stdout(details.description))
+    if details.deprecated:
+        instead = f"; use {details.deprecated.replaced_by}" if details.deprecated.replaced_by else ""
+        click.echo(f"DEPRECATED: {details.deprecated.reason}{instead}")
+    if details.bridge:
+        click.echo(f"written for {details.bridge}: {details.object}")
+    for line in details.notes:
         click.echo(f"note: {line}")
-    for part in ("target", "workload"):
-        if shown[part]:
-            click.echo(f"\n{part}")
-            # The same key of several kinds that hold the same model is told once.
-            inputs = list(dict.fromkeys(_rows(shown[part], fixed if part == "workload" else {})))
-            screen.table(("input", "type", "default", "meaning"), inputs, whole=("input",))
-    if shown["metrics"]:
+    _show_inputs("target", details.target, {})
+    _show_inputs("workload", details.workload, details.benchmark.workload if details.benchmark else {})
+    if details.metrics:
         click.echo("\nmetrics")
         columns = ("metric", "unit", "better", "formula")
-        rows = [(item["name"], item["unit"], item["direction"] or "", item["formula"]) for item in shown["metrics"]]
+        rows = [(item.name, item.unit, item.direction or "", item.formula) for item in details.metrics]
         screen.table(columns, rows, whole=("metric", "unit", "better"))
-    for item in shown["data"]:
-        click.echo(f"data  {item['name']}  {item['source']}  sha256 {item['sha256'][:12]}  {item['licence']}")
-    needs = [f"{key} {value}" for key, value in shown["resources"].items() if value is not None]
+    for item in details.data:
+        click.echo(f"data  {item.name}  {item.source}  sha256 {item.sha256[:12]}  {item.licence}")
+    needs = [f"{key} {value}" for key, value in details.resources if value is not None]
     click.echo(f"resources  {', '.join(needs)}")
+
+
+def _show_inputs(title: str, inputs: "list[Input]", fixed: dict[str, Any]) -> None:
+    if inputs:
+        click.echo(f"\n{title}")
+        # The same key of several kinds that hold the same model is shown once.
+        rows = list(dict.fromkeys(_rows(inputs, fixed)))
+        screen.table(("input", "type", "default", "meaning"), rows, whole=("input",))
 
 
 def _show_run(workspace: "Workspace", name: str, as_json: bool) -> bool:
@@ -97,43 +101,39 @@ def _show_run(workspace: "Workspace", name: str, as_json: bool) -> bool:
     return True
 
 
-def _show_benchmark(benchmark: dict[str, Any]) -> dict[str, Any]:
-    """Its name, file and what it fixes; returns the fixed parameters of the workload."""
-    click.echo(f"benchmark {benchmark['benchmark']}  ({benchmark['origin']}, {benchmark['file']})")
-    if benchmark.get("description"):
-        click.echo(benchmark["description"])
-    fixed: dict[str, Any] = benchmark.get("workload", {})
+def _show_benchmark(benchmark: "BenchmarkDetails") -> None:
+    """Its name, its file and what it fixes."""
+    click.echo(f"benchmark {benchmark.name}  ({benchmark.origin}, {benchmark.file})")
+    if benchmark.description:
+        click.echo(benchmark.description)
     for part in ("version", "workload", "axes", "exclude", "resources", "limits"):
-        if part in benchmark:
-            click.echo(f"  fixed {part:<9} {_words(benchmark[part])}")
+        if part in benchmark.content:
+            click.echo(f"  fixed {part:<9} {_one_line(benchmark.content[part])}")
     click.echo("\nits experiment")
-    return fixed
 
 
-def _words(value: Any) -> str:
-    """`vectors 5000, k 10`; a list or a mapping inside as JSON, one line."""
+def _one_line(value: Any) -> str:
+    """`vectors 5000, k 10`; a list or a mapping inside as JSON."""
     if not isinstance(value, dict):
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return ", ".join(
-        f"{key} {_words(item) if isinstance(item, str) else json.dumps(item)}" for key, item in value.items()
-    )
+    return ", ".join(f"{key} {item if isinstance(item, str) else json.dumps(item)}" for key, item in value.items())
 
 
 def _rows(
-    items: list[dict[str, Any]], fixed: dict[str, Any], above: str = "", kind: str = "", depth: int = 0
+    inputs: "list[Input]", fixed: dict[str, Any], above: str = "", kind: str = "", depth: int = 0
 ) -> Iterator[tuple[str, str, str, str]]:
     """A row a key; below it those of the models that it may hold, by their full names, each with its kind in front.
 
     What lies deeper than two is left to --json.
     """
-    for item in items:
-        name, variants = f"{above}{item['name']}", item["variants"]
-        default = "required" if item["required"] else _default(item["default"])
+    for item in inputs:
+        name = f"{above}{item.name}"
+        default = "required" if item.required else _default(item.default)
         if name in fixed:
             default = f"fixed: {fixed[name]}"
-        yield name, item["type"], default, f"{kind}: {item['description']}" if kind else item["description"]
-        for variant in variants if depth < _DEEPEST else ():
-            yield from _rows(variant["fields"], {}, f"{name}{variant['above']}", variant["kind"], depth + 1)
+        yield name, item.type, default, f"{kind}: {item.description}" if kind else item.description
+        for variant in item.variants if depth < _DEEPEST else ():
+            yield from _rows(variant.fields, {}, f"{name}{variant.above}", variant.kind, depth + 1)
 
 
 def _default(value: Any) -> str:

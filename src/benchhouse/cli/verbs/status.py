@@ -11,8 +11,8 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.lists import shortened
 
 if TYPE_CHECKING:
+    from benchhouse.api.run import RunStatus
     from benchhouse.api.workspace import Workspace
-    from benchhouse.runs.status import RunStatus
 
 _MOST_RUNS = 20
 _MOST_TRIALS = 5

@@ -32,7 +32,7 @@ def command(
 def show_submitted(submitted: "Submitted", as_json: bool) -> None:
     """The id of the run, and what of it is under way."""
     if as_json:
-        screen.as_json(screen.plain(submitted))
+        screen.as_json({key: value for key, value in screen.plain(submitted).items() if value is not None})
         return
     run_id, under_way = submitted.run_id, submitted.trials if submitted.under_way is None else submitted.under_way
     click.echo(run_id)

@@ -13,7 +13,7 @@ from benchhouse.cli.examples import examples
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.warehouse.transfer import Moved
+    from benchhouse.api.stores import Moved
 
 _SHOWN = 20
 

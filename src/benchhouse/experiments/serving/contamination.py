@@ -5,6 +5,7 @@ times, which vary by nature; they are built for a false alarm in one of a thousa
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from benchhouse.experiments.serving.steadiness import Change, cold_start, drift, longest_silence, queue_growth
 from benchhouse.experiments.serving.tally import ServingTally
@@ -26,27 +27,32 @@ _CHANGING = ("ramp", "steps", "trace")  # arrivals that are not to be one steady
 Finding = tuple[str, str]
 
 
+@dataclass(frozen=True)
+class PromptFacts:
+    """What is known of the prompts that were sent, whatever the server made of them."""
+
+    repeats: float = 0.0
+    """Share of requests that said what an earlier one had said."""
+    shared_share: float = 0.0
+    """Share of the input that prompts were asked to have in common."""
+    mean_input: float | None = None
+    """Mean tokens of a prompt as asked for; None where the workload asks for none."""
+    output_asked: bool = False
+    """Whether lengths of outputs were asked for."""
+
+
 def find(
     tally: ServingTally,
     book: Book,
     shape: Shape,
-    *,
-    repeats: float = 0.0,
-    shared_share: float = 0.0,
+    prompts: PromptFacts = PromptFacts(),  # noqa: B008 - frozen
     cached_share: float | None = None,
-    asked_input: float | None = None,
-    asked_output: bool = False,
 ) -> Iterator[Finding]:
-    """Name and evidence of each contamination.
-
-    `repeats` is the share of requests that said what an earlier one had said, `shared_share` the share of the input
-    that prompts were asked to have in common, `cached_share` the share that the server's own metrics call cached,
-    `asked_input` the mean length of the prompts as asked, `asked_output` whether lengths of outputs were asked for.
-    """
-    yield from _repeated(repeats)
-    yield from _cached(tally, shared_share, cached_share)
-    yield from _inputs(tally, asked_input)
-    yield from _outputs(tally, asked_output)
+    """Name and evidence of each contamination; `cached_share` of the input is what the server's metrics call cached."""
+    yield from _repeated(prompts.repeats)
+    yield from _cached(tally, prompts.shared_share, cached_share)
+    yield from _inputs(tally, prompts.mean_input)
+    yield from _outputs(tally, prompts.output_asked)
     yield from _failures(book)
     yield from _stall(tally, book, shape)
     if not (shape.open_loop and shape.law.kind in _CHANGING):

@@ -13,6 +13,7 @@ from benchhouse.experiments.serving import contamination
 from benchhouse.experiments.serving.embedded import Starting, address
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.book import Book
+from benchhouse.load.endpoint import Servers
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.kserve import (
@@ -153,8 +154,7 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
             partial(ServingTally, workload.objectives),
             ctx,
             where=target.url,
-            urls=urls,
-            verify_tls=target.verify_tls,
+            servers=Servers(tuple(urls), target.verify_tls),
         )
         return survey, book, _together([_served(drivers[url], surveys[url], book, url) for url in surveys])
     except NoServer as error:

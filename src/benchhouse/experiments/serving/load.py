@@ -13,6 +13,7 @@ from benchhouse.experiments.serving.requests import Requests
 from benchhouse.experiments.serving.server_metrics import ServerMetrics
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.book import Book
+from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached
 from benchhouse.load.metrics import emit_rates
 from benchhouse.load.shape import Shape
@@ -138,8 +139,7 @@ def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> Non
         requests.tally,
         ctx,
         where=url,
-        urls=urls,
-        verify_tls=target.verify_tls,
+        servers=Servers(tuple(urls), target.verify_tls),
     )
     server.finish()
     certificate = keep_book(book, workload, book.tally.e2e.histogram, ctx)
@@ -185,16 +185,13 @@ def _report(
     _rates(target, workload, book, ctx)
     if (delay_ms := server.queue_delay_ms()) is not None:
         ctx.emit("queue_delay", delay_ms)
-    for code, text in contamination.find(
-        tally,
-        book,
-        workload,
+    prompts = contamination.PromptFacts(
         repeats=requests.repeats(book.sent + book.unmeasured),
         shared_share=requests.shared_share(tally),
-        cached_share=server.cached_share(),
-        asked_input=requests.mean_input,
-        asked_output=not isinstance(workload.asked, DatasetPrompts) or workload.asked.output_tokens is not None,
-    ):
+        mean_input=requests.mean_input,
+        output_asked=not isinstance(workload.asked, DatasetPrompts) or workload.asked.output_tokens is not None,
+    )
+    for code, text in contamination.find(tally, book, workload, prompts, server.cached_share()):
         ctx.warn(code, text)
 
 

@@ -20,13 +20,14 @@ from benchhouse.experiments.serving.prompts import (
     build_prompts,
 )
 from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.load.arrivals import Trace
 from benchhouse.load.engine import NotReached
 from benchhouse.load.protocols.calls import HttpDriver, Reply
+from benchhouse.load.protocols.text import Generation, TextDriver
 from benchhouse.load.source import Planned, Pool, Source
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
-from benchhouse.schema.http import HttpClient, NoAnswer
 
 if TYPE_CHECKING:
     from benchhouse.experiments.serving.load import ServingTarget, ServingWorkload
@@ -58,29 +59,23 @@ class Requests:
         self.prompts = build_prompts(self._spec, requests=expected, seed=ctx.seed, words=ctx.trial_id)
         self._tokens: Callable[[str], int] | None = load_tokenizer(Path(target.tokenizer)) if target.tokenizer else None
         talks = isinstance(self._spec, ConversationPrompts)
-        self._driver: HttpDriver = ctx.driver(target.driver)(
-            urls[0],
-            target.model or _only_model(urls, target),
+        generation = Generation(
             api=self.api,
             stream=target.stream,
-            api_key=target.api_key,
-            headers=target.headers,
+            batch=self._batch,
             extra=target.extra,
-            **self._further(talks),
+            keep_text=talks or self._tokens is not None,
+            keep_thoughts=self._tokens is not None and not talks,  # a conversation's history is without thoughts
         )
+        make: TextDriver = ctx.driver(target.driver)
+        model = target.model or _only_model(urls, target)
+        self._driver = make(urls[0], model, generation, api_key=target.api_key, headers=target.headers)
         self.source: Source
         if isinstance(self._spec, ConversationPrompts):
             self.source = Conversations(self.prompts, self._driver, ctx.seed, self._spec.think_time)
         else:
             batches = ceil(len(self.prompts) / self._batch)
             self.source = Pool([self._planned(number) for number in range(batches)], ctx.seed)
-
-    def _further(self, talks: bool) -> dict[str, Any]:
-        """Arguments that a driver needs to know only where they are asked for."""
-        further: dict[str, Any] = {"keep_text": talks or self._tokens is not None}
-        if self._tokens is not None and not talks:  # the history of a conversation is without the thoughts in it
-            further["keep_thoughts"] = True
-        return further | ({"batch": self._batch} if self._batch > 1 else {})
 
     def _planned(self, number: int) -> Planned:
         """The n-th request; a batch that the pool's end would cut short goes on with its start."""

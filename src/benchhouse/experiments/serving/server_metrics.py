@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from benchhouse.schema.exposition import samples
-from benchhouse.schema.http import HttpClient, NoAnswer
+from benchhouse.http.client import HttpClient, NoAnswer
+from benchhouse.http.exposition import samples
 
 _QUEUE = "request_queue_time_seconds"
 _KEPT = ("prefix_cache", "queue_time", "preemptions", "prompt_tokens", "generation_tokens", "gpu_cache_usage")

@@ -11,9 +11,9 @@ from benchhouse.experiments.storage.postgres_workload import PostgresWorkload
 from benchhouse.load.book import Answers, Book, Call
 from benchhouse.load.engine import first_connections
 from benchhouse.load.protocols.calls import Reply
+from benchhouse.load.protocols.pgbench import PgbenchDriver, PgbenchJob, PgbenchRun
 from benchhouse.load.protocols.postgres import Login, Work
 from benchhouse.load.records import Spool, write_parquet
-from benchhouse.schema.pgbench import PgbenchDriver, PgbenchJob, PgbenchRun
 
 _SECOND_NS = 1_000_000_000
 _SPARE_S = 1.0  # for connecting, which is part of the time that pgbench is given

@@ -18,9 +18,9 @@ from benchhouse.experiments.storage.postgres_workload import (
     PostgresWorkload,
 )
 from benchhouse.load.arrivals import Poisson
+from benchhouse.load.protocols.pgbench import PgbenchScript
 from benchhouse.load.protocols.postgres import Effect, Statement, Step, Value, Work
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.pgbench import PgbenchScript
 
 _MOST_WEIGHT = 2**31 - 1
 _MOST_PLACES = 255  # of one statement

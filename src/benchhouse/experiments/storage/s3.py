@@ -11,9 +11,18 @@ from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.s3_content import Stretch, make_contents
 from benchhouse.experiments.storage.s3_objects import ends_in_order, lost_writes, prepare, read_back, remove
-from benchhouse.experiments.storage.s3_source import Operation, Places, Requests, S3Tally, cycle
+from benchhouse.experiments.storage.s3_source import (
+    Operation,
+    Places,
+    PreparedObjects,
+    RequestMix,
+    Requests,
+    S3Tally,
+    cycle,
+)
 from benchhouse.load.advice import advised
 from benchhouse.load.book import Book
+from benchhouse.load.endpoint import Servers
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
 from benchhouse.load.protocols.s3 import S3Bucket, S3Refused, S3Target
 from benchhouse.load.shape import Shape
@@ -158,26 +167,15 @@ class _Trial:
 def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
     """Put a bucket under load: any S3-compatible server, objects of 1 KB to 1 GB, contents checked."""
     with _trial(target, workload, ctx) as trial:
-        seed, readable, stock = ctx.seed, workload.readable, workload.stock(ctx.seed)
+        readable, stock = workload.readable, workload.stock(ctx.seed)
         keys = [*map(trial.places.read, range(readable)), *map(trial.places.stock, range(stock))]
         keys = keys or [trial.places.stock(0)]  # one at least shows how the server names what it stores
         objects = [(key, trial.contents[int(key.rpartition("/")[2]) % len(trial.contents)]) for key in keys]
-        offered: dict[str, Any] = {"where": trial.where, "verify_tls": target.verify_tls}
+        offered: dict[str, Any] = {"where": trial.where, "servers": Servers(verify_tls=target.verify_tls)}
         etag_is_md5 = prepare(trial.driver, objects, workload.timeout, ctx, **offered)
-        source = Requests(
-            trial.driver,
-            trial.places,
-            trial.contents,
-            workload.weights,
-            objects=readable,
-            stock=len(keys) - readable,
-            part_size=workload.part_size,
-            page_size=workload.page_size,
-            verify=workload.verify,
-            etag_is_md5=etag_is_md5,
-            processes=workload.processes,
-            seed=seed,
-        )
+        prepared = PreparedObjects(trial.places, trial.contents, readable, len(keys) - readable, etag_is_md5)
+        mix = RequestMix(workload.weights, workload.part_size, workload.page_size, workload.verify)
+        source = Requests(trial.driver, prepared, mix, processes=workload.processes, seed=ctx.seed)
         source.make_ready(writes=not workload.only_reads, sha256=target.sign_payload)
         book = offer(lambda: trial.driver, source, workload, lambda: S3Tally(workload.objectives), ctx, **offered)
         certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from benchhouse.experiments.storage.s3_content import Stretch
 from benchhouse.experiments.storage.s3_source import Places, planned
 from benchhouse.load.calls import CallTally
+from benchhouse.load.endpoint import Servers
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.s3 import S3Bucket, S3Item, S3Refused
 from benchhouse.load.shape import Shape
@@ -43,12 +44,12 @@ class Writes:
 
 
 def prepare(
-    driver: Any, objects: Sequence[tuple[str, Stretch]], timeout_s: float, ctx: Context, *, where: str, verify_tls: bool
+    driver: Any, objects: Sequence[tuple[str, Stretch]], timeout_s: float, ctx: Context, *, where: str, servers: Servers
 ) -> bool:
     """Write the objects; whether the server names an object by the MD5 of its content, as most do."""
     source = Writes(driver, objects, ctx.seed)
     shape = Shape(concurrency=min(_IN_FLIGHT, len(objects)), requests=len(objects), warmup=0, timeout=timeout_s)
-    book = offer(lambda: driver, source, shape, CallTally, ctx, where=where, verify_tls=verify_tls)
+    book = offer(lambda: driver, source, shape, CallTally, ctx, where=where, servers=servers)
     if book.stopped or book.failed:
         kind, count = (book.errors.most_common(1) or [("server_gone", 0)])[0]
         words = book.details.get(kind) or book.stopped

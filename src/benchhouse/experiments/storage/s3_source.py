@@ -55,37 +55,49 @@ class Places:
         return f"{self.prefix}written/{number:012d}"
 
 
+@dataclass(frozen=True)
+class PreparedObjects:
+    """What lies in the bucket before the load. Object n has the content n, counted round."""
+
+    places: Places
+    contents: Sequence[Stretch]
+    readable: int
+    """Objects for get and list."""
+    deletable: int
+    named_by_md5: bool
+    """Whether the server's ETag is the MD5 of a content."""
+
+
+@dataclass(frozen=True)
+class RequestMix:
+    """Operations by weight, and how each is made."""
+
+    weights: Mapping[str, float]
+    part_size: int = 8 << 20
+    page_size: int = 1000
+    verify: float = 0.1
+    """Share of gets whose content is compared byte by byte."""
+
+
 class Requests:
     """The source of a load. Contents of what is written go round; so the number in a key tells its content."""
 
     def __init__(
-        self,
-        driver: Any,
-        places: Places,
-        contents: Sequence[Stretch],
-        mix: Mapping[str, float],
-        *,
-        objects: int,
-        stock: int,
-        part_size: int,
-        page_size: int,
-        verify: float,
-        etag_is_md5: bool,
-        processes: int,
-        seed: int,
+        self, driver: Any, prepared: PreparedObjects, mix: RequestMix, *, processes: int = 1, seed: int = 0
     ) -> None:
         self.seed = seed
-        self.needs_replies = bool({"list", "multipart"} & mix.keys())
-        self._driver, self._places, self._contents = driver, places, contents
-        self._objects, self._page_size = objects, page_size
-        self._verify, self._etag_is_md5, self._processes = verify, etag_is_md5, processes
-        self._parts = {content: content.parts(part_size) for content in contents if "multipart" in mix}
-        self._cycle = cycle(mix, seed)
+        self.needs_replies = bool({"list", "multipart"} & mix.weights.keys())
+        self._driver, self._places, self._contents = driver, prepared.places, prepared.contents
+        self._objects, self._page_size = prepared.readable, mix.page_size
+        self._verify, self._etag_is_md5, self._processes = mix.verify, prepared.named_by_md5, processes
+        uploads = prepared.contents if "multipart" in mix.weights else ()
+        self._parts = {content: content.parts(mix.part_size) for content in uploads}
+        self._cycle = cycle(mix.weights, seed)
         self._dice = random.Random(seed)
         self._ready: deque[S3Item] = deque()  # what follows from answers
-        self._stock_size, self._stock = stock, deque[str]()
+        self._stock_size, self._stock = prepared.deletable, deque[str]()
         self._stock_is_ours = False
-        self._deletes = "delete" in mix
+        self._deletes = "delete" in mix.weights
         self._reads: list[Planned | None] = []
         self._signed_until = 0.0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.life import Made, Place, alive, fill, find_place, put
 from benchhouse.experiments.vector.recall import Recall, load_truth, recall
-from benchhouse.experiments.vector.searching import AnswerTally, SampleTally, Searcher, Tide
+from benchhouse.experiments.vector.search_load import AnswerTally, SampleTally, Searcher, Tide
 from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
 from benchhouse.load.book import Book

@@ -1,5 +1,5 @@
 // The table of points (sorted, filtered, paged) and the lineage of one number.
-const PAGE = 50, PRINTED = 500, COLLATOR = new Intl.Collator(undefined, { numeric: true });
+const PAGE = DATA.large ? 25 : 50, PRINTED = 500, COLLATOR = new Intl.Collator(undefined, { numeric: true });
 const table = { sort: null, down: false, filter: "", page: 0, all: false, size: PAGE };
 const numbersByRef = new Map();
 DATA.points.forEach((point) => DATA.metrics.forEach((metric, at) => { const number = point.numbers[at]; if (number) numbersByRef.set(number.ref, { point, metric, number }); }));

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from benchhouse.report.terminal import screen
-from benchhouse.schema.trial import outcome_words
 
 if TYPE_CHECKING:
     from benchhouse.runs.status import UnsuccessfulTrial
@@ -49,6 +48,8 @@ def _block(group: "list[UnsuccessfulTrial]") -> None:
     An invalid trial ran to its end: what it has to say is its reason, not its last words.
     """
     from rich.text import Text
+
+    from benchhouse.schema.trial import outcome_words  # here, so that `bench list` need not import pydantic
 
     failure, console = group[0], screen.console(stderr=True)
     invalid = failure.outcome == "invalid"

@@ -1,6 +1,7 @@
 """The table of points that several verbs print."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -20,11 +21,31 @@ _MOST_AXES = 4
 SHAKY = "~ a percentile from too few samples within a trial to be trusted"
 
 
-def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
-    """One row a point, one column a metric (mean over trials ± spread), the experiment's own order of metrics.
+@dataclass(frozen=True)
+class Grid:
+    """Points as rows, metrics as columns: the headline statistic of each, in the experiment's own order."""
 
-    As many metrics as the screen has room for. `tried` names points without a number too, and how many trials failed.
-    """
+    columns: dict[Column, str]
+    """What is shown, and its title."""
+    cells: "dict[Key, dict[Column, PointValue]]"
+    labels: dict[Key, str]
+    counts: dict[Key, str]
+    """Trials behind each row; `2/3` everywhere as soon as one failed somewhere."""
+
+    @property
+    def count_title(self) -> str:
+        return "ok/all" if any("/" in count for count in self.counts.values()) else "n"
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Label, count, then each column: mean over trials ± spread."""
+        return [
+            (self.labels[key], self.counts[key], *(_cell(row.get(column)) for column in self.columns))
+            for key, row in self.cells.items()
+        ]
+
+
+def grid(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> Grid:
+    """`tried` names points without a number too, and how many trials failed."""
     columns: dict[Column, str] = {}
     cells: dict[Key, dict[Column, PointValue]] = {_key(point): {} for point in tried or points}
     for point in points:
@@ -32,26 +53,29 @@ def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" =
         cells.setdefault(_key(point), {})[column] = point
         if point.headline:
             columns.setdefault(column, titled(_name(point), point.unit))
-    if not cells:
-        return
     labels = {_key(point): point.label for point in points} | {_key(point): point.label for point in tried}
-    counts = _counts(cells, tried)
-    total, room = len(cells), _room()
+    return Grid(columns, cells, labels, _counts(cells, tried))
+
+
+def points_table(points: "Sequence[PointValue]", tried: "Sequence[TriedPoint]" = ()) -> None:
+    """One row a point, one column a metric, as many metrics as the screen has room for."""
+    table = grid(points, tried)
+    if not table.cells:
+        return
+    total, room = len(table.cells), _room()
     if total > room:
-        leader = _leader(points, columns)
-        cells = {key: cells[key] for key in _best(cells, leader)[:room]}
-    rows = [(labels[key], counts[key], *(_cell(row.get(column)) for column in columns)) for key, row in cells.items()]
-    n = "ok/all" if any("/" in count for count in counts.values()) else "n"
-    names = list(columns.values())
-    dropped = screen.table(["point", n, *names], rows, right=[n, *names], whole=[n, *names], spare=names[1:])
-    shown = [column for column, name in columns.items() if name not in dropped]
-    if any(row[column].shaky for row in cells.values() for column in shown if column in row):
+        leader = _leader(points, table.columns)
+        table = replace(table, cells={key: table.cells[key] for key in _best(table.cells, leader)[:room]})
+    n, names = table.count_title, list(table.columns.values())
+    dropped = screen.table(["point", n, *names], table.rows(), right=[n, *names], whole=[n, *names], spare=names[1:])
+    shown = [column for column, name in table.columns.items() if name not in dropped]
+    if any(row[column].shaky for row in table.cells.values() for column in shown if column in row):
         screen.note(SHAKY)
     if dropped:
         screen.note(f"{screen.count(len(dropped), 'more metric')}: bench report, or --json")
     if total > room:
         _show_spread(points, leader)
-        screen.note(f"{total - len(cells):,} more: bench report")
+        screen.note(f"{total - len(table.cells):,} more: bench report")
 
 
 def _room() -> int:

@@ -1,4 +1,4 @@
-"""A progress bar with live figures on a terminal or in a notebook; a plain line now and then where there is neither."""
+"""A progress bar with live figures on a terminal; a plain line now and then where there is none."""
 
 import time
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ class RunProgress:
         amount = f"{screen.count(plan.points, 'point')}, {most}{screen.count(total, 'trial')}"
         screen.note(f"run {run_id}: {amount} of {experiment} on {plan.scenario.executor}")
         console = screen.console(stderr=True)
-        if console.is_terminal or console.is_jupyter:
+        if console.is_terminal:
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
             self.bar = Progress(

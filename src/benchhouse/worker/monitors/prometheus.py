@@ -12,12 +12,12 @@ from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from benchhouse.schema.exposition import Family as Described
-from benchhouse.schema.exposition import families, parse_sample, samples
+from benchhouse.http.exposition import Family as Described
+from benchhouse.http.exposition import families, parse_sample, samples
 from benchhouse.schema.telemetry import Family, Series
 
 if TYPE_CHECKING:
-    from benchhouse.schema.http import HttpClient
+    from benchhouse.http.client import HttpClient
 
 LIMIT_S = 2.0
 LIMIT_BYTES = 8 << 20
@@ -158,7 +158,7 @@ class Endpoint:
         """Nothing is held between two samples."""
 
     def _fetch(self) -> str | None:
-        from benchhouse.schema.http import HttpClient, NoAnswer
+        from benchhouse.http.client import HttpClient, NoAnswer
 
         if self._client is None:  # redirects are not followed: a monitor reads what it was told to read
             self._client = HttpClient(self._limit_s, limit_bytes=self._limit_bytes)
@@ -175,7 +175,7 @@ class Endpoint:
         return page
 
     def _report(self, trouble: str) -> None:
-        from benchhouse.schema.http import without_secrets
+        from benchhouse.http.client import without_secrets
 
         if not self._reported:
             self._reported = True

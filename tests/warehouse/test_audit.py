@@ -10,7 +10,7 @@ import pytest
 from benchhouse.api.verification import verify_all
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.layout import Workspace
-from benchhouse.warehouse.auditing import audit_evidence, audit_tables, outdated_runs
+from benchhouse.warehouse.audit import audit_evidence, audit_tables, outdated_runs
 from benchhouse.warehouse.ingest import collect, rebuild
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from benchhouse.http.client import HttpClient, NoAnswer, without_secrets
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.http import HttpClient, NoAnswer, without_secrets
 
 CLIENT = HttpClient(timeout_s=30)
 

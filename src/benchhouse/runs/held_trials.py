@@ -16,7 +16,7 @@ class Waiting(Protocol):
 Item = TypeVar("Item", bound=Waiting)
 
 
-class Holding:
+class HeldTrials:
     """Asks the rule, where there is one, of each trial in turn."""
 
     def __init__(self, enough: Enough | None) -> None:

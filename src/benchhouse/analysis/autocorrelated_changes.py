@@ -12,8 +12,8 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from benchhouse.analysis.beliefs import Belief, believe
-from benchhouse.analysis.placing import NEAR, size_step
+from benchhouse.analysis.change_position import NEAR, size_step
+from benchhouse.analysis.change_probabilities import Belief, believe
 from benchhouse.analysis.segments import means, median
 
 if TYPE_CHECKING:

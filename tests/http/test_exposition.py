@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchhouse.schema.exposition import Family, Sample, families, parse_sample, samples
+from benchhouse.http.exposition import Family, Sample, families, parse_sample, samples
 
 PAGE = """# HELP done_total Requests that ended.
 # TYPE done_total counter

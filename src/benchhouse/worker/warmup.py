@@ -2,6 +2,7 @@
 
 import gc
 import json
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -30,37 +31,38 @@ def warm_up(ref: ExperimentRef | None = None) -> None:
     is loaded by each trial for itself, or by the process that they share.
     """
     gc.disable()  # what is made here stays: looking for garbage in it is a tenth of the time
-    for learn in (node.packages, node.hardware, node.lock_digest, node.drivers, node_topology, find_devices):
+    for learn in (node.packages_text, node.hardware, node.lock_digest, node.drivers, node_topology, find_devices):
         learn()
     for model in _MODELS:
         model.model_rebuild()
-    if ref is not None and ref.object.startswith("benchhouse."):
-        experiment = load(ref)
-        for inputs in (experiment.target_model, experiment.workload_model):
-            if inputs is not None:
-                inputs.model_rebuild()
     if ref is not None:
-        preload(ref.bridge)
+        _load(ref)
     gc.freeze()  # so that no child copies pages only to mark objects in them
     gc.enable()
 
 
 def warm_up_for(spec: Path) -> None:
-    """The system that this trial's experiment was written for, once for all trials that a host forks.
-
-    Read without a model: this is asked before every worker, and is nothing for nearly all of them.
-    """
+    """The experiment of this trial, where it may be loaded here, once for all trials that a host forks."""
     try:
-        bridge = json.loads(spec.read_bytes())["experiment"].get("bridge", "")
-    except (OSError, ValueError, KeyError, AttributeError):
-        return  # the trial's own worker tells what is wrong with it
-    if bridge:
-        _preload(bridge)
+        ref = ExperimentRef.model_validate(json.loads(spec.read_bytes())["experiment"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # the trial's own worker reports what is wrong with it
+    _load_once(ref)
 
 
 @cache
-def _preload(bridge: str) -> None:
+def _load_once(ref: ExperimentRef) -> None:
     gc.disable()
-    preload(bridge)
+    with suppress(Exception):  # the trial reports it, with its traceback
+        _load(ref)
     gc.freeze()
     gc.enable()
+
+
+def _load(ref: ExperimentRef) -> None:
+    if ref.object.startswith("benchhouse."):
+        experiment = load(ref)
+        for inputs in (experiment.target_model, experiment.workload_model):
+            if inputs is not None:
+                inputs.model_rebuild()
+    preload(ref.bridge)

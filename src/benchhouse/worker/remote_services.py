@@ -21,7 +21,7 @@ from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe, Service
 from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState, read_state
 from benchhouse.worker.nodes import command_on
-from benchhouse.worker.words import Logs
+from benchhouse.worker.server_logs import Logs
 
 _LOOK_S, _SLOWEST_LOOK_S = 0.02, 0.2
 _STEP_S = 120.0  # for the batch system to start a step, beside what the server itself may take
@@ -52,7 +52,7 @@ class Kept:
             self.words.flush()
 
 
-class Elsewhere:
+class RemoteServices:
     """Starts, follows and ends them."""
 
     def __init__(self, folder: Path, logs: Logs, cpus: int, interface: str | None, images: str) -> None:

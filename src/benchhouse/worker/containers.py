@@ -13,7 +13,7 @@ from benchhouse.schema.recipe import Recipe, fill
 
 
 @dataclass(frozen=True)
-class Inside:
+class Container:
     """Turns the words of a recipe into those that run them in its image."""
 
     recipe: Recipe
@@ -50,7 +50,7 @@ class Inside:
         return found
 
 
-def find_inside(recipe: Recipe, images: str) -> Inside:
+def find_container(recipe: Recipe, images: str) -> Container:
     """Its image as it was pinned. Raises ExperimentFailed, saying how to bring it."""
     found = find_pinned(Path(images), recipe.image) if images else None
     if found is None:
@@ -62,4 +62,4 @@ def find_inside(recipe: Recipe, images: str) -> Inside:
             f"{recipe.name}: its program is not here, and without apptainer on PATH its image can't be entered",
             retryable=False,
         )
-    return Inside(recipe, *found)
+    return Container(recipe, *found)

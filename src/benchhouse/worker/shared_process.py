@@ -27,7 +27,7 @@ from benchhouse.schema.service import SECRET
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.output import Capture
-from benchhouse.worker.words import Words, receive
+from benchhouse.worker.server_logs import ServerLogs, receive
 
 _MOST_BYTES = 1 << 16
 _ENDS = 3  # of a capture: stdout, stderr, and where logs are asked for
@@ -88,7 +88,9 @@ class SharedProcess:
             return Done(**json.loads(data))
         return None
 
-    def serve(self, line: socket.socket, spec: TrialSpec, folder: TrialFolder, scratch: Scratch, logs: Words) -> None:
+    def serve(
+        self, line: socket.socket, spec: TrialSpec, folder: TrialFolder, scratch: Scratch, logs: ServerLogs
+    ) -> None:
         """In the forked child: this trial, and those that come, until the worker has no more."""
         self.line.close()
         work, result, before = scratch.work, scratch.result, 0.0
@@ -107,7 +109,7 @@ class SharedProcess:
             _forget_peak()
             out, err, asking = map(_high, handles)
             _put((out, 1), (err, 2))
-            logs = Words(socket.socket(fileno=asking))
+            logs = ServerLogs(socket.socket(fileno=asking))
             os.environ.update(order["environment"])
             work, result, folder = Path(order["work"]), Path(order["result"]), TrialFolder(Path(order["folder"]))
             spec = read_spec(folder)

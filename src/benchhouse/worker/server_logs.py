@@ -16,7 +16,7 @@ _TAIL_CHARACTERS = 16 << 10  # fits a packet, however it is escaped
 
 
 class Logs(Protocol):
-    """Where the words of services go. A Capture is one; so are the Words of a process that has none of its own."""
+    """Where the words of services go. A Capture is one; so are the ServerLogs of a process that has none of its own."""
 
     def open(self, component: str) -> int:
         """The write end of a new pipe into `logs/<component>.log`; whoever asked closes it.
@@ -30,7 +30,7 @@ class Logs(Protocol):
         ...
 
 
-class Words:
+class ServerLogs:
     """The Logs of the process that asks. Safe for threads, not for its forks."""
 
     def __init__(self, line: socket.socket) -> None:

@@ -2,7 +2,7 @@
 
 import json
 
-from benchhouse.runs.waits import read_waits
+from benchhouse.runs.wait_reasons import read_waits
 from benchhouse.schema.layout import RunFolder
 
 

@@ -11,7 +11,7 @@ from benchhouse.worker.output import Capture
 
 @pytest.fixture
 def in_child(tmp_path):
-    """Runs a function in a forked process, with its Words; what it returns is the last line of its stdout."""
+    """Runs a function in a forked process, with its ServerLogs; what it returns is the last line of its stdout."""
 
     def run(work):
         capture = Capture.begin(tmp_path, "t")

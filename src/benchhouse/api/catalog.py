@@ -1,0 +1,132 @@
+"""What can be benchmarked: experiments, benchmarks and targets, and the schemas of the files that name them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from benchhouse.schema.errors import BenchError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pydantic import BaseModel
+
+    from benchhouse.api.workspace import Workspace
+    from benchhouse.catalog.inputs import Input as Input
+    from benchhouse.nexus.benchmarks import LastRun as LastRun
+    from benchhouse.nexus.benchmarks import ListedBenchmark as ListedBenchmark
+    from benchhouse.nexus.experiments import BenchmarkDetails as BenchmarkDetails
+    from benchhouse.nexus.experiments import ExperimentDetails as ExperimentDetails
+    from benchhouse.nexus.experiments import ListedExperiment as ListedExperiment
+
+FileFormat = Literal["scenario", "benchmark", "recipe", "site", "trial", "metrics", "meta", "manifest", "telemetry"]
+FILE_FORMATS: tuple[str, ...] = get_args(FileFormat)
+
+_TARGETS = """
+SELECT target_name AS target, experiment, count(*) AS trials, max(run_id) AS last_run
+FROM trial_fact GROUP BY 1, 2 ORDER BY 1, 2
+"""
+
+
+@dataclass(frozen=True)
+class MeasuredTarget:
+    """A target that has trials in the tables of the workspace."""
+
+    target: str
+    experiment: str
+    trials: int
+    last_run: str
+    """The id of the newest run that has trials of it."""
+
+
+class Catalog:
+    """What is installed, registered, and was measured."""
+
+    def __init__(self, workspace: "Workspace") -> None:
+        self._folder = workspace.folder
+
+    def experiments(
+        self, *, nexus: "str | Path | None" = None, installed_only: bool = False
+    ) -> "list[ListedExperiment]":
+        """Experiments that are installed, deprecated and broken ones too, and those that a nexus registers.
+
+        `nexus` is a folder with packages/; by default the nearest one at or above the workspace.
+        """
+        from benchhouse.nexus import experiments
+
+        if installed_only:
+            return [experiments.ListedExperiment(**vars(item)) for item in experiments.installed()]
+        return experiments.list_with_registered(self._folder, nexus)
+
+    def benchmarks(
+        self,
+        *,
+        package: str | None = None,
+        model: str | None = None,
+        experiment: str | None = None,
+        nexus: "str | Path | None" = None,
+    ) -> "list[ListedBenchmark]":
+        """Registered benchmarks: of benchmarks/ in the workspace, of installed packages, of a nexus.
+
+        `package`, `model` and `experiment` keep those that belong to it; files that can't be read are listed too.
+        """
+        from benchhouse.nexus.benchmarks import Filter, registered
+
+        return registered(self._folder, nexus, Filter(package, model, experiment))
+
+    def targets(self) -> list[MeasuredTarget]:
+        """Targets that were benchmarked in this workspace."""
+        from benchhouse.warehouse.query import Warehouse
+
+        with Warehouse.open(self._folder) as warehouse:
+            return [MeasuredTarget(**row) for row in warehouse.query(_TARGETS).dicts()]
+
+    def show(self, name: str, version: str | None = None) -> "ExperimentDetails":
+        """Inputs, metrics, data and resources of an experiment, by default of its newest version.
+
+        `name` may also be a registered benchmark: then what it fixes, and the experiment behind it.
+        """
+        from benchhouse.nexus.experiments import describe
+
+        return describe(self._folder, name, version)
+
+    def is_listed(self, name: str) -> bool:
+        """Whether an experiment or a registered benchmark has exactly this name."""
+        from benchhouse.nexus.experiments import is_listed
+
+        return is_listed(self._folder, name)
+
+    def json_schema(self, file_format: FileFormat) -> dict[str, Any]:
+        """The JSON Schema of a file format, for an editor that checks as you type."""
+        models = _models()
+        if file_format not in models:
+            raise BenchError(f"no file format '{file_format}'", f"one of {', '.join(models)}")
+        schema = models[file_format].model_json_schema(by_alias=True)
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+    def plugs(self, group: Literal["executors", "runtimes"]) -> list[str]:
+        """Names of the executors or runtimes that are installed."""
+        from benchhouse.catalog.entries import entries
+
+        return sorted({entry.name for entry in entries(group)})
+
+
+def _models() -> "dict[str, type[BaseModel]]":
+    from benchhouse.evidence.manifest import Manifest
+    from benchhouse.schema.measurement import MetricsFile
+    from benchhouse.schema.recipe import Recipe
+    from benchhouse.schema.scenario import Benchmark, Scenario
+    from benchhouse.schema.site import Site
+    from benchhouse.schema.telemetry import TelemetrySummary
+    from benchhouse.schema.trial import Meta, TrialSpec
+
+    return {
+        "scenario": Scenario,
+        "benchmark": Benchmark,
+        "recipe": Recipe,
+        "site": Site,
+        "trial": TrialSpec,
+        "metrics": MetricsFile,
+        "meta": Meta,
+        "manifest": Manifest,
+        "telemetry": TelemetrySummary,
+    }

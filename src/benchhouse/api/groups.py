@@ -1,0 +1,128 @@
+"""The groups of verbs of a workspace, such as `ws.servers.start(...)`; each is imported when it is used."""
+
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from benchhouse.api.alarms import Alarms, Baselines
+    from benchhouse.api.catalog import Catalog
+    from benchhouse.api.claims import Claims
+    from benchhouse.api.contracts import Contracts
+    from benchhouse.api.observation import Logs, Monitors
+    from benchhouse.api.packages import Leaderboards, Packages, Scaffolds
+    from benchhouse.api.servers import Servers
+    from benchhouse.api.sites import Images, Sites
+    from benchhouse.api.stores import EvidenceStore, Tables
+    from benchhouse.api.workspace import Workspace
+
+
+class Groups:
+    """What `Workspace` has beside its own methods: an object for each group of verbs."""
+
+    @property
+    def _workspace(self) -> "Workspace":
+        return cast("Workspace", self)  # only Workspace derives from this
+
+    @property
+    def alarms(self) -> "Alarms":
+        """The rules of alarms.yaml: `ws.alarms.check()`."""
+        from benchhouse.api.alarms import Alarms
+
+        return Alarms(self._workspace)
+
+    @property
+    def baselines(self) -> "Baselines":
+        """Accepted levels that new runs are held to: `ws.baselines.accept("first/name=short")`."""
+        from benchhouse.api.alarms import Baselines
+
+        return Baselines(self._workspace)
+
+    @property
+    def catalog(self) -> "Catalog":
+        """What can be benchmarked: `ws.catalog.experiments()`, `ws.catalog.show("vector.search")`."""
+        from benchhouse.api.catalog import Catalog
+
+        return Catalog(self._workspace)
+
+    @property
+    def claims(self) -> "Claims":
+        """Numbers that may be published: `ws.claims.make("@last:name=flat:qps")`."""
+        from benchhouse.api.claims import Claims
+
+        return Claims(self._workspace)
+
+    @property
+    def contracts(self) -> "Contracts":
+        """BenchmarkRun contracts, promised before a run: `ws.contracts.render("scenario.yaml")`."""
+        from benchhouse.api.contracts import Contracts
+
+        return Contracts(self._workspace)
+
+    @property
+    def evidence(self) -> "EvidenceStore":
+        """Sealed trials in a store, on S3 or in a folder: `ws.evidence.push("s3://team/evidence")`."""
+        from benchhouse.api.stores import EvidenceStore
+
+        return EvidenceStore(self._workspace)
+
+    @property
+    def leaderboards(self) -> "Leaderboards":
+        """Targets ranked on logical benchmarks: `ws.leaderboards.rank("inference_serving")`."""
+        from benchhouse.api.packages import Leaderboards
+
+        return Leaderboards(self._workspace)
+
+    @property
+    def new(self) -> "Scaffolds":
+        """First files to be filled in: `ws.new.scenario("mine", experiment="vector.search")`."""
+        from benchhouse.api.packages import Scaffolds
+
+        return Scaffolds(self._workspace)
+
+    @property
+    def packages(self) -> "Packages":
+        """Packages of a nexus: `ws.packages.validate("terratorch")`."""
+        from benchhouse.api.packages import Packages
+
+        return Packages(self._workspace)
+
+    @property
+    def warehouse(self) -> "Tables":
+        """The curated tables: `ws.warehouse.schema()`, `rebuild()`, `push(...)`."""
+        from benchhouse.api.stores import Tables
+
+        return Tables(self._workspace)
+
+    @property
+    def servers(self) -> "Servers":
+        """Servers that live until they are stopped: `ws.servers.start("postgres")`."""
+        from benchhouse.api.servers import Servers
+
+        return Servers(self._workspace)
+
+    @property
+    def monitors(self) -> "Monitors":
+        """Monitors of the machine or of a process, without a benchmark: `ws.monitors.start(for_s=600)`."""
+        from benchhouse.api.observation import Monitors
+
+        return Monitors(self._workspace)
+
+    @property
+    def logs(self) -> "Logs":
+        """What trials, servers and workers printed: `ws.logs.tail("@last")`."""
+        from benchhouse.api.observation import Logs
+
+        return Logs(self._workspace)
+
+    @property
+    def sites(self) -> "Sites":
+        """Profiles of machines and clusters: `ws.sites.check()`."""
+        from benchhouse.api.sites import Sites
+
+        return Sites(self._workspace)
+
+    @property
+    def images(self) -> "Images":
+        """Container images, pinned by digest: `ws.images.pull("docker://...")`."""
+        from benchhouse.api.sites import Images
+
+        return Images(self._workspace)

@@ -1,0 +1,4 @@
+"""HTTP beside the load: one client with limits and one kind of error, and the text format of Prometheus pages.
+
+Addresses go in; responses and samples come out. The load engine moves its own bytes and does not use this.
+"""

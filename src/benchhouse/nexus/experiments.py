@@ -1,0 +1,197 @@
+"""Experiments, installed here or registered in a nexus, and all that is known about one."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchhouse.catalog.listing import Listed, list_experiments, resolve
+from benchhouse.schema.layout import Workspace
+from benchhouse.sites import places
+
+if TYPE_CHECKING:
+    from benchhouse.catalog.benchmarks import Registered
+    from benchhouse.catalog.inputs import Input
+    from benchhouse.schema.experiment import Data, Deprecated, Metric
+    from benchhouse.schema.resources import Resources
+
+
+@dataclass(frozen=True)
+class ListedExperiment(Listed):
+    """An experiment that is installed here, or that a package of a nexus registers."""
+
+    installed: bool = True
+    registered_by: list[str] = field(default_factory=list)
+    """The packages of the nexus that name it."""
+
+
+@dataclass(frozen=True)
+class BenchmarkDetails:
+    """A registered benchmark: the file that defines it, and what that file fixes for every scenario."""
+
+    content: dict[str, Any]
+    """What the file says, together with what it takes over from the benchmark that it uses."""
+    file: str
+    origin: str
+    """`workspace`, the distribution, or the package of the nexus."""
+
+    @property
+    def name(self) -> str:
+        return str(self.content["benchmark"])
+
+    @property
+    def description(self) -> str:
+        return str(self.content.get("description", ""))
+
+    @property
+    def workload(self) -> dict[str, Any]:
+        """The inputs that it fixes."""
+        return dict(self.content.get("workload", {}))
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.content | {"file": self.file, "origin": self.origin}
+
+
+@dataclass(frozen=True)
+class ExperimentDetails:
+    """All that is known about one installed experiment; with the benchmark, where it was asked for by one."""
+
+    name: str
+    version: str
+    object: str
+    """`module:function`, where its code is."""
+    distribution: str
+    distribution_version: str
+    description: str
+    component: str
+    services: list[str]
+    metrics: "list[Metric]"
+    resources: "Resources"
+    data: "list[Data]"
+    deprecated: "Deprecated | None"
+    bridge: str
+    """`ado` where it is one of ado's."""
+    properties: list[dict[str, Any]]
+    """Inputs of one of ado's, as ado describes them."""
+    notes: list[str]
+    """What of its declaration has no effect here."""
+    benchmark: BenchmarkDetails | None
+    target: "list[Input]"
+    workload: "list[Input]"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `bench show NAME --json` prints it."""
+        from dataclasses import asdict
+
+        return {
+            "name": self.name,
+            "version": self.version,
+            "object": self.object,
+            "distribution": self.distribution,
+            "distribution_version": self.distribution_version,
+            "description": self.description,
+            "component": self.component,
+            "services": self.services,
+            "metrics": [item.model_dump(mode="json") for item in self.metrics],
+            "resources": self.resources.model_dump(mode="json"),
+            "data": [item.model_dump(mode="json") for item in self.data],
+            "deprecated": self.deprecated.model_dump(mode="json") if self.deprecated else None,
+            "broken": None,
+            "bridge": self.bridge,
+            "inputs": self.properties,
+            "notes": self.notes,
+            "benchmark": self.benchmark.to_dict() if self.benchmark else None,
+            "target": [asdict(item) for item in self.target],
+            "workload": [asdict(item) for item in self.workload],
+        }
+
+
+def installed() -> list[Listed]:
+    """All installed experiments, deprecated and broken ones included."""
+    return list_experiments(places.cache())
+
+
+def list_with_registered(workspace: Workspace, nexus: str | Path | None = None) -> list[ListedExperiment]:
+    """Installed experiments, and those that a nexus registers and that are not installed here."""
+    packages = _registrations(workspace, nexus)
+    rows: list[ListedExperiment] = []
+    matched: set[str] = set()
+    for item in installed():
+        names = {item.name, item.name.partition(".")[2]} & packages.keys()
+        matched |= names
+        owners = sorted({package for name in names for package in packages[name]})
+        rows.append(ListedExperiment(**vars(item), registered_by=owners))
+    rows += [
+        ListedExperiment(name, "", "", "", "", installed=False, registered_by=sorted(set(packages[name])))
+        for name in sorted(packages.keys() - matched)
+    ]
+    return sorted(rows, key=lambda row: row.name) if packages else rows
+
+
+def _registrations(workspace: Workspace, nexus: str | Path | None) -> dict[str, list[str]]:
+    """Experiment, as a nexus.yaml names it -> the packages that do; without a nexus nothing slow is imported."""
+    root = places.nexus(nexus, workspace.root)
+    if root is None:
+        return {}
+    from benchhouse.catalog.nexus import load_registrations
+
+    packages: dict[str, list[str]] = {}
+    for package, name in load_registrations(root):
+        packages.setdefault(name, []).append(package)
+    return packages
+
+
+def describe(workspace: Workspace, name: str, version: str | None = None) -> ExperimentDetails:
+    """One experiment, or a registered benchmark: what it fixes, and the experiment behind it."""
+    from benchhouse.catalog.inputs import inputs_of
+
+    listed, benchmark = installed(), None
+    if not any(item.name == name for item in listed):  # an experiment of that name comes first
+        benchmark = _benchmark(workspace, name)
+        if benchmark:
+            name, version = benchmark.experiment, version or benchmark.version
+    experiment = resolve(name, version, listed)
+    code = experiment.code()
+    return ExperimentDetails(
+        name=experiment.name,
+        version=experiment.version,
+        object=experiment.object,
+        distribution=experiment.distribution,
+        distribution_version=experiment.distribution_version,
+        description=experiment.description,
+        component=experiment.component,
+        services=experiment.services,
+        metrics=list(code.metrics),
+        resources=code.resources,
+        data=list(code.data),
+        deprecated=code.deprecated,
+        bridge=experiment.bridge,
+        properties=experiment.inputs,
+        notes=experiment.notes,
+        benchmark=_details(benchmark) if benchmark else None,
+        target=inputs_of(code.target_model),
+        workload=inputs_of(code.workload_model),
+    )
+
+
+def is_listed(workspace: Workspace, name: str) -> bool:
+    """Whether an experiment or a registered benchmark has exactly this name."""
+    return any(item.name == name for item in installed()) or _benchmark(workspace, name) is not None
+
+
+def _benchmark(workspace: Workspace, name: str) -> "Registered | None":
+    from benchhouse.catalog.uses import UnknownBenchmarkError
+    from benchhouse.runs.preparation import shelf
+
+    try:
+        return shelf(workspace, workspace.root).find(name)
+    except UnknownBenchmarkError:
+        return None
+
+
+def _details(registered: "Registered") -> BenchmarkDetails:
+    content: dict[str, Any] = {}
+    for part in registered.chain:  # what its own file says comes last
+        own = part.benchmark.model_dump(mode="json", exclude_defaults=True)
+        workload = {**content.get("workload", {}), **own.get("workload", {})}
+        content |= own | ({"workload": workload} if workload else {})
+    return BenchmarkDetails(content, registered.document.path, registered.origin)

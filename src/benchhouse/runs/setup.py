@@ -1,0 +1,77 @@
+"""A run that is ready to begin: its plan, its place on disk, who executes it, and what its trials have in common."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchhouse.plan import Plan
+from benchhouse.runs.keepers import Attached
+from benchhouse.runs.ledger import Ledger
+from benchhouse.schema.layout import Workspace
+from benchhouse.schema.model import Model
+from benchhouse.schema.protocols import Executor
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What jobs that outlive us are given once, not trial by trial."""
+
+    frame: dict[str, Any]
+    logs: Path
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """A run with all that was made ready for its trials."""
+
+    workspace: Workspace
+    plan: Plan
+    ledger: Ledger
+    executor: Executor
+    python: tuple[str, ...]
+    """The command of the interpreter that workers are started with."""
+    frame: dict[str, Any]
+    """What every trial is told alike, beside what the plan says."""
+    attached: Attached
+    """Services that live as long as the run."""
+
+    @cached_property
+    def trial_frame(self) -> dict[str, Any]:
+        """What all trials of this run have in common."""
+        plan, scenario = self.plan, self.plan.scenario
+        return {
+            "run_id": self.ledger.folder.run_id,
+            "scenario": scenario.scenario,
+            "experiment": plan.experiment,
+            "component": plan.component,
+            "axes": plan.axes,
+            "resources": plan.resources,
+            "limits": plan.limits,
+            "executor": scenario.executor,
+            "runtime": scenario.runtime,
+            "partition": scenario.partition,
+            "account": scenario.account,
+            "qos": scenario.qos,
+            "artifacts": scenario.artifacts,
+            "binds": scenario.binds,
+            "environment": scenario.environment,
+            "services": self.attached.for_trials(),
+            "logs": scenario.logs,
+            "monitors": scenario.monitors,
+        } | self.frame
+
+    @cached_property
+    def shared(self) -> Shared:
+        """For tasks that make the folders of their trials themselves."""
+        frame = {key: _plain(value) for key, value in self.trial_frame.items()}
+        return Shared(frame, self.ledger.folder.worker_logs.absolute())
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Model):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
