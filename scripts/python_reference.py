@@ -45,7 +45,7 @@ class Member:
 
 def page(made: str) -> str:
     """The whole page as Markdown."""
-    groups = [(item.name, _resolve(Workspace, item.signature)) for item in members(Workspace) if _is_group(item)]
+    groups = [(item.name, _resolve(item.owner, item.signature)) for item in members(Workspace) if _is_group(item)]
     documented: dict[type, str] = {Workspace: "Workspace", Run: "Run"}
     documented |= {group: group.__name__ for _, group in groups}
     values = _values([*documented])
@@ -64,7 +64,7 @@ def page(made: str) -> str:
 
 def _is_group(item: Member) -> bool:
     """A property of the workspace that gives an object with methods of its own, such as `ws.servers`."""
-    resolved = _resolve(Workspace, item.signature) if item.kind == "property" else None
+    resolved = _resolve(item.owner, item.signature) if item.kind == "property" else None
     return inspect.isclass(resolved) and resolved.__module__.startswith("benchhouse.api.")
 
 
@@ -281,7 +281,7 @@ def _docs(cls: type) -> str:
 
 def undocumented() -> list[str]:
     """Classes and methods of benchhouse.api that the page names, and that say nothing of themselves."""
-    start = [Workspace, Run, *(_resolve(Workspace, item.signature) for item in members(Workspace) if _is_group(item))]
+    start = [Workspace, Run, *(_resolve(item.owner, item.signature) for item in members(Workspace) if _is_group(item))]
     classes = [cls for cls in [*start, *_values(start)] if cls.__module__.startswith("benchhouse.api.")]
     silent = [cls.__qualname__ for cls in classes if not _docs(cls)]
     calls = [item for cls in classes for item in members(cls) if item.kind != "field" and not item.docs]

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from doc_pages import DOCS, ROOT, pages
@@ -74,3 +75,13 @@ def test_requirements_name_short_what_stands_beside_the_test_named_before():
             folder = ROOT / before if before else folder
             strays += [] if (folder / name).exists() else [f"{before}{name}"]
     assert strays == []
+
+
+def test_the_rooms_are_listed_in_their_order():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = (item["layers"] for item in settings["tool"]["importlinter"]["contracts"] if item["type"] == "layers")
+    text = (DOCS / "design" / "rooms.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == [set(layer.split(" | ")) for layer in layers]
+    tree = (DOCS / "design" / "index.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)) == sorted(" | ".join(layers).split(" | "))
