@@ -141,11 +141,6 @@ def test_a_file_that_was_changed_since_is_not_linked_to(tmp_path):
     assert third.read_text() == "text" and third.stat().st_nlink == 1
 
 
-def test_a_trial_that_succeeds_in_silence_has_no_logs(sealed, trial):
-    assert not (trial.folder / "logs").exists()
-    assert (sealed.by("act")["raise"].folder / "logs" / "stdout.log").exists()
-
-
 @pytest.mark.parametrize("act", ["samples", "odd_artifacts", "raise"])
 def test_one_flipped_bit_anywhere_is_found_and_named(copy, act):
     folder = copy(act)

@@ -65,7 +65,6 @@ class Journal:
         self._clock = clock
         self._cap_bytes = cap_bytes
         self._pages: dict[str, Page] = {}
-        self.notes = 0
         self._note_room = NOTE_BYTES
         self._notes_left_out = 0
 
@@ -78,7 +77,6 @@ class Journal:
         return {"time": _stamp(self._clock()), "trial_id": self._trial_id, "component": component}
 
     def note(self, fields: dict[str, Any], *, last: bool = False) -> None:
-        self.notes += 1
         row = self.head("worker") | fields
         try:
             text = _encode(row)

@@ -237,11 +237,6 @@ class Capture:
         with self._lock:
             self._journal.note(row)
 
-    def wrote_more_than(self, notes: int) -> bool:
-        """Whether anything was printed, a log could not be written, or the worker noted more than that."""
-        printed = any(stream.sink.size for stream in self._streams.values())
-        return printed or self.trouble is not None or self._journal.notes > notes
-
     def tail(self, component: str, n_lines: int) -> str:
         """The last lines of a component, what is still in its pipe included; of the experiment, stderr comes first."""
         files = ("stderr", "stdout") if component == EXPERIMENT else (component,)

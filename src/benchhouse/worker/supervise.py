@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import sys
 import time
@@ -43,7 +42,6 @@ from benchhouse.worker.topology import topology
 CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
 _JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
 _CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
-_BEGIN_AND_END = 2  # notes in the journal of a trial of which there is nothing to tell
 
 _packages = LinkedFile()  # of all trials that this worker seals
 
@@ -151,8 +149,6 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
         failure = failure.model_copy(update={"log_tail": capture.tail(EXPERIMENT, 20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
     capture.close()
-    if outcome == "succeeded" and not capture.wrote_more_than(_BEGIN_AND_END):
-        shutil.rmtree(folder.logs)  # meta.json has both times and the outcome
     if outcome not in MEASURED:
         handover.measurements = []  # a trial that was cut short measured nothing; its samples stay as evidence
         handover.quantile_definitions = {}
