@@ -139,13 +139,13 @@ def logical_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
-    """`KEY=VALUE` of a repeatable option."""
+def pairs(texts: tuple[str, ...], option: str, form: str = "KEY=VALUE") -> dict[str, str]:
+    """`KEY=VALUE` of a repeatable option; `form` is how its help writes that."""
     values: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise click.UsageError(f"{option} {text!r} is not KEY=VALUE")
+            raise click.UsageError(f"{option} {text!r} is not {form}")
         if key in values:
             raise click.UsageError(f"{option} {key} is given twice")
         values[key] = value

@@ -54,7 +54,7 @@ def command(
     **settings: Any,
 ) -> int:
     workspace, path = options.workspace(ctx), scenario or config
-    settings["labels"] = options.pairs(settings["labels"], "--label")
+    settings["labels"] = options.pairs(settings["labels"], "--label", "NAME=VALUE")
     where = {key: settings[key] for key in ("executor", "runtime", "site")}
     if resume and (path or new or dry_run or where["runtime"]):
         raise BenchError(

@@ -53,6 +53,8 @@ def command(
             *commands, names=names, runs=runs, warmup=warmup, shell=not no_shell, prepare=prepare, progress=progress
         )
     except KeyboardInterrupt:
+        if not progress.run_id:
+            raise
         screen.note(f"\ninterrupted; carry on:  bench run --resume {progress.run_id}")
         return Exit.INTERRUPTED
     assert run.summary is not None
