@@ -319,7 +319,9 @@ def test_by_default_the_headline_of_each_metric_is_compared_and_with_every_all_o
         ]
         collect(collected, run, [make_trial(collected, run, number, numbers=numbers) for number in (0, 1)])
     with Warehouse.open(collected) as warehouse:
-        leading, everything = (compare_selected(warehouse, "run-x", "run-y", every=every) for every in (False, True))
+        leading, everything = (
+            compare_selected(warehouse, "run-x", "run-y", CompareOptions(every=every)) for every in (False, True)
+        )
     assert {item.name for item in leading.rows} == {"time mean", "time p99", "size p50", "rate"}
     shown = [same(item) for item in everything.rows]
     assert len(shown) == 9 and all(same(item) in shown for item in leading.rows)

@@ -146,7 +146,7 @@ def after_run(workspace: Workspace, say: Callable[[str], None]) -> None:
         if line.action != "told":
             say(f"alarm {line.alarm} {line.action}: {line.sentence}")
         elif line.error:
-            say(f"alarm {line.alarm}: {line.channel} could not be told: {line.error}")
+            say(f"alarm {line.alarm}: {line.channel} could not be notified: {line.error}")
 
 
 def try_channel(workspace: Workspace, name: str) -> str:
