@@ -65,6 +65,9 @@ def _show_fetchable(files: "list[Fetchable]", as_json: bool) -> None:
     if as_json:
         screen.as_json([item.to_dict() for item in files])
         return
+    if not files:
+        screen.note("no installed experiment declares data to download")
+        return
     rows = [(item.name, item.experiment, _size(item), item.licence, item.sha256[:12], item.source) for item in files]
     screen.table(("data", "experiment", "here", "licence", "sha256", "source"), rows)
     screen.note("next:  bench fetch NAME")
