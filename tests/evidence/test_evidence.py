@@ -108,9 +108,9 @@ def test_every_line_of_the_log_carries_trial_and_time(sealed):
     assert [line["message"] for line in lines if line["component"] == "worker"] == ["trial started", "trial ended"]
 
 
-def test_the_packages_are_on_disk_once_for_all_trials_and_sealed_in_each(sealed):
+def test_the_packages_are_on_disk_once_for_the_trials_of_a_worker_and_sealed_in_each(sealed):
     folders = [TrialFolder(trial.folder) for trial in sealed.by("act").values()]
-    assert len({folder.packages.stat().st_ino for folder in folders}) == 1
+    assert max(folder.packages.stat().st_nlink for folder in folders) > 1, "a worker that dies takes its copy with it"
     assert len({read_manifest(folder).files["packages.json"].sha256 for folder in folders}) == 1
     assert [trial.meta["packages"] for trial in sealed.by("act").values()] == [{}] * len(folders)
 
