@@ -214,4 +214,4 @@ def write_new(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise unwritable(path, error) from error
+        raise unwritable(path.absolute(), error) from error
