@@ -177,10 +177,11 @@ class Ledger:
 
     def goes_on(self) -> bool:
         """Whether jobs of this run may be under way without an orchestrator."""
-        if not self.folder.jobs.is_dir():
-            return False
-        last = [event.event for event in self.events() if event.event in _WHOLE][-1:]
-        return last not in (["finished"], ["stopped"])
+        return self.folder.jobs.is_dir() and self.last_event() not in ("finished", "stopped")
+
+    def last_event(self) -> str:
+        """The last event that concerns the run as a whole; empty before the first."""
+        return next(reversed([event.event for event in self.events() if event.event in _WHOLE]), "")
 
     def tell(self, event: str, **fields: Any) -> None:
         """Append one line with one write, so that lines never mix; a line that did not fit is ended, not continued."""

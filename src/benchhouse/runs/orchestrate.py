@@ -106,7 +106,8 @@ class Orchestrator:
             self.ledger.tell(self.stopped_by, reason=self.stopped[:500])
         elif not self.active and not self.waiting:
             self._last_look()
-            self.ledger.tell("finished")
+            if self.ledger.last_event() not in ("budget", "service"):  # it was ended by them, and stays so
+                self.ledger.tell("finished")
         return len(self.active)
 
     def run(self) -> dict[str, int]:

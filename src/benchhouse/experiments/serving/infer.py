@@ -82,8 +82,6 @@ class InferWorkload(Shape, TensorInputs):
 
     @model_validator(mode="after")
     def _file_is_there(self) -> "InferWorkload":
-        if self.inputs and not Path(self.inputs).is_absolute():
-            raise ValueError(f"{self.inputs!r} is a relative path; $PWD/{self.inputs} starts in the folder you plan in")
         if self.inputs and not Path(self.inputs).is_file():
             raise ValueError(f"there is no file {self.inputs}")
         return self
