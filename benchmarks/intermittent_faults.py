@@ -24,7 +24,7 @@ from pathlib import Path
 from random import Random
 
 from benchhouse.api.why import why
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "results"))
 from intermittent import PLANS, draw_shape, make_run  # type: ignore[import-not-found]
@@ -108,7 +108,7 @@ def ask_quiet(count: int, first: int) -> list[Question]:
 def answer(question: Question, seed: int) -> Answer:
     """In a workspace of its own, against a base of its own."""
     with tempfile.TemporaryDirectory(prefix="bench-intermittent-") as folder:
-        workspace, shape = Workspace(Path(folder)), draw_shape(Random(f"{seed}/{question.at}"))
+        workspace, shape = WorkspaceFolder(Path(folder)), draw_shape(Random(f"{seed}/{question.at}"))
         base, run = f"base-{question.at}", f"run-{question.at}"
         make_run(workspace, base, seed, "healthy", shape, question.trials, 0, question.hiccups)
         make_run(workspace, run, seed, question.plan, shape, question.trials, question.hit, question.hiccups, minute=60)

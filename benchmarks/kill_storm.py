@@ -29,7 +29,7 @@ from typing import Any
 from benchhouse.evidence.folder import read_manifest, sealed_outcome
 from benchhouse.evidence.verify import manifest_digest, verify
 from benchhouse.runs.ledger import Ledger, list_runs
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 SCENARIO = {
     "scenario": "storm",
@@ -72,8 +72,8 @@ class Storm:
         self.mark = f"BENCH_STORM={self.root}"
 
     @property
-    def workspace(self) -> Workspace:
-        return Workspace(self.root / "ws")
+    def workspace(self) -> WorkspaceFolder:
+        return WorkspaceFolder(self.root / "ws")
 
     def environment(self) -> dict[str, str]:
         name, _, value = self.mark.partition("=")

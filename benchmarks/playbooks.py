@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchhouse.api.why import why
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "results"))
 from faults import FAULTS, KINDS, Kind, make_fault_run  # type: ignore[import-not-found]
@@ -177,7 +177,7 @@ def _part(given: tuple[Path, int, int, int, int, int]) -> list[Answer]:
     """Every `workers`-th of them, in a workspace of its own."""
     root, faults, healthy, seed, first, workers = given
     root.mkdir(parents=True)
-    workspace, bases, answers = Workspace(root), dict[str, str](), list[Answer]()
+    workspace, bases, answers = WorkspaceFolder(root), dict[str, str](), list[Answer]()
 
     def base(kind: Kind) -> str:
         if kind.name not in bases:
@@ -198,7 +198,7 @@ def _part(given: tuple[Path, int, int, int, int, int]) -> list[Answer]:
     return answers
 
 
-def _asked(workspace: Workspace, run: str, base: str) -> tuple[str, str] | None:
+def _asked(workspace: WorkspaceFolder, run: str, base: str) -> tuple[str, str] | None:
     found = why(workspace, run, base).diagnosed
     return (found[0].cause, found[0].suspect) if found else None
 
@@ -227,7 +227,7 @@ def real(root: Path) -> list[Answer]:
             slow = _bench(root, name, good | bad)
             planted.clear()
             flag.unlink()
-            workspace = Workspace(root)
+            workspace = WorkspaceFolder(root)
             answers.append(Answer(f"real {name}", True, wanted, _asked(workspace, slow, base)))
             answers.append(Answer(f"real {name}, healthy", True, None, _asked(workspace, again, base)))
     return answers
@@ -249,7 +249,7 @@ def _bench(root: Path, name: str, more: dict[str, object]) -> str:
     )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"bench run {name} exited with {done.returncode}\n{done.stdout}{done.stderr}")
-    runs = sorted(path.name for path in Workspace(root).runs.iterdir())
+    runs = sorted(path.name for path in WorkspaceFolder(root).runs.iterdir())
     return runs[-1]
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from noop_trials import cpu_s, package
 
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.ingest import open_catalog, store
 from benchhouse.warehouse.rows import read_folder
 
@@ -42,8 +42,8 @@ BARS = {
 }  # fmt: skip
 REPORT = (
     "import sys; from pathlib import Path; from benchhouse.report.data import gather; "
-    "from benchhouse.report.files import write_report; from benchhouse.schema.layout import Workspace; "
-    "w = Workspace(Path(sys.argv[1])); print(write_report(w, gather(w, [sys.argv[2]])))"
+    "from benchhouse.report.files import write_report; from benchhouse.schema.layout import WorkspaceFolder; "
+    "w = WorkspaceFolder(Path(sys.argv[1])); print(write_report(w, gather(w, [sys.argv[2]])))"
 )
 
 
@@ -69,7 +69,7 @@ def measure(root: Path, options: argparse.Namespace) -> dict[str, Any]:
         "BENCH_CACHE_DIR": str(root / "cache"),
         "PYTHONDONTWRITEBYTECODE": "",  # an installed package is compiled once
     }
-    workspace = Workspace(root / "ws")
+    workspace = WorkspaceFolder(root / "ws")
     workspace.root.mkdir()
     scenario = root / "ws" / "sweep.yaml"
     scenario.write_text(json.dumps(_scenario(options.experiment, options.points)))
@@ -96,7 +96,7 @@ def measure(root: Path, options: argparse.Namespace) -> dict[str, Any]:
         **look(Path(page.strip()), ""),
     }
     if options.grown:
-        figures |= grow(workspace, Workspace(root / "grown"), trials, options.grown, environment)
+        figures |= grow(workspace, WorkspaceFolder(root / "grown"), trials, options.grown, environment)
     return figures
 
 
@@ -124,7 +124,7 @@ def _on_disk(folders: list[Path]) -> int:
 
 
 def grow(
-    source: Workspace, target: Workspace, trials: list[Path], points: int, environment: dict[str, str]
+    source: WorkspaceFolder, target: WorkspaceFolder, trials: list[Path], points: int, environment: dict[str, str]
 ) -> dict[str, Any]:
     """The report of many points, whose rows are made of real ones; one folder is there to speak for the run."""
     target.root.mkdir()

@@ -29,7 +29,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.ingest import open_catalog, store
 from benchhouse.warehouse.queries import pivot, recent_values, regression
 from benchhouse.warehouse.query import Warehouse
@@ -50,10 +50,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="bench-telemetry-") as folder:
         root = Path(folder)
         found = measure_ingest(root, options.rows, options.runs, options.rounds)
-        found |= measure_queries(Workspace(root / "ws0"), options.questions) | {"engine_start_cpu_s": measure_start()}
+        found |= measure_queries(WorkspaceFolder(root / "ws0"), options.questions) | {
+            "engine_start_cpu_s": measure_start()
+        }
         found |= measure_writers(root / "writers", options.rows // options.runs)
         if options.more > 1:
-            large = Workspace(root / "large")
+            large = WorkspaceFolder(root / "large")
             fill(large, options.rows * options.more, options.runs * options.more)
             grown = measure_queries(large, options.questions)
             found["pivot_large_cpu_s"] = grown["pivot_cpu_s"]
@@ -83,7 +85,7 @@ def measure_ingest(root: Path, rows: int, runs: int, rounds: int) -> dict[str, f
     """Alternating a run each, so that what else the machine does hits both."""
     ours, theirs, ratios = 0.0, 0.0, []
     for at in range(rounds):
-        workspace = Workspace(root / f"ws{at}")
+        workspace = WorkspaceFolder(root / f"ws{at}")
         template = _template(workspace)
         plain = root / f"plain{at}"
         plain.mkdir()
@@ -102,7 +104,7 @@ def measure_ingest(root: Path, rows: int, runs: int, rounds: int) -> dict[str, f
     return {"ingest_cpu_s": ours, "pyarrow_cpu_s": theirs, "ingest_ratio": statistics.median(ratios)}
 
 
-def fill(workspace: Workspace, rows: int, runs: int) -> None:
+def fill(workspace: WorkspaceFolder, rows: int, runs: int) -> None:
     """Many runs that differ in name, time and trials; their slices are those of the first. A part a core."""
     open_catalog(workspace).close()
     context = multiprocessing.get_context("spawn")
@@ -120,8 +122,8 @@ def fill(workspace: Workspace, rows: int, runs: int) -> None:
 
 
 def _fill_part(root: Path, rows: int, runs: range) -> None:
-    workspace = Workspace(root)
-    template = _template(Workspace(root / f"template{runs.start}"))
+    workspace = WorkspaceFolder(root)
+    template = _template(WorkspaceFolder(root / f"template{runs.start}"))
     slices = [one.telemetry for one in make_rows(template, 0, rows).values()]
     with open_catalog(workspace) as catalog:
         for run in runs:
@@ -134,7 +136,7 @@ def _fill_part(root: Path, rows: int, runs: range) -> None:
                 raise SystemExit(f"{_name(run)} was stored by another process")
 
 
-def measure_queries(workspace: Workspace, rounds: int) -> dict[str, float]:
+def measure_queries(workspace: WorkspaceFolder, rounds: int) -> dict[str, float]:
     with Warehouse.open(workspace) as warehouse:
         names = [run.run_id for run in warehouse.runs(50)]
         case = warehouse.query("SELECT benchmark_case_id FROM trial_fact LIMIT 1", runs=names[:1]).rows[0][0]
@@ -165,7 +167,7 @@ def measure_start() -> float:
 
 def measure_writers(root: Path, rows: int) -> dict[str, float]:
     """Each process stores runs of its own; a retry is a `store` that another process was faster than."""
-    workspace = Workspace(root)
+    workspace = WorkspaceFolder(root)
     open_catalog(workspace).close()
     context = multiprocessing.get_context("spawn")
     tries = context.Queue()
@@ -181,8 +183,8 @@ def measure_writers(root: Path, rows: int) -> dict[str, float]:
 
 
 def _write_runs(root: Path, writer: int, rows: int, tries: Any) -> None:
-    workspace = Workspace(root)
-    template = _template(Workspace(root / f"template{writer}"))
+    workspace = WorkspaceFolder(root)
+    template = _template(WorkspaceFolder(root / f"template{writer}"))
     retries = 0
     with open_catalog(workspace) as catalog:
         for at in range(5):
@@ -192,7 +194,7 @@ def _write_runs(root: Path, writer: int, rows: int, tries: Any) -> None:
     tries.put(retries)
 
 
-def _template(workspace: Workspace) -> TrialRows:
+def _template(workspace: WorkspaceFolder) -> TrialRows:
     open_catalog(workspace).close()
     return read_folder(workspace, TrialFolder(make_trial(workspace, cores=1.0)))
 

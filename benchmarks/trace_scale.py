@@ -32,7 +32,7 @@ from benchhouse.evidence.manifest import FileEntry, Manifest
 from benchhouse.evidence.writing import write_text
 from benchhouse.results.cells import make_cells
 from benchhouse.results.lineage import publish
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.ingest import open_catalog, store
 from benchhouse.warehouse.queries import points
 from benchhouse.warehouse.query import Warehouse
@@ -49,7 +49,7 @@ POINTS = [(target, ef) for target in ("flat", "hnsw") for ef in (16, 64)]
 def main() -> int:
     options = _parse()
     with tempfile.TemporaryDirectory(prefix="bench-trace-") as folder:
-        workspace = Workspace(Path(folder) / "ws")
+        workspace = WorkspaceFolder(Path(folder) / "ws")
         workspace.root.mkdir()
         tokens = fill(workspace, options.trials, options.runs)
         told = {kind: measure(workspace, kind, tokens[kind], options.calls) for kind in tokens}
@@ -78,7 +78,7 @@ def tell(told: dict[str, dict[str, list[float]]], options: argparse.Namespace) -
     return ok
 
 
-def fill(workspace: Workspace, trials: int, runs: int) -> dict[str, list[str]]:
+def fill(workspace: WorkspaceFolder, trials: int, runs: int) -> dict[str, list[str]]:
     """Evidence and tables; returns what can be traced, by kind."""
     open_catalog(workspace).close()
     chance = random.Random(1)
@@ -92,7 +92,7 @@ def fill(workspace: Workspace, trials: int, runs: int) -> dict[str, list[str]]:
     return publish_some(workspace, made, runs, chance)
 
 
-def fill_run(workspace: Workspace, at: int, count: int) -> list[str]:
+def fill_run(workspace: WorkspaceFolder, at: int, count: int) -> list[str]:
     """One run: its folders, its tables, and one folder read back; returns its trials."""
     run_id = f"run-{at:06d}"
     models = _templates()
@@ -109,11 +109,11 @@ def fill_run(workspace: Workspace, at: int, count: int) -> list[str]:
 @cache
 def _templates() -> list["Template"]:
     with tempfile.TemporaryDirectory(prefix="bench-model-") as folder:
-        models = Workspace(Path(folder))
+        models = WorkspaceFolder(Path(folder))
         return [Template.read(models, make_trial(models, "run-model", 1, target=t, ef=ef)) for t, ef in POINTS]
 
 
-def publish_some(workspace: Workspace, made: list[str], runs: int, chance: random.Random) -> dict[str, list[str]]:
+def publish_some(workspace: WorkspaceFolder, made: list[str], runs: int, chance: random.Random) -> dict[str, list[str]]:
     """Reports and claims of a few runs; what can be traced, by kind."""
     picked = [f"run-{at:06d}" for at in chance.sample(range(runs), min(runs, 20))]
     claims = open_workspace(workspace.root).claims
@@ -126,7 +126,7 @@ def publish_some(workspace: Workspace, made: list[str], runs: int, chance: rando
     }
 
 
-def publish_points(workspace: Workspace, runs: Sequence[str]) -> list[str]:
+def publish_points(workspace: WorkspaceFolder, runs: Sequence[str]) -> list[str]:
     """A report a run, as `bench report` keeps them."""
     refs = []
     for run in runs:
@@ -151,12 +151,12 @@ class Template:
     manifest: Manifest
 
     @classmethod
-    def read(cls, workspace: Workspace, path: Path) -> "Template":
+    def read(cls, workspace: WorkspaceFolder, path: Path) -> "Template":
         folder = TrialFolder(path)
         files = {name: (path / name).read_text() for name in COPIED}
         return cls(read_folder(workspace, folder), files, Manifest.model_validate_json(folder.manifest.read_bytes()))
 
-    def write(self, workspace: Workspace, run_id: str, repetition: int) -> TrialRows:
+    def write(self, workspace: WorkspaceFolder, run_id: str, repetition: int) -> TrialRows:
         """A sealed folder with ids and a value of its own; returns its rows."""
         model = self.rows.trial
         name = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{run_id}/{model['instance_digest']}/{repetition}"))
@@ -188,7 +188,7 @@ class Template:
         )
 
 
-def measure(workspace: Workspace, kind: str, tokens: Sequence[str], calls: int) -> dict[str, list[float]]:
+def measure(workspace: WorkspaceFolder, kind: str, tokens: Sequence[str], calls: int) -> dict[str, list[float]]:
     """Seconds of each call, by both clocks, after one that warms the disk's cache."""
     chance = random.Random(kind)
     seconds: dict[str, list[float]] = {"wall_s": [], "cpu_s": []}

@@ -25,7 +25,7 @@ from typing import Any
 import psycopg
 
 from benchhouse.recipes.postgres import RECIPE
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.dialects import PUBLISHED, ask
 from benchhouse.warehouse.engine import Engine
 from benchhouse.warehouse.engine_address import open_engine
@@ -53,7 +53,7 @@ def main() -> int:
         running(RECIPE, Path(name) / "server") as server,
     ):
         folder = Path(name)
-        workspace = Workspace(folder / "ws")
+        workspace = WorkspaceFolder(folder / "ws")
         rows = fill(workspace, options.runs)
         lake = LakeEngine(workspace)
         for at in range(options.rounds):
@@ -73,7 +73,7 @@ def main() -> int:
     return _tell(options, rows, pushes, asks, wrong)
 
 
-def fill(workspace: Workspace, runs: int) -> int:
+def fill(workspace: WorkspaceFolder, runs: int) -> int:
     """13 trials a run, made of a few real ones; returns the number of rows."""
     folders = make_run(workspace, "template", cores=1.5)
     template = [read_folder(workspace, TrialFolder(folder)) for folder in folders]
@@ -138,7 +138,7 @@ def _new_database(endpoint: str, name: str) -> str:
 
 def _pulled_back(lake: LakeEngine, engine: Engine, root: Path) -> list[str]:
     root.mkdir()
-    home = LakeEngine(Workspace(root))
+    home = LakeEngine(WorkspaceFolder(root))
     transfer(engine, home)
     same = home.runs() == lake.runs()
     home.close()

@@ -24,7 +24,7 @@ from pathlib import Path
 from benchhouse.evidence.writing import write_text
 from benchhouse.results.cells import make_cells
 from benchhouse.results.lineage import publish
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.query import Cell
 from benchhouse.warehouse.ingest import collect, open_catalog, store
 from benchhouse.warehouse.queries import points
@@ -43,7 +43,7 @@ VERBS = {verb: ["-m", "benchhouse", verb] for verb in ("compare", "trace")}
 def main() -> int:
     options = _parse()
     with tempfile.TemporaryDirectory(prefix="bench-scale-") as folder:
-        workspace = Workspace(Path(folder) / "ws")
+        workspace = WorkspaceFolder(Path(folder) / "ws")
         workspace.root.mkdir()
         filling = time.process_time()
         cells = fill(workspace, options.trials, options.runs)
@@ -68,7 +68,7 @@ def main() -> int:
     return 0 if ok else 1
 
 
-def fill(workspace: Workspace, trials: int, runs: int) -> list[Cell]:
+def fill(workspace: WorkspaceFolder, trials: int, runs: int) -> list[Cell]:
     """Fill the warehouse and publish a report over the two real runs; returns the report's cells."""
     open_catalog(workspace).close()
     real = {run: make_run(workspace, run, minute=9_000 + at) for at, run in enumerate((RUN_A, RUN_B))}
@@ -96,7 +96,7 @@ def fill(workspace: Workspace, trials: int, runs: int) -> list[Cell]:
     return cells
 
 
-def measure(workspace: Workspace, call: Sequence[str], repeat: int) -> list[float]:
+def measure(workspace: WorkspaceFolder, call: Sequence[str], repeat: int) -> list[float]:
     """CPU seconds of each of `repeat` calls, after one that warms the disk's cache."""
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
     seconds = []

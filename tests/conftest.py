@@ -178,10 +178,10 @@ def collected(tmp_path: Path):
     """A workspace with run run-a: two targets, two values of ef, five repetitions, a warm-up and one failure."""
     from trial_maker import make_run, make_trial
 
-    from benchhouse.schema.layout import Workspace
+    from benchhouse.schema.layout import WorkspaceFolder
     from benchhouse.warehouse.ingest import collect
 
-    workspace = Workspace(tmp_path / "ws")
+    workspace = WorkspaceFolder(tmp_path / "ws")
     folders = [*make_run(workspace, "run-a", 5), make_trial(workspace, "run-a", 9, outcome="error", minute=5)]
     collect(workspace, "run-a", folders)
     return workspace

@@ -17,7 +17,7 @@ import pytest
 from warm_bench import READING, WarmBench
 
 from benchhouse.evidence.verify import verify
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 BENCH = [sys.executable, "-m", "benchhouse"]
 warm_bench = functools.cache(WarmBench)
@@ -480,8 +480,8 @@ class Lab:
         wait_until(lambda: len(list(self.marks.glob(pattern))) >= count, f"{count} {pattern}")
         return sorted(self.marks.glob(pattern))
 
-    def workspace_object(self) -> Workspace:
-        return Workspace(self.workspace)
+    def workspace_object(self) -> WorkspaceFolder:
+        return WorkspaceFolder(self.workspace)
 
 
 def wait_until(true: Callable[[], object], what: str, limit_s: float = 120) -> None:

@@ -10,14 +10,14 @@ from benchhouse.api.claims import Claims
 from benchhouse.api.workspace import open_workspace
 from benchhouse.evidence.folder import read_spec, seal
 from benchhouse.schema.claim import Claim
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 
 STEADY = (100.0, 101.0, 99.5, 100.4, 99.9)
 NUMBER = "run-s:name=hnsw:qps"
 
 
-def fill(workspace: Workspace) -> Workspace:
+def fill(workspace: WorkspaceFolder) -> WorkspaceFolder:
     """Run run-s: flat and hnsw, five steady trials each; hnsw is 10% faster."""
     for target, factor in (("flat", 1.0), ("hnsw", 1.1)):
         for at, value in enumerate(STEADY, start=1):
@@ -27,7 +27,7 @@ def fill(workspace: Workspace) -> Workspace:
 
 
 def make_altered(
-    workspace: Workspace, run_id: str, at: int, value: float, *, meta: dict[str, Any], spec: dict[str, Any]
+    workspace: WorkspaceFolder, run_id: str, at: int, value: float, *, meta: dict[str, Any], spec: dict[str, Any]
 ) -> None:
     """One sealed trial whose meta.json and trial.json say something else than usual."""
     path = make_trial(workspace, run_id, at, value=value, sealed=False)
@@ -39,7 +39,7 @@ def make_altered(
 
 
 def make_run_of(
-    workspace: Workspace, run_id: str, values: tuple[float, ...], *, meta: dict[str, Any] | None = None,
+    workspace: WorkspaceFolder, run_id: str, values: tuple[float, ...], *, meta: dict[str, Any] | None = None,
     spec: dict[str, Any] | None = None,
 ) -> str:  # fmt: skip
     """A run of one point with these values; returns its number."""
@@ -49,19 +49,21 @@ def make_run_of(
     return f"{run_id}:qps"
 
 
-def recollect(workspace: Workspace, run_id: str) -> None:
+def recollect(workspace: WorkspaceFolder, run_id: str) -> None:
     folders = [path.parent for path in workspace.results.glob("*/*/manifest.json")]
     ours = [path for path in folders if json.loads((path / "manifest.json").read_text())["run_id"] == run_id]
     collect(workspace, run_id, ours)
 
 
-def claims_of(workspace: Workspace) -> Claims:
+def claims_of(workspace: WorkspaceFolder) -> Claims:
     return open_workspace(workspace.root).claims
 
 
-def make(workspace: Workspace, number: str = NUMBER, against: str | None = None, *, realism: bool = False) -> Claim:
+def make(
+    workspace: WorkspaceFolder, number: str = NUMBER, against: str | None = None, *, realism: bool = False
+) -> Claim:
     return claims_of(workspace).make(number, against, realism=realism)
 
 
-def export(workspace: Workspace, claim: Claim, target: Path, *, with_raw: bool = False) -> Path:
+def export(workspace: WorkspaceFolder, claim: Claim, target: Path, *, with_raw: bool = False) -> Path:
     return claims_of(workspace).export(claim.id, target, with_raw=with_raw)[0]

@@ -9,22 +9,22 @@ from claim_maker import NUMBER, claims_of, export, make
 
 from benchhouse.claims import packet as packets
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
 @pytest.fixture
-def elsewhere(tmp_path: Path) -> Workspace:
+def elsewhere(tmp_path: Path) -> WorkspaceFolder:
     folder = tmp_path / "another machine"
     folder.mkdir()
-    return Workspace(folder)
+    return WorkspaceFolder(folder)
 
 
 @pytest.fixture
-def packet(workspace: Workspace, tmp_path: Path) -> Path:
+def packet(workspace: WorkspaceFolder, tmp_path: Path) -> Path:
     return export(workspace, make(workspace), tmp_path / "claim.tar")
 
 
-def refusal(elsewhere: Workspace, path: Path) -> str:
+def refusal(elsewhere: WorkspaceFolder, path: Path) -> str:
     with pytest.raises(BenchError) as refused:
         claims_of(elsewhere).verify(str(path))
     assert refused.value.exit_code == Exit.CLAIM_NOT_SAFE

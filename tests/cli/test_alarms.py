@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 
@@ -27,10 +27,10 @@ def add(tmp_path):
         run = f"20260301-{len(runs):02d}0000-aaaaaaa"
         runs.append(run)
         folders = [
-            make_trial(Workspace(tmp_path), run, at + 1, value=value, minute=60 * len(runs), **more)
+            make_trial(WorkspaceFolder(tmp_path), run, at + 1, value=value, minute=60 * len(runs), **more)
             for at, value in enumerate(values)
         ]
-        collect(Workspace(tmp_path), run, folders)
+        collect(WorkspaceFolder(tmp_path), run, folders)
         return run
 
     return adder
@@ -197,7 +197,7 @@ def test_many_alarms_open_the_tables_once_and_read_the_journal_once(add, tmp_pat
     monkeypatch.setattr(Warehouse, "open", lambda *given: opened.append(1) or open_(*given))
     monkeypatch.setattr(journals, "read", lambda path, kind: read.append(path.name) or read_(path, kind))
     monkeypatch.chdir(tmp_path)
-    checked = alarms.check(Workspace(tmp_path))
+    checked = alarms.check(WorkspaceFolder(tmp_path))
     assert [standing.state for standing in checked.standings] == ["firing"] * 5
     assert [line.action for line in checked.lines] == ["fired", "told"] * 5
     assert (len(opened), read.count("notices.jsonl")) == (1, 1)

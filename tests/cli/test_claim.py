@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("claims", "warehouse")]
 import claim_maker  # noqa: E402
@@ -14,7 +14,7 @@ import claim_maker  # noqa: E402
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory):
-    return claim_maker.fill(Workspace(tmp_path_factory.mktemp("cli") / "ws"))
+    return claim_maker.fill(WorkspaceFolder(tmp_path_factory.mktemp("cli") / "ws"))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from benchhouse.report.terminal import screen
 from benchhouse.report.terminal.points import points_table
 from benchhouse.results.run_points import PointValue, TriedPoint, tried_points
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
 def point(at, metric="qps", *, mean=8681.0, stdev=2329.0, label="name=a", **changes):
@@ -111,7 +111,7 @@ def test_the_terminal_writes_numbers_as_reports_do():
 def test_tried_counts_what_failed_and_leaves_no_point_out(lab):
     (lab.marks / "bad").touch()
     lab.bench("run", lab.scenario("once", workload={"n": [0, 1]}, repetitions=2), code=1)
-    tried = tried_points(Workspace(lab.workspace), [lab.run_id()])
+    tried = tried_points(WorkspaceFolder(lab.workspace), [lab.run_id()])
     assert {point.point: (point.succeeded, point.trials) for point in tried} == {"n=0": (2, 2), "n=1": (0, 2)}
 
 

@@ -104,7 +104,7 @@ def test_all_that_a_scenario_needs_is_brought(bench, scenario):
 
 def test_data_that_no_value_calls_for_is_not_brought(tmp_path, packages):
     from benchhouse.runs import fetch, preparation
-    from benchhouse.schema.layout import Workspace
+    from benchhouse.schema.layout import WorkspaceFolder
 
     code = (
         "from benchhouse import Data, experiment\n"
@@ -116,7 +116,7 @@ def test_data_that_no_value_calls_for_is_not_brought(tmp_path, packages):
 
     def names(data):
         (tmp_path / "s.yaml").write_text(f"scenario: s\nexperiment: load\nworkload: {{data: {data}}}\n")
-        prepared = preparation.prepare(Workspace(tmp_path), tmp_path / "s.yaml")
+        prepared = preparation.prepare(WorkspaceFolder(tmp_path), tmp_path / "s.yaml")
         return {item.name for item in fetch.needed_data(prepared)}
 
     assert names("synthetic") == set()

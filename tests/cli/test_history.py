@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "warehouse"))
 
@@ -32,10 +32,10 @@ def made(tmp_path_factory):
         level = 100.0 if number < STEP else 92.0
         values = [level * draw.gauss(1, 0.01) for _ in range(3)]
         folders = [
-            make_trial(Workspace(root), day(number), at + 1, value=value, minute=60 * number)
+            make_trial(WorkspaceFolder(root), day(number), at + 1, value=value, minute=60 * number)
             for at, value in enumerate(values)
         ]
-        collect(Workspace(root), day(number), folders)
+        collect(WorkspaceFolder(root), day(number), folders)
     return root
 
 
@@ -61,7 +61,7 @@ def test_a_case_without_a_point_is_named_as_its_scenario(bench, tmp_path):
 
     from benchhouse.warehouse.ingest import collect
 
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     for number, axes in enumerate([(), (), ("ef",), ("ef",)]):  # an axis was added after two days
         folder = make_trial(workspace, day(number), target="", ef=number // 2, axes=axes, minute=number)
         collect(workspace, day(number), [folder])
@@ -78,8 +78,8 @@ def test_cases_of_one_name_are_told_apart_by_their_ids(bench, tmp_path):
     from benchhouse.warehouse.ingest import collect
 
     for number in range(2):
-        folder = make_trial(Workspace(tmp_path), day(number), target="", ef=number, axes=(), minute=number)
-        collect(Workspace(tmp_path), day(number), [folder])
+        folder = make_trial(WorkspaceFolder(tmp_path), day(number), target="", ef=number, axes=(), minute=number)
+        collect(WorkspaceFolder(tmp_path), day(number), [folder])
     said = bench("history", "demo")
     assert said.code == 2 and "'demo' fits 2 cases" in said.err
     name = said.err.split("such as:  bench history ")[1].split()[0]
@@ -143,7 +143,7 @@ def test_a_metric_whose_unit_changed_is_refused_not_averaged(bench, tmp_path):
     from benchhouse.warehouse.ingest import collect
     from benchhouse.warehouse.query import Warehouse
 
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     for number in range(2):
         collect(workspace, day(number), [make_trial(workspace, day(number), minute=number)])
     from benchhouse.results import metric_history
@@ -164,7 +164,7 @@ def test_an_accepted_baseline_holds_later_runs_to_it(bench, kept):
     from benchhouse.evidence import journals
     from benchhouse.results import history
 
-    workspace = Workspace(kept)
+    workspace = WorkspaceFolder(kept)
     assert bench("baseline", "accept", "demo", "--why", "release 2.1", cwd=kept).code == 0
     record = json.loads(bench("baseline", "show", "demo", "--json", cwd=kept).out)
     assert record["run_id"] == day(DAYS - 1) and record["n"] == DAYS - STEP
@@ -185,7 +185,7 @@ def test_a_rule_can_not_walk_the_baseline(bench, kept):
     from benchhouse.evidence import journals
     from benchhouse.results import history
 
-    workspace = Workspace(kept)
+    workspace = WorkspaceFolder(kept)
     refused = bench("baseline", "accept", "demo", "--unless-worse", "2%", cwd=kept)
     assert refused.code == 2 and "no person has accepted" in refused.err
     bench("baseline", "accept", "demo", cwd=kept)
@@ -245,7 +245,7 @@ def test_verdicts_cite_the_last_selftest(bench, kept):
         time="2026-03-01T00:00:00Z", host="node1", scenario="demo", run_id="r", plan_digest="p", repetitions=3,
         confidence=0.95, metrics=[metric],
     )  # fmt: skip
-    journals.append(journals.selftests(Workspace(kept)), record, "")
+    journals.append(journals.selftests(WorkspaceFolder(kept)), record, "")
     cited = "2 of 40 A/A comparisons looked different"
     for asked in (
         ["compare", day(0), day(1)],
@@ -262,7 +262,7 @@ def test_compare_counts_outliers_whatever_is_done_with_them(bench, tmp_path):
 
     from benchhouse.warehouse.ingest import collect
 
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     for number, run in enumerate((day(0), day(1))):
         values = [100.0, 101.0, 99.0, 100.5, 99.5, 100.0 if number else 10.0]
         folders = [make_trial(workspace, run, at, value=value, minute=number) for at, value in enumerate(values)]
@@ -280,7 +280,7 @@ def test_rounds_are_paired_by_themselves_and_runs_one_after_the_other_are_not(be
 
     from benchhouse.warehouse.ingest import collect
 
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
 
     def trials(run, targets, late, **more):
         return [
@@ -318,7 +318,7 @@ def test_few_rounds_are_paired_only_when_asked(bench, tmp_path):
 
     from benchhouse.warehouse.ingest import collect
 
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     folders = [
         make_trial(workspace, day(0), at, target=target, value=100.0 + at, minute=10 * at)
         for at in range(1, 4)
@@ -338,7 +338,7 @@ def test_what_was_judged_noticed_and_accepted_is_a_row_to_query(bench, kept):
     def ask(sql):
         return json.loads(bench("query", sql, "--json", cwd=kept).out)["rows"]
 
-    workspace = Workspace(kept)
+    workspace = WorkspaceFolder(kept)
     (kept / ".bench" / "regressions.jsonl").unlink(missing_ok=True)  # other gates of this file
     for runs, mde in ((f"{day(STEP - 1)}..{day(STEP)}", "3%"), (f"{day(2)}..{day(3)}", "50%")):
         bench("gate", runs, "--mde", mde, "--metric", "qps", cwd=kept)
@@ -365,7 +365,7 @@ def test_an_alarm_that_can_not_be_kept_is_still_told(bench, kept):
     from benchhouse.evidence import journals
     from benchhouse.results import history
 
-    workspace = Workspace(kept)
+    workspace = WorkspaceFolder(kept)
     bench("baseline", "accept", "demo", cwd=kept)
     earlier = history.baselines(workspace)[0].model_copy(update={"run_id": day(STEP - 1), "level": 100.0})
     journals.append(journals.baselines(workspace), earlier, "")
@@ -382,7 +382,7 @@ def test_with_few_runs_history_suggests_what_works(bench, tmp_path):
 
     from benchhouse.warehouse.ingest import collect
 
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     for number, expected in ((0, "9 more runs"), (1, "8 more runs")):
         collect(
             workspace, day(number), [make_trial(workspace, day(number), at + 1, value=100.0 + at) for at in range(3)]

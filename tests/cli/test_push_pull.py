@@ -45,11 +45,11 @@ def test_a_team_pushes_asks_and_pulls(bench, tmp_path, postgres_server):  # noqa
 def test_what_would_be_lost_is_refused_with_exit_code_1(bench, tmp_path):
     from trial_maker import make_trial
 
-    from benchhouse.schema.layout import Workspace
+    from benchhouse.schema.layout import WorkspaceFolder
     from benchhouse.warehouse.ingest import collect
 
     for name, repetitions in (("ada", (1, 2)), ("bob", (2, 3))):
-        workspace = Workspace(tmp_path / name)
+        workspace = WorkspaceFolder(tmp_path / name)
         collect(workspace, "run-a", [make_trial(workspace, "run-a", at) for at in repetitions])
     done = bench("warehouse", "push", "../bob", cwd=tmp_path / "ada")
     assert done.code == 1

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
 def test_an_untouched_run_is_as_sealed(lab):
@@ -44,7 +44,7 @@ def test_set_aside_attempts_are_verified_too(lab):
 def test_tables_of_an_older_version_are_no_fault_and_the_next_command_is_named(lab):
     lab.run("once", workload={"n": [0]})
     assert json.loads(lab.bench("verify", "--all", "--json").stdout)["outdated"] == []
-    with sqlite3.connect(Workspace(lab.workspace).warehouse / "catalog.sqlite") as db:
+    with sqlite3.connect(WorkspaceFolder(lab.workspace).warehouse / "catalog.sqlite") as db:
         db.execute("UPDATE files SET schema_version = 1")
     done = lab.bench("verify", "--all")
     assert "all as sealed" in done.stdout
@@ -55,7 +55,7 @@ def test_tables_of_an_older_version_are_no_fault_and_the_next_command_is_named(l
 
 def test_a_catalog_that_is_wrong_is_a_fault_and_the_next_command_mends_it(lab):
     lab.run("once", workload={"n": [0]})
-    with sqlite3.connect(Workspace(lab.workspace).warehouse / "catalog.sqlite") as db:
+    with sqlite3.connect(WorkspaceFolder(lab.workspace).warehouse / "catalog.sqlite") as db:
         db.execute("UPDATE files SET rows = 77 WHERE table_name = 'measurement_fact'")
     assert "bench warehouse rebuild" in lab.bench("verify", "--all", code=1).stderr
     lab.bench("warehouse", "rebuild")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "results"), str(Path(__file__).parents[1] / "warehouse")]
 
@@ -20,7 +20,7 @@ def made(tmp_path_factory):
     from benchhouse.warehouse.ingest import collect
 
     root = tmp_path_factory.mktemp("why")
-    workspace = Workspace(root)
+    workspace = WorkspaceFolder(root)
     throttled = next(one for one in FAULTS if one.cause == "cpu_throttling" and one.kind is SERVING)
     make_fault_run(workspace, "20260301-a-good", SERVING, 7)
     make_fault_run(workspace, "20260301-b-slow", SERVING, 7, throttled, 0.5, minute=60)

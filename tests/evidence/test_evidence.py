@@ -12,7 +12,7 @@ import pytest
 from benchhouse.evidence.folder import LinkedFile, read_manifest, sealed_outcome, tidy
 from benchhouse.evidence.verify import verify
 from benchhouse.evidence.writing import write_text
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.rows import NotCollectable, read_folder
 
 SEED_KEYS = [
@@ -118,11 +118,11 @@ def test_the_packages_are_on_disk_once_for_the_trials_of_a_worker_and_sealed_in_
 def test_packages_are_collected_from_a_folder_that_stands_alone(sealed, copy):
     folder = copy()
     assert folder.packages.stat().st_nlink == 1
-    software = read_folder(Workspace(sealed.workspace), folder).dimensions["software_version_dim"]
+    software = read_folder(WorkspaceFolder(sealed.workspace), folder).dimensions["software_version_dim"]
     assert software["benchhouse"] == version("benchhouse")
     folder.packages.write_text("{}")
     with pytest.raises(NotCollectable, match=r"packages\.json is not what was sealed"):
-        read_folder(Workspace(sealed.workspace), folder)
+        read_folder(WorkspaceFolder(sealed.workspace), folder)
 
 
 def test_a_file_that_was_changed_since_is_not_linked_to(tmp_path):

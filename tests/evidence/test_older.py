@@ -15,7 +15,7 @@ from benchhouse.evidence.manifest import describe
 from benchhouse.evidence.verify import is_as_signed, verify
 from benchhouse.runs.ledger import list_runs
 from benchhouse.schema.digests import digest, file_digest
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.trial import Meta, TrialSpec
 from benchhouse.warehouse.ingest import rebuild
 from benchhouse.warehouse.query import Warehouse
@@ -24,21 +24,21 @@ ARCHIVES = sorted((Path(__file__).parents[1] / "data" / "workspaces").glob("*.ta
 OLDEST = ARCHIVES[0]
 
 
-def unpack(archive: Path, folder: Path) -> Workspace:
+def unpack(archive: Path, folder: Path) -> WorkspaceFolder:
     with tarfile.open(archive) as file:
         file.extractall(folder, filter="data")
-    return Workspace(folder)
+    return WorkspaceFolder(folder)
 
 
-def sealed(workspace: Workspace) -> list[TrialFolder]:
+def sealed(workspace: WorkspaceFolder) -> list[TrialFolder]:
     return [TrialFolder(path.parent) for path in sorted(workspace.results.glob("*/*/manifest.json"))]
 
 
-def bytes_of(workspace: Workspace) -> dict[str, str]:
+def bytes_of(workspace: WorkspaceFolder) -> dict[str, str]:
     return {str(path): file_digest(path) for path in workspace.results.rglob("*") if path.is_file()}
 
 
-def published(workspace: Workspace) -> list[str]:
+def published(workspace: WorkspaceFolder) -> list[str]:
     """Some numbers of the report that the old version wrote, from its beginning to its end."""
     (report,) = workspace.reports.glob("*/report.json")
     refs = [cell["ref"] for cell in json.loads(report.read_bytes())["cells"]]

@@ -13,13 +13,13 @@ from trial_maker import flip_byte, make_trial
 from benchhouse.evidence.store import DiskShelf, object_key, pointers
 from benchhouse.runs import evidence_transfer
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.query import Warehouse
 
 
 @pytest.fixture
 def workspace(tmp_path):
-    made = Workspace(tmp_path / "ws")
+    made = WorkspaceFolder(tmp_path / "ws")
     for run, repetitions in (("run-a", 2), ("run-b", 1)):
         for at in range(1, repetitions + 1):
             make_trial(made, run, at, samples=True, value=100.0 + at)
@@ -50,7 +50,7 @@ def damage_object(shelf, sha256: str) -> None:
         shelf.put(object_key(sha256), bytes(content), hashlib.sha256(content).hexdigest())
 
 
-def files_of(workspace: Workspace) -> dict[str, bytes]:
+def files_of(workspace: WorkspaceFolder) -> dict[str, bytes]:
     found = (path for path in sorted(workspace.results.rglob("*")) if path.is_file())
     return {path.relative_to(workspace.results).as_posix(): path.read_bytes() for path in found}
 
@@ -62,7 +62,7 @@ def test_what_is_pushed_comes_back_byte_by_byte_and_is_collected(workspace, plac
     assert evidence_transfer.verify(address, [])[::2] == (3, [])
     assert {one.what for one in evidence_transfer.push(workspace, address, [])} == {"same"}
 
-    home = Workspace(tmp_path / "home")
+    home = WorkspaceFolder(tmp_path / "home")
     home.root.mkdir()
     assert [one.what for one in evidence_transfer.pull(home, address, ["run-a"])] == ["new", "new"]
     assert [one.what for one in evidence_transfer.pull(home, address, [])].count("same") == 2
@@ -81,7 +81,7 @@ def test_one_flipped_byte_in_the_store_is_found_and_never_pulled(workspace, plac
 
     _, _, damage = evidence_transfer.verify(address, [])
     assert [(one.trial, one.file, one.kind) for one in damage] == [(victim.path, "samples.csv", "changed")]
-    home = Workspace(tmp_path / "home")
+    home = WorkspaceFolder(tmp_path / "home")
     home.root.mkdir()
     pulled = evidence_transfer.pull(home, address, [])
     assert sorted(one.what for one in pulled) == ["new", "new", "refused"]
@@ -158,7 +158,7 @@ def test_a_store_can_not_write_outside_of_results(workspace, tmp_path):
     evil.put(object_key(sha256), text, sha256)
     evil.put(f"trials/run-b/demo/t1/{sha256}", b"x", "")
     evil.put(f"trials/run-b/.hidden/t1/{sha256}", b"x", "")
-    home = Workspace(tmp_path / "home")
+    home = WorkspaceFolder(tmp_path / "home")
     home.root.mkdir()
     (refused,) = evidence_transfer.pull(home, evil.name, [])
     assert "names a file outside of its folder" in refused.reason

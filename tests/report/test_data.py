@@ -9,7 +9,7 @@ from benchhouse.report.files import write_report
 from benchhouse.results.environment import limits_in_words
 from benchhouse.results.lineage import trace
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 
 
@@ -36,7 +36,7 @@ def test_points_without_a_successful_trial_are_named(collected):
 
 
 def test_whiskers_end_at_zero_for_a_metric_that_is_never_below(tmp_path):
-    workspace = Workspace(tmp_path / "ws")
+    workspace = WorkspaceFolder(tmp_path / "ws")
     values = (0.1, 0.1, 9.0)
     folders = [trial_maker.make_trial(workspace, "run-a", at, value=value) for at, value in enumerate(values, 1)]
     collect(workspace, "run-a", folders)
@@ -45,7 +45,7 @@ def test_whiskers_end_at_zero_for_a_metric_that_is_never_below(tmp_path):
 
 
 def test_intervals_of_runs_that_a_rule_ended_are_wider_and_the_report_says_so(tmp_path):
-    workspace = Workspace(tmp_path / "ws")
+    workspace = WorkspaceFolder(tmp_path / "ws")
     folders = [trial_maker.make_trial(workspace, "run-a", at, value=100.0 + at % 3) for at in range(1, 7)]
     collect(workspace, "run-a", folders)
 
@@ -185,7 +185,7 @@ def test_page_and_markdown_show_invalid_trials_in_a_section_of_their_own(doubted
 
 
 def test_a_run_of_none_but_invalid_trials_says_so(tmp_path):
-    workspace = Workspace(tmp_path / "ws")
+    workspace = WorkspaceFolder(tmp_path / "ws")
     collect(workspace, "run-i", [trial_maker.make_trial(workspace, "run-i", 1, outcome="invalid", reason=LATE)])
     data = gather(workspace, ["run-i"])
     assert data.points == []
@@ -210,7 +210,7 @@ def test_a_report_of_two_scenarios_leaves_their_own_reports_alone(collected):
 
 
 def test_a_report_of_very_many_scenarios_still_has_a_folder(tmp_path):
-    workspace = Workspace(tmp_path / "ws")
+    workspace = WorkspaceFolder(tmp_path / "ws")
     names = [f"{at:02d}-" + "long" * 12 for at in range(9)]
     for name in names:
         collect(workspace, f"run-{name[:2]}", [trial_maker.make_trial(workspace, f"run-{name[:2]}", scenario=name)])

@@ -7,14 +7,14 @@ from benchhouse.report.data import gather
 from benchhouse.report.payload import payload
 from benchhouse.results.comparison import compare_selected
 from benchhouse.results.selected import beside
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.query import Warehouse
 
 
 def collected(tmp_path, **places):
     """Run after run of three trials each, by the executor of every trial."""
-    workspace = Workspace(tmp_path / "ws")
+    workspace = WorkspaceFolder(tmp_path / "ws")
     for run_id, executors in places.items():
         folders = [
             trial_maker.make_trial(workspace, run_id, at, executor=executor, value=100.0 + at)

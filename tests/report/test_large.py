@@ -10,14 +10,14 @@ from benchhouse.report.data import gather
 from benchhouse.report.files import write_report
 from benchhouse.report.large import LARGE, pick_columns
 from benchhouse.results.lineage import trace
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     """One trial of each of a few more points than are shown one by one."""
-    workspace = Workspace(tmp_path_factory.mktemp("large") / "ws")
+    workspace = WorkspaceFolder(tmp_path_factory.mktemp("large") / "ws")
     folders = [
         trial_maker.make_trial(workspace, "run-l", repetition, target=target, ef=ef)
         for ef in range(1, LARGE // 2 + 3)

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
 from benchhouse.schema.telemetry import Series
 from benchhouse.warehouse.ingest import collect
@@ -139,7 +139,7 @@ class Fault:
 
 
 def make_fault_run(
-    workspace: Workspace, run_id: str, kind: Kind, seed: int, fault: Fault | None = None, strength: float = 0.5,
+    workspace: WorkspaceFolder, run_id: str, kind: Kind, seed: int, fault: Fault | None = None, strength: float = 0.5,
     repetitions: int = 5, minute: int = 0,
 ) -> None:  # fmt: skip
     """Write and collect a run of one point; without a fault, a healthy one."""

@@ -12,7 +12,7 @@ from faults import NODE, TRIAL, Effect, Kind, _record  # the same series, noise 
 from trial_maker import make_trial
 
 from benchhouse.analysis.summary import summarise
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.ingest import collect
 
@@ -105,7 +105,7 @@ PLANS: dict[str, tuple[Plan, tuple[str, str] | None]] = {
 
 
 def make_run(
-    workspace: Workspace, run_id: str, seed: int, plan: str, shape: Shape, trials: int, hit: int,
+    workspace: WorkspaceFolder, run_id: str, seed: int, plan: str, shape: Shape, trials: int, hit: int,
     hiccups: float = 0.0, minute: int = 0,
 ) -> None:  # fmt: skip
     """Write and collect a run of which `hit` trials have the fault; each trial of any run may have a hiccup, too."""

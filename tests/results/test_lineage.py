@@ -12,7 +12,7 @@ from benchhouse.results.cells import make_cells
 from benchhouse.results.lineage import Trace, publish, trace
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.histogram import Histogram
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import Cell
 from benchhouse.warehouse.ingest import collect, rebuild
 from benchhouse.warehouse.queries import points
@@ -23,18 +23,18 @@ from trial_maker import flip_byte, make_run, make_trial
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    workspace = Workspace(tmp_path / "ws")
+def workspace(tmp_path: Path) -> WorkspaceFolder:
+    workspace = WorkspaceFolder(tmp_path / "ws")
     collect(workspace, "run-a", make_run(workspace, samples=True))
     return workspace
 
 
 @pytest.fixture
-def report(workspace: Workspace) -> list[Cell]:
+def report(workspace: WorkspaceFolder) -> list[Cell]:
     return write_report(workspace)
 
 
-def write_report(workspace: Workspace, run: str = "run-a", name: str = "one") -> list[Cell]:
+def write_report(workspace: WorkspaceFolder, run: str = "run-a", name: str = "one") -> list[Cell]:
     with Warehouse.open(workspace) as warehouse:
         result = points(warehouse, [run])
     cells = make_cells(result)

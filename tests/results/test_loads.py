@@ -8,7 +8,7 @@ from benchhouse.report import markdown
 from benchhouse.report.data import gather
 from benchhouse.report.load_section import load_section, seconds_chart
 from benchhouse.results.loads import LoadFacts, gather_loads
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 
 LAG = {"p50_ms": 0.1, "p99_ms": 1.5, "max_ms": 3.0}
@@ -35,7 +35,7 @@ def load(folder: Path, certificate: object = CERTIFICATE) -> None:
 
 @pytest.fixture
 def data(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     folders = [make_trial(workspace, repetition=1), make_trial(workspace, repetition=2, outcome="invalid", minute=1)]
     collect(workspace, "run-a", folders)
     load(folders[0])
@@ -86,7 +86,7 @@ def test_the_curve_lies_where_its_values_say():
 
 
 def test_trials_without_a_certificate_are_not_asked_twice(tmp_path, monkeypatch):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     folders = [make_trial(workspace, repetition=at) for at in (1, 2, 3)]
     rows = [
         {
@@ -106,7 +106,7 @@ def test_trials_without_a_certificate_are_not_asked_twice(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("broken", ["no such kind", {"problems": []}, {**CERTIFICATE, "offered": "many"}])
 def test_a_certificate_that_can_not_be_read_is_left_out(tmp_path, broken):
-    folder = make_trial(Workspace(tmp_path))
+    folder = make_trial(WorkspaceFolder(tmp_path))
     load(folder, broken)
     row = {
         "run_id": "r",

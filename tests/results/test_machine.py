@@ -18,7 +18,7 @@ from benchhouse.report.files import report_json
 from benchhouse.report.machine_section import machine_section
 from benchhouse.report.time_chart import nice_step, scaled, time_chart
 from benchhouse.results.machine import MOST_POINTS, MOST_SAMPLES, Line, Panel, rates, thinned
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.telemetry import Phase, Series, TelemetrySummary
 from benchhouse.warehouse.ingest import collect
 from benchhouse.worker.monitors import nvml, store
@@ -61,7 +61,7 @@ def report(workspace, folders):
 
 @pytest.fixture
 def one(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     folder = watched(workspace)
     return folder, report(workspace, [folder])
 
@@ -140,7 +140,7 @@ def test_every_line_and_figure_names_its_trial_and_file(one):
 
 
 def test_the_median_trial_by_duration_speaks_for_its_point(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     lengths = {1: 30.0, 2: 10.0, 3: 20.0}
     folders = [watched(workspace, repetition=at, duration_s=length) for at, length in lengths.items()]
     (machine,) = report(workspace, [*folders, make_trial(workspace, repetition=4)]).machines
@@ -149,7 +149,7 @@ def test_the_median_trial_by_duration_speaks_for_its_point(tmp_path):
 
 
 def test_trials_that_failed_are_drawn_after_the_others_one_of_each_kind(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     died = {"code": "server_died", "message": "db ended by SIGKILL during the trial"}
     folders = [
         watched(workspace, repetition=1),
@@ -172,7 +172,7 @@ def test_trials_that_failed_are_drawn_after_the_others_one_of_each_kind(tmp_path
 
 
 def test_points_without_telemetry_show_nothing(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     short = watched(workspace, samples=2, duration_s=1.0, told=[])
     data = report(workspace, [short, make_trial(workspace, repetition=1, ef=64)])
     assert (short / "telemetry" / "summary.json").exists()
@@ -182,7 +182,7 @@ def test_points_without_telemetry_show_nothing(tmp_path):
 
 @pytest.mark.parametrize("name", ["node.parquet", "summary.json"])
 def test_telemetry_that_is_not_what_was_sealed_is_not_shown(tmp_path, name):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     folder = watched(workspace)
     collect(workspace, "run-a", [folder])
     flip_byte(folder / "telemetry" / name, at=200)
@@ -190,7 +190,7 @@ def test_telemetry_that_is_not_what_was_sealed_is_not_shown(tmp_path, name):
 
 
 def test_without_told_phases_there_is_the_whole_and_no_band(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     data = report(workspace, [watched(workspace, told=[])])
     assert {figure.phase for figure in data.machines[0].figures} == {"trial"}
     drawn = str(machine_section(data.machines, 1))
@@ -198,7 +198,7 @@ def test_without_told_phases_there_is_the_whole_and_no_band(tmp_path):
 
 
 def test_gpus_have_their_own_charts_and_the_energy_is_told(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     gpu = ("gpu0", (nvml.ENERGY, nvml.BUSY, nvml.POWER))
     data = report(workspace, [watched(workspace, more=[gpu])])
     titles = [panel.title for panel in data.machines[0].panels]
@@ -207,7 +207,7 @@ def test_gpus_have_their_own_charts_and_the_energy_is_told(tmp_path):
 
 
 def test_a_long_trial_is_thinned_and_no_peak_is_lost(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     data = report(workspace, [watched(workspace, samples=3000, every_s=0.1, duration_s=300.0)])
     for line in data.machines[0].lines:
         assert len(line.values) <= MOST_SAMPLES < line.samples
@@ -225,7 +225,7 @@ def test_a_rate_needs_two_values_and_a_whole_interval():
 
 
 def test_a_page_of_many_points_stays_small(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     data = report(workspace, [watched(workspace, samples=1000, every_s=0.1, duration_s=100.0)])
     machine = data.machines[0]
     page = str(machine_section([machine] * MOST_POINTS, MOST_POINTS))

@@ -12,7 +12,7 @@ from benchhouse.results.cases import correct_waits
 from benchhouse.results.comparison import SEED
 from benchhouse.results.slow_requests import slowest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.ingest import collect
@@ -27,7 +27,7 @@ def fault(cause):
     "cause", ["storage", "straggler:heat", "straggler:network_errors", "capacity"], ids=lambda cause: cause
 )
 def test_an_injected_fault_is_named_through_the_real_tables(tmp_path, cause):
-    workspace, injected = Workspace(tmp_path), fault(cause)
+    workspace, injected = WorkspaceFolder(tmp_path), fault(cause)
     assert injected.kind in (TRAINING, SPREAD, QUEUED)
     make_fault_run(workspace, "a-good", injected.kind, 11)
     make_fault_run(workspace, "b-slow", injected.kind, 11, injected, 0.7, minute=60)
@@ -49,7 +49,7 @@ def trials(workspace, run, p99, minute, **more):
 
 
 def test_without_telemetry_it_says_what_got_worse_and_no_cause(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     trials(workspace, "a", 20.0, 0)
     trials(workspace, "b", 50.0, 60)
     found = why(workspace, "b")
@@ -61,7 +61,7 @@ def test_without_telemetry_it_says_what_got_worse_and_no_cause(tmp_path):
 
 
 def test_a_stall_is_found_in_the_samples_of_the_trials(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     for run, p99, minute, held in (("a", 20.0, 0, 5.0), ("b", 50.0, 60, 400.0)):
         for at, folder in enumerate(trials(workspace, run, p99, minute)):
             took = [5.0 + at / 10] * 30 + [held, held + at] + [5.0] * 30
@@ -78,7 +78,7 @@ def test_the_clock_of_a_node_moves_nothing(tmp_path):
     """A node whose clock is years off gives the same answer; only which run is earlier goes by clocks."""
     found = []
     for minute in (60, -4_000_000):
-        workspace = Workspace(tmp_path / str(minute))
+        workspace = WorkspaceFolder(tmp_path / str(minute))
         make_fault_run(workspace, "a", TRAINING, 3, repetitions=3)
         make_fault_run(workspace, "b", TRAINING, 3, fault("storage"), 0.7, minute=minute, repetitions=3)
         said = why(workspace, "b", "a").points[0].diagnoses[0]
@@ -87,7 +87,7 @@ def test_the_clock_of_a_node_moves_nothing(tmp_path):
 
 
 def test_a_metric_whose_unit_changed_is_refused(tmp_path):
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     trials(workspace, "a", 20.0, 0)
     changed = [Measurement(metric="latency", stat="p99", value=0.05, unit="s", direction="lower", n=900)]
     folders = [make_trial(workspace, "b", at, numbers=changed, minute=60) for at in (1, 2, 3)]
@@ -108,7 +108,7 @@ def test_the_wait_is_corrected_for_all_that_was_compared():
 
 def test_a_wait_among_many_numbers_needs_more_to_be_worse(tmp_path):
     """The p-value that `bench why` shows is at least that of the one test times all that was compared."""
-    workspace, injected = Workspace(tmp_path), fault("capacity")
+    workspace, injected = WorkspaceFolder(tmp_path), fault("capacity")
     make_fault_run(workspace, "a", QUEUED, 11)
     make_fault_run(workspace, "b", QUEUED, 11, injected, 0.7, minute=60)
     found = why(workspace, "b")
@@ -146,7 +146,7 @@ def test_damaged_requests_are_left_to_verify_and_seconds_are_shown(tmp_path):
 
 
 def test_a_fault_that_misses_a_trial_is_named_through_the_real_tables(tmp_path):
-    workspace, shape = Workspace(tmp_path), Shape(clients=4, each=60, usual_s=0.008, pause_s=0.008)
+    workspace, shape = WorkspaceFolder(tmp_path), Shape(clients=4, each=60, usual_s=0.008, pause_s=0.008)
     make_run(workspace, "a-good", 5, "healthy", shape, 5, 0)
     make_run(workspace, "b-slow", 5, "throttling", shape, 5, 4, minute=60)
     (point,) = why(workspace, "b-slow").points

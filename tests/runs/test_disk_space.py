@@ -7,7 +7,7 @@ from services.small_disk import small_disk as small_disk
 
 from benchhouse.runs import disk_space, preparation
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.sites.storage import Room
 
 SCENARIO = 'scenario: {name}\nexperiment: command\ntarget: {{argv: ["true"]}}\nrepetitions: {n}\n'
@@ -15,7 +15,7 @@ SCENARIO = 'scenario: {name}\nexperiment: command\ntarget: {{argv: ["true"]}}\nr
 
 @pytest.fixture
 def workspace(tmp_path):
-    return Workspace(tmp_path)
+    return WorkspaceFolder(tmp_path)
 
 
 @pytest.fixture

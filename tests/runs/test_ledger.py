@@ -9,7 +9,7 @@ import pytest
 from benchhouse.runs.ledger import Ledger, RunRecord, list_runs, new_run_id
 from benchhouse.runs.leftovers import leftovers
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.trial import ExperimentRef
 
 REF = ExperimentRef(name="e", version="1", object="e:e", distribution="e", distribution_version="1")
@@ -25,7 +25,7 @@ def make(workspace, run_id="20260101-000000-abcdef"):
 
 @pytest.fixture
 def workspace(tmp_path):
-    return Workspace(tmp_path)
+    return WorkspaceFolder(tmp_path)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_looking_does_not_get_in_the_way_of_owning(ledger):
 def test_a_ledger_that_can_not_be_written_says_so(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BenchError, match="can't create") as found:
-        make(Workspace(tmp_path / "file"))
+        make(WorkspaceFolder(tmp_path / "file"))
     assert "bench -C DIR" in found.value.hint
 
 

@@ -5,12 +5,12 @@ import pytest
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.runs import preparation
 from benchhouse.runs.estimate import estimate
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
 @pytest.fixture
 def workspace(tmp_path):
-    return Workspace(tmp_path)
+    return WorkspaceFolder(tmp_path)
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from trial_maker import make_run
 from benchhouse.runs.ledger import Ledger, RunRecord
 from benchhouse.runs.selection import find_run, find_selector, known_runs
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.trial import ExperimentRef
 from benchhouse.warehouse.ingest import collect
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory) -> Workspace:
-    workspace = Workspace(tmp_path_factory.mktemp("selection"))
+def filled(tmp_path_factory) -> WorkspaceFolder:
+    workspace = WorkspaceFolder(tmp_path_factory.mktemp("selection"))
     for minute, run in enumerate(("20260301-aa11", "20260302-bb22", "20260302-bb33")):
         scenario = "demo" if minute < 2 else "nightly"
         collect(workspace, run, make_run(workspace, run, scenario=scenario, minute=minute))
@@ -55,11 +55,11 @@ def test_a_run_that_is_not_clear_is_answered_with_candidates(filled, token, mess
 
 def test_an_empty_workspace_says_so(tmp_path):
     with pytest.raises(BenchError, match="there is no run in this workspace yet"):
-        find_run(Workspace(tmp_path), "@last")
+        find_run(WorkspaceFolder(tmp_path), "@last")
 
 
 def test_a_run_that_was_not_collected_is_known_by_its_ledger(tmp_path):
-    workspace, new, old = Workspace(tmp_path), "20260303-000000-cc44", "20260301-aa11"
+    workspace, new, old = WorkspaceFolder(tmp_path), "20260303-000000-cc44", "20260301-aa11"
     collect(workspace, old, make_run(workspace, old, scenario="demo"))
     record = RunRecord(
         run_id=new, scenario="fresh", scenario_file="s.yaml", created="", plan_digest="0" * 64, points=1, trials=1,

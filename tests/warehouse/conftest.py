@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path / "ws")
+def workspace(tmp_path: Path) -> WorkspaceFolder:
+    return WorkspaceFolder(tmp_path / "ws")

@@ -7,15 +7,15 @@ from urllib.parse import urlsplit
 from services.postgres import ask
 from trial_maker import make_run, make_trial
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 
 RUNS = ["run-a", "run-b"]
 
 
-def filled(root: Path) -> Workspace:
+def filled(root: Path) -> WorkspaceFolder:
     """Two runs with telemetry, warm-ups and a failure, text that is hard to carry among it."""
-    workspace = Workspace(root)
+    workspace = WorkspaceFolder(root)
     for at, run in enumerate(RUNS):
         folders = make_run(workspace, run, cores=1.5 + at / 3, minute=at)
         reason = ("boom", 'a "quoted", text;\n\tü\\N {x,NULL}\r\nend')

@@ -9,7 +9,7 @@ import pytest
 
 from benchhouse.api.verification import verify_all
 from benchhouse.schema.digests import file_digest
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.audit import audit_evidence, audit_tables, outdated_runs
 from benchhouse.warehouse.ingest import collect, rebuild
 
@@ -19,8 +19,8 @@ from trial_maker import flip_byte, make_run, make_trial
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory) -> Workspace:
-    workspace = Workspace(tmp_path_factory.mktemp("audit") / "ws")
+def workspace(tmp_path_factory) -> WorkspaceFolder:
+    workspace = WorkspaceFolder(tmp_path_factory.mktemp("audit") / "ws")
     collect(workspace, "run-a", make_run(workspace, repetitions=1))
     return workspace
 
@@ -43,7 +43,7 @@ def test_slices_of_telemetry_are_counted_as_rows_not_as_trials(tmp_path, monkeyp
     monkeypatch.setattr(
         trial_maker, "telemetry", lambda cores, started: one.model_copy(update={"scopes": {"trial": both}})
     )
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     collect(workspace, "run-a", [make_trial(workspace, "run-a", at, cores=1.5) for at in (1, 2)])
     with sqlite3.connect(workspace.warehouse / "catalog.sqlite") as catalog:
         ((rows,),) = catalog.execute("SELECT rows FROM files WHERE table_name = 'telemetry_slice_fact'")
@@ -112,7 +112,7 @@ def test_a_flipped_byte_of_a_table_or_of_evidence_is_found(workspace):
 @pytest.mark.parametrize("lacks", ["nothing", "a column", "the version"])
 def test_tables_of_an_older_benchhouse_are_no_damage_and_told_as_what_they_are(tmp_path, lacks):
     """As a lake looks that was collected before a column or a version was added."""
-    workspace = Workspace(tmp_path)
+    workspace = WorkspaceFolder(tmp_path)
     collect(workspace, "run-a", make_run(workspace, repetitions=1))
     collect(workspace, "run-b", make_run(workspace, "run-b", repetitions=1))
     if lacks != "nothing":

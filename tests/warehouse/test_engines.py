@@ -9,7 +9,7 @@ from services.postgres import postgres_server  # noqa: F401 - a fixture
 from trial_maker import flip_byte, lake_bytes, make_run, make_trial
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.dialects import PUBLISHED, ask
 from benchhouse.warehouse.engine import rows_digest
 from benchhouse.warehouse.engine_address import open_engine
@@ -60,7 +60,7 @@ def test_what_is_pushed_and_pulled_again_has_the_same_bytes(kind, source, lake, 
     assert sink.runs() == lake.runs()
     assert {one.what for one in transfer(lake, sink)} == {"same"}
 
-    back = Workspace(tmp_path / "back")
+    back = WorkspaceFolder(tmp_path / "back")
     back.root.mkdir()
     home = LakeEngine(back)
     transfer(sink, home)
@@ -99,7 +99,7 @@ def test_an_engine_that_holds_one_run_answers_for_that_one(kind, lake, opened):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_that_grew_replaces_what_was_there_and_never_the_other_way(kind, opened, tmp_path):
-    small, large = Workspace(tmp_path / "small"), Workspace(tmp_path / "large")
+    small, large = WorkspaceFolder(tmp_path / "small"), WorkspaceFolder(tmp_path / "large")
     for workspace, repetitions in ((small, 1), (large, 2)):
         collect(workspace, "run-a", make_run(workspace, "run-a", repetitions=repetitions))
     collect(large, "other-unit", [make_trial(large, "other-unit", 1)])
@@ -163,7 +163,7 @@ def test_a_damaged_file_of_the_lake_is_refused_and_the_others_go(opened, tmp_pat
 def test_metrics_of_two_units_are_refused_there_as_they_are_here(kind, opened, tmp_path):
     from benchhouse.schema.measurement import Measurement
 
-    workspace = Workspace(tmp_path / "ws")
+    workspace = WorkspaceFolder(tmp_path / "ws")
     for run, unit in (("run-a", "ms"), ("run-b", "s")):
         numbers = [Measurement(metric="wait", stat="value", value=1.0, unit=unit, direction="lower")]
         collect(workspace, run, [make_trial(workspace, run, numbers=numbers)])

@@ -9,7 +9,7 @@ from trial_maker import collect_growing, flip_byte, lake_bytes, make_run, make_t
 
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect, open_catalog, rebuild
 from benchhouse.warehouse.queries import failures, points
 from benchhouse.warehouse.query import Warehouse
@@ -18,7 +18,7 @@ from benchhouse.warehouse.tables import EVIDENCE_TABLES, SCHEMA_VERSION
 _FILLED = 9  # tables that a run of vector.search without telemetry has rows for
 
 
-def rows_of(workspace: Workspace, sql: str) -> list[tuple]:
+def rows_of(workspace: WorkspaceFolder, sql: str) -> list[tuple]:
     with Warehouse.open(workspace) as warehouse:
         return warehouse.query(sql).rows
 

@@ -10,7 +10,7 @@ from trial_maker import make_trial
 from benchhouse.analysis.student import critical_t
 from benchhouse.results.numbers import mean_interval
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
 from benchhouse.warehouse.dialects import ask
 from benchhouse.warehouse.engine_address import open_engine
@@ -36,7 +36,7 @@ def numbers(draw: random.Random) -> list[Measurement]:
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
-    workspace, draw = Workspace(tmp_path_factory.mktemp("swept")), random.Random(7)
+    workspace, draw = WorkspaceFolder(tmp_path_factory.mktemp("swept")), random.Random(7)
     folders = [
         make_trial(workspace, "run-a", at, ef=ef, target=target, numbers=numbers(draw))
         for target in ("gpu10", "gpu9")

@@ -6,7 +6,7 @@ import pytest
 from trial_maker import make_run, make_trial
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.queries import failures, points, trials
 from benchhouse.warehouse.query import Warehouse
@@ -17,7 +17,7 @@ _IDENTITY = {"run_id", "benchmark_case_id", "workload_spec_digest", "artifact_ma
 
 
 @pytest.fixture
-def filled(workspace: Workspace) -> Workspace:
+def filled(workspace: WorkspaceFolder) -> WorkspaceFolder:
     for minute, run in enumerate(("20260301-aa11", "20260302-bb22", "20260302-bb33")):
         scenario = "demo" if minute < 2 else "nightly"
         collect(workspace, run, make_run(workspace, run, scenario=scenario, minute=minute))
@@ -25,7 +25,7 @@ def filled(workspace: Workspace) -> Workspace:
 
 
 @pytest.fixture
-def warehouse(filled: Workspace):
+def warehouse(filled: WorkspaceFolder):
     with Warehouse.open(filled) as opened:
         yield opened
 
@@ -72,7 +72,7 @@ def test_failures_and_trials_list_every_trial(workspace):
 
 
 def test_an_empty_warehouse_has_empty_tables_of_the_same_types(workspace, filled):
-    empty = Workspace(workspace.root / "elsewhere")
+    empty = WorkspaceFolder(workspace.root / "elsewhere")
     with Warehouse.open(empty) as nothing, Warehouse.open(filled) as full:
         for table in TABLES:
             none, some = (one.query(f"SELECT * FROM {table}") for one in (nothing, full))
@@ -156,7 +156,7 @@ def test_a_run_that_is_not_in_the_tables_is_answered_with_those_that_are(warehou
     assert warehouse.require_run("20260302-bb22") == "20260302-bb22"
     with pytest.raises(BenchError, match="the newest are 20260302-bb33, 20260302-bb22, 20260301-aa11"):
         warehouse.require_run("20260302")
-    empty = Workspace(workspace.root / "elsewhere")
+    empty = WorkspaceFolder(workspace.root / "elsewhere")
     with Warehouse.open(empty) as nothing, pytest.raises(BenchError, match="nothing has been collected"):
         nothing.require_run("20260302-bb22")
 
@@ -168,9 +168,9 @@ def test_runs_are_listed_newest_first(warehouse):
 
 def test_asking_needs_no_pyarrow(filled):
     code = (
-        "import sys; from pathlib import Path; from benchhouse.schema.layout import Workspace;"
+        "import sys; from pathlib import Path; from benchhouse.schema.layout import WorkspaceFolder;"
         "from benchhouse.warehouse.query import Warehouse; from benchhouse.warehouse.queries import points;"
-        "w = Warehouse.open(Workspace(Path(sys.argv[1]))); assert points(w, ['20260302-bb33']).rows;"
+        "w = Warehouse.open(WorkspaceFolder(Path(sys.argv[1]))); assert points(w, ['20260302-bb33']).rows;"
         "assert 'pyarrow' not in sys.modules and 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code, filled.root], check=True)

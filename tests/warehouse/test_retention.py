@@ -10,7 +10,7 @@ from trial_maker import START, make_run, make_trial
 from benchhouse.api.workspace import open_workspace
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.retention import Retention
 from benchhouse.warehouse.ingest import collect, rebuild
 from benchhouse.warehouse.query import Warehouse
@@ -21,13 +21,13 @@ def after(days: float) -> datetime:
     return START + timedelta(days=days)
 
 
-def runs(workspace: Workspace) -> list[str]:
+def runs(workspace: WorkspaceFolder) -> list[str]:
     with Warehouse.open(workspace) as warehouse:
         return sorted(run.run_id for run in warehouse.runs())
 
 
 @pytest.fixture
-def kept(workspace: Workspace) -> Workspace:
+def kept(workspace: WorkspaceFolder) -> WorkspaceFolder:
     """Two runs, the second 100 days after the first."""
     collect(workspace, "run-a", make_run(workspace, repetitions=1))
     collect(workspace, "run-b", [make_trial(workspace, "run-b", minute=100 * 24 * 60)])

@@ -7,7 +7,7 @@ import pytest
 from trial_maker import make_run
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse import shared
 from benchhouse.warehouse.ingest import collect
 from benchhouse.warehouse.queries import points, trials
@@ -18,7 +18,7 @@ RUNS = ("run-a", "run-b")
 
 
 @pytest.fixture
-def filled(workspace: Workspace) -> Workspace:
+def filled(workspace: WorkspaceFolder) -> WorkspaceFolder:
     for minute, run in enumerate(RUNS):
         collect(workspace, run, make_run(workspace, run, minute=minute))
     return workspace
@@ -51,7 +51,7 @@ def test_warehouses_that_are_open_at_once_see_their_own_files(filled, starts):
 
 
 def test_another_workspace_has_an_engine_of_its_own(filled, starts, tmp_path):
-    elsewhere = Workspace(tmp_path / "elsewhere")
+    elsewhere = WorkspaceFolder(tmp_path / "elsewhere")
     with Warehouse.open(filled) as first, Warehouse.open(elsewhere) as second:
         assert trials(first, ["run-a"]).rows
         assert trials(second, ["run-a"]).rows == []

@@ -8,7 +8,7 @@ import pytest
 from trial_maker import make_run, make_trial
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
 from benchhouse.schema.topology import Cluster, Cpu, Gpu, Nic, NumaNode, Topology
 from benchhouse.warehouse import table as kinds
@@ -41,7 +41,7 @@ NODE = Topology(
 )  # fmt: skip
 
 
-def ask(workspace: Workspace, sql: str) -> list[dict]:
+def ask(workspace: WorkspaceFolder, sql: str) -> list[dict]:
     with Warehouse.open(workspace) as warehouse:
         return warehouse.query(sql).dicts()
 
@@ -156,7 +156,7 @@ def test_clocks_that_disagree_give_no_negative_wait(workspace):
 
 
 @pytest.fixture
-def changed(workspace: Workspace) -> Workspace:
+def changed(workspace: WorkspaceFolder) -> WorkspaceFolder:
     """A metric that was in ms in one run and in s in the next."""
     for run, unit in (("run-a", "ms"), ("run-b", "s")):
         numbers = [number("latency", 5.0, unit), number("qps", 1.0, "1/s")]
@@ -219,7 +219,7 @@ def test_a_table_is_one_declaration_over_json_files(workspace, monkeypatch):
 
 
 @pytest.fixture
-def old(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def old(workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch) -> WorkspaceFolder:
     """A lake as version 1 left it: fewer tables, fewer columns."""
     with monkeypatch.context() as patched:
         for module in ("table", "lake", "ingest"):

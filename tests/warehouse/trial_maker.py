@@ -8,7 +8,7 @@ from benchhouse.analysis.summary import summarise_histogram
 from benchhouse.evidence.folder import seal, write_metrics_csv
 from benchhouse.evidence.writing import write_model, write_text
 from benchhouse.schema.histogram import RELATIVE_ERROR, Histogram
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Extras, HistogramEntry, HistogramsFile, Measurement, MetricsFile, Throughput
 from benchhouse.schema.resources import Limits, Resources
 from benchhouse.schema.scenario import Runtime
@@ -49,7 +49,7 @@ def telemetry(cores: float, started: str) -> TelemetrySummary:
 
 
 def make_trial(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     run_id: str = "run-a",
     repetition: int = 1,
     *,
@@ -213,7 +213,7 @@ def measure(value: float) -> list[Measurement]:
     ]
 
 
-def make_run(workspace: Workspace, run_id: str = "run-a", repetitions: int = 3, **options: object) -> list[Path]:
+def make_run(workspace: WorkspaceFolder, run_id: str = "run-a", repetitions: int = 3, **options: object) -> list[Path]:
     """Two targets, two values of ef, and a warm-up."""
     folders = [make_trial(workspace, run_id, 1, warmup=True, value=1.0, **options)]
     for target in ("flat", "hnsw"):
@@ -224,7 +224,7 @@ def make_run(workspace: Workspace, run_id: str = "run-a", repetitions: int = 3, 
     return folders
 
 
-def lake_bytes(workspace: Workspace) -> dict[str, bytes]:
+def lake_bytes(workspace: WorkspaceFolder) -> dict[str, bytes]:
     return {
         path.relative_to(workspace.warehouse).as_posix(): path.read_bytes()
         for path in sorted(workspace.warehouse.glob("*/*.parquet"))
@@ -242,4 +242,4 @@ def collect_growing(root: Path, run_id: str, folders: list[Path], barrier: Barri
     """Collect the first folder, the first two, ...; stands here so that a process of its own can import it."""
     barrier.wait()
     for at in range(len(folders)):
-        collect(Workspace(root), run_id, folders[: at + 1])
+        collect(WorkspaceFolder(root), run_id, folders[: at + 1])

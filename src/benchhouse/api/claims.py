@@ -11,7 +11,7 @@ from benchhouse.claims import shelf
 from benchhouse.runs.selection import find_selector
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.errors import BenchError, Exit, unwritable
-from benchhouse.schema.layout import Workspace as WorkspaceFolder
+from benchhouse.schema.layout import WorkspaceFolder
 
 if TYPE_CHECKING:
     from securesystemslib.signer._key import Key  # the package exports it without saying so

@@ -18,7 +18,7 @@ from benchhouse.runs.keepers import Keep
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_all, prepare_text
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.scenario import Scenario
 
 Source = str | os.PathLike[str] | Mapping[str, Any] | Scenario
@@ -95,14 +95,16 @@ class Ended:
     collected: Collected
 
 
-def prepare_source(workspace: Workspace, source: Source, where: Where | None = None) -> tuple[Prepared, Path]:
+def prepare_source(workspace: WorkspaceFolder, source: Source, where: Where | None = None) -> tuple[Prepared, Path]:
     """A scenario that was read and planned, and the file that it is said to stand in."""
     if isinstance(source, str | os.PathLike):
         return prepare(workspace, Path(source), where), Path(source)
     return _prepare_content(workspace, source, where)
 
 
-def prepare_every(workspace: Workspace, source: Source, where: Where | None = None) -> list[tuple[Prepared, Path]]:
+def prepare_every(
+    workspace: WorkspaceFolder, source: Source, where: Where | None = None
+) -> list[tuple[Prepared, Path]]:
     """The same for what may be a space of ado: one plan for each of its experiments."""
     if isinstance(source, str | os.PathLike):
         return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), where)]
@@ -110,7 +112,7 @@ def prepare_every(workspace: Workspace, source: Source, where: Where | None = No
 
 
 def _prepare_content(
-    workspace: Workspace, source: Mapping[str, Any] | Scenario, where: Where | None
+    workspace: WorkspaceFolder, source: Mapping[str, Any] | Scenario, where: Where | None
 ) -> tuple[Prepared, Path]:
     """A scenario made in Python: relative paths in it start from the workspace, and messages quote it as YAML."""
     content = (
@@ -127,7 +129,7 @@ def _prepare_content(
 
 
 def open_run(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     prepared: Prepared,
     path: Path,
     listener: Listener,
@@ -140,7 +142,7 @@ def open_run(
 
 
 def carry_out(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     ledger: Ledger,
     prepared: Prepared,
     settings: RunSettings = RunSettings(),  # noqa: B008 - frozen
@@ -168,7 +170,7 @@ def carry_out(
     return Ended(replace(summary, complete=summary.complete and not collected.skipped), collected)
 
 
-def collect_run(workspace: Workspace, run_id: str, listener: Listener) -> Collected:
+def collect_run(workspace: WorkspaceFolder, run_id: str, listener: Listener) -> Collected:
     """Put the sealed trials of a run into the tables, then check the alarms."""
     collected = _collect(workspace, run_id, listener)
     if workspace.alarms.is_file():
@@ -192,7 +194,7 @@ class Submitted:
     """The process that carries it on this machine."""
 
 
-def submit(workspace: Workspace, prepared: Prepared, ledger: Ledger, listener: Listener) -> Submitted:
+def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, listener: Listener) -> Submitted:
     """Hand a run over to whatever carries it, and return."""
     run_id, trials = ledger.folder.run_id, prepared.plan.trial_count
     outlives = batch.outlives(prepared)
@@ -213,7 +215,7 @@ def _keep() -> Keep:
     return keep
 
 
-def _collect(workspace: Workspace, run_id: str, listener: Listener) -> Collected:
+def _collect(workspace: WorkspaceFolder, run_id: str, listener: Listener) -> Collected:
     """Collect, and tell of every sealed trial that could not be."""
     collected = collect(workspace, run_id)
     if collected.unread_events:

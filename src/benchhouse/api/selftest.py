@@ -15,7 +15,7 @@ from benchhouse.results.numbers import headline_stats
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_text
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quality import SelftestMetric, SelftestRecord
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
@@ -26,7 +26,7 @@ _CONFIDENCE = 0.95
 
 
 def plan_selftest(
-    workspace: Workspace, path: Path | None, pairs: int, repetitions: int | None
+    workspace: WorkspaceFolder, path: Path | None, pairs: int, repetitions: int | None
 ) -> tuple[Prepared, Path, int]:
     """The scenario with as many repetitions as the pairs need; without a file, the scenario of the last run."""
     if path is None:
@@ -44,19 +44,19 @@ def plan_selftest(
     return prepare_text(workspace, dump_yaml(document), str(path), home, Where()), path, each
 
 
-def _last_scenario(workspace: Workspace) -> Path:
+def _last_scenario(workspace: WorkspaceFolder) -> Path:
     runs = list_runs(workspace)
     if not runs:
         raise BenchError("there is no run here whose workload could be tested", "bench selftest SCENARIO.yaml")
     return workspace.run(runs[-1]).scenario
 
 
-def _home(workspace: Workspace, path: Path) -> Path:
+def _home(workspace: WorkspaceFolder, path: Path) -> Path:
     return Ledger(workspace.run(path.parent.name)).record.folder
 
 
 def selftest(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     prepared: Prepared,
     path: Path,
     repetitions: int,

@@ -20,7 +20,7 @@ from benchhouse.runs import records
 from benchhouse.runs.collection import trial_folders
 from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_text
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.quantities import parse_seconds
 
 LOADS = ("rps", "concurrency")
@@ -85,7 +85,7 @@ class Answer:
 
 
 def find(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     path: Path,
     request: SearchRequest,
     say: Callable[[Probed, Search], None],
@@ -160,7 +160,7 @@ def _what_to_vary(prepared: Prepared, request: SearchRequest) -> tuple[str, floa
 class _Prober:
     """Runs the scenario at other loads."""
 
-    workspace: Workspace
+    workspace: WorkspaceFolder
     prepared: Prepared
     path: Path  # of the scenario
     over: str

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchhouse.nexus import logical
 from benchhouse.runs.preparation import prepare_all
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Validation:
         return {noun: number for noun, number in counts.items() if number is not None}
 
 
-def validate(workspace: Workspace, path: Path) -> Validation:
+def validate(workspace: WorkspaceFolder, path: Path) -> Validation:
     """What a good file holds; raises for any other, every mistake at once."""
     if (checked := logical.validate_file(path)) is not None:
         if not checked.good:

@@ -10,7 +10,7 @@ from benchhouse.evidence.folder import read_spec
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.audit import audit_evidence, audit_tables, outdated_runs
 
 
@@ -29,7 +29,7 @@ class Verification:
         return not self.damage
 
 
-def verify_run(workspace: Workspace, run_id: str) -> Verification:
+def verify_run(workspace: WorkspaceFolder, run_id: str) -> Verification:
     """Every sealed folder of a run, set-aside attempts too, and each manifest against the ledger.
 
     Of a run that was pulled from elsewhere, there is no ledger here: its folders are checked against their manifests.
@@ -53,7 +53,7 @@ def verify_run(workspace: Workspace, run_id: str) -> Verification:
     return Verification(len(sealed) + len(strays), damage, [])
 
 
-def _unrecorded(workspace: Workspace, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
+def _unrecorded(workspace: WorkspaceFolder, scenario: str, run_id: str, recorded: Collection[str]) -> list[TrialFolder]:
     """Sealed folders of a run that its ledger does not know: it was damaged, or killed at the last moment."""
     folders = []
     for path in sorted(workspace.results.glob(f"{scenario}/*/trial.json")):
@@ -65,7 +65,7 @@ def _unrecorded(workspace: Workspace, scenario: str, run_id: str, recorded: Coll
     return folders
 
 
-def verify_all(workspace: Workspace) -> Verification:
+def verify_all(workspace: WorkspaceFolder) -> Verification:
     """Every trial of the tables, the tables, their catalog, and the claims."""
     if not workspace.warehouse.exists() and not workspace.results.exists():
         return Verification(0, [], [])  # nothing was ever run here

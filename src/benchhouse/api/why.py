@@ -9,7 +9,7 @@ from benchhouse.evidence.writing import write_text
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.runs.wait_reasons import read_waits
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
@@ -23,7 +23,7 @@ _CLOCKS = (
 _MOST_FAILURES = 20
 
 
-def why(workspace: Workspace, run_id: str, vs: str | None = None, confidence: float = 0.95) -> "Why":
+def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None, confidence: float = 0.95) -> "Why":
     """A collected run against `vs`, or against the newest earlier run of its plan or case, which is named."""
     from benchhouse.results import why as report
     from benchhouse.results.comparison import CompareOptions
@@ -65,7 +65,7 @@ def why(workspace: Workspace, run_id: str, vs: str | None = None, confidence: fl
     return made.model_copy(update={"points": points, **_compared(table)})
 
 
-def page(workspace: Workspace, found: "Why", audience: str = "") -> Path:
+def page(workspace: WorkspaceFolder, found: "Why", audience: str = "") -> Path:
     """Write reports/<scenario>/why.html, or the view of an audience, with the same as Markdown beside it."""
     from benchhouse.report import pages, views
     from benchhouse.results.why import filled_in
@@ -101,7 +101,7 @@ def _compared(table: "ComparisonTable") -> dict[str, object]:
     }
 
 
-def _pending(workspace: Workspace, run_id: str) -> tuple[dict[str, int], list[str]]:
+def _pending(workspace: WorkspaceFolder, run_id: str) -> tuple[dict[str, int], list[str]]:
     """Why trials wait or waited, as the batch system said then and says now; one that can't be asked is a note."""
     from benchhouse.runs import batch
 
@@ -115,7 +115,7 @@ def _pending(workspace: Workspace, run_id: str) -> tuple[dict[str, int], list[st
     return dict(reasons), notes
 
 
-def _record(workspace: Workspace, run_id: str) -> tuple[str, str]:
+def _record(workspace: WorkspaceFolder, run_id: str) -> tuple[str, str]:
     with contextlib.suppress(BenchError, OSError, ValueError):
         record = Ledger(workspace.run(run_id)).record
         path = Path(record.scenario_file)
@@ -128,7 +128,7 @@ def _config(facts: list[dict[str, str]]) -> str:
     return f"{facts[0]['folder']}/effective_config.yaml" if facts else ""
 
 
-def _failed(workspace: Workspace, row: dict[str, str]) -> "FailedTrial":
+def _failed(workspace: WorkspaceFolder, row: dict[str, str]) -> "FailedTrial":
     from benchhouse.results.why import FailedTrial
 
     return FailedTrial(

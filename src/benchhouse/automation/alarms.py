@@ -23,7 +23,7 @@ from benchhouse.results.metric_history import RunValue
 from benchhouse.results.numbers import quantity
 from benchhouse.schema.alarms import AlarmRule, AlarmsFile, Notice, State
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quoting import quote
 from benchhouse.warehouse.query import Warehouse
 
@@ -75,7 +75,7 @@ class Checked:
         return {"alarms": [asdict(standing) for standing in self.standings], "recorded": lines}
 
 
-def read_alarms(workspace: Workspace) -> AlarmsFile:
+def read_alarms(workspace: WorkspaceFolder) -> AlarmsFile:
     """alarms.yaml of the workspace; every mistake is raised with its place."""
     path = workspace.alarms
     if not path.is_file():
@@ -104,12 +104,12 @@ def _misnamed(file: AlarmsFile, document: Document) -> list[Problem]:
     return found
 
 
-def standings(workspace: Workspace) -> list[Standing]:
+def standings(workspace: WorkspaceFolder) -> list[Standing]:
     """How all alarms stand now; nobody is told."""
     return _stand_all(workspace, read_alarms(workspace).alarms)
 
 
-def _stand_all(workspace: Workspace, rules: Sequence[AlarmRule]) -> list[Standing]:
+def _stand_all(workspace: WorkspaceFolder, rules: Sequence[AlarmRule]) -> list[Standing]:
     """The tables are opened once for all of them: what an opening costs is several questions' worth."""
     if not rules:
         return []
@@ -117,7 +117,7 @@ def _stand_all(workspace: Workspace, rules: Sequence[AlarmRule]) -> list[Standin
         return [_stand(warehouse, rule) for rule in rules]
 
 
-def check(workspace: Workspace) -> Checked:
+def check(workspace: WorkspaceFolder) -> Checked:
     """Look at every alarm, record what changed, tell who is to be told."""
     file = read_alarms(workspace)
     found, journal = _stand_all(workspace, file.alarms), recorded(workspace)
@@ -135,7 +135,7 @@ def check(workspace: Workspace) -> Checked:
     return Checked(found, lines)
 
 
-def after_run(workspace: Workspace, say: Callable[[str], None]) -> None:
+def after_run(workspace: WorkspaceFolder, say: Callable[[str], None]) -> None:
     """At the end of a run; a mistake in the file does not fail the run."""
     try:
         checked = check(workspace)
@@ -149,7 +149,7 @@ def after_run(workspace: Workspace, say: Callable[[str], None]) -> None:
             say(f"alarm {line.alarm}: {line.channel} could not be notified: {line.error}")
 
 
-def try_channel(workspace: Workspace, name: str) -> str:
+def try_channel(workspace: WorkspaceFolder, name: str) -> str:
     """Send a message that says it is a trial; why that failed, or nothing."""
     channels = read_alarms(workspace).channels
     if name not in channels:
@@ -158,13 +158,13 @@ def try_channel(workspace: Workspace, name: str) -> str:
     return tell(channels[name], _message(Standing("trial", "ok", text), "trial"))
 
 
-def recorded(workspace: Workspace) -> list[Notice]:
+def recorded(workspace: WorkspaceFolder) -> list[Notice]:
     """All lines, oldest first."""
     return journals.read(journals.notices(workspace), Notice)[0]
 
 
 def _tell_all(
-    workspace: Workspace, file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Sequence[Notice]
+    workspace: WorkspaceFolder, file: AlarmsFile, rule: AlarmRule, standing: Standing, since: Sequence[Notice]
 ) -> list[Notice]:
     """Tell the newest change, `since[0]`, to all channels that have not heard of it."""
     change = since[0]
@@ -182,7 +182,7 @@ def _tell_all(
     return lines
 
 
-def _keep(workspace: Workspace, standing: Standing, action: Any) -> Notice:
+def _keep(workspace: WorkspaceFolder, standing: Standing, action: Any) -> Notice:
     told = asdict(standing)
     fields = {name: told[name] for name in Notice.model_fields if name in told}
     record = Notice(time=now(), action=action, **fields)

@@ -18,7 +18,7 @@ from typing import Any
 from benchhouse.catalog.loading import code_digest, load
 from benchhouse.evidence.folder import read_meta, read_metrics
 from benchhouse.evidence.request import make_folder
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.resources import Limits
 from benchhouse.schema.scenario import Runtime
 from benchhouse.schema.trial import MEASURED, ExperimentRef, Instance, TrialSpec
@@ -58,7 +58,7 @@ def run_job(path: str) -> Ended:
 def run_point(described: Mapping[str, Any], values: Mapping[str, Any]) -> Ended:
     """A point of an experiment of ours, with the values that a sweep of ado chose."""
     kept = os.environ.get(KEEP)
-    root = Workspace(Path(kept or tempfile.mkdtemp(prefix="benchhouse-ado-")).absolute())
+    root = WorkspaceFolder(Path(kept or tempfile.mkdtemp(prefix="benchhouse-ado-")).absolute())
     try:
         spec = _spec(ExperimentRef.model_validate(described), values, root)
         folder = root.partial(spec.scenario, spec.trial_id, 1)
@@ -70,7 +70,7 @@ def run_point(described: Mapping[str, Any], values: Mapping[str, Any]) -> Ended:
             shutil.rmtree(root.root, ignore_errors=True)
 
 
-def _spec(ref: ExperimentRef, values: Mapping[str, Any], root: Workspace) -> TrialSpec:
+def _spec(ref: ExperimentRef, values: Mapping[str, Any], root: WorkspaceFolder) -> TrialSpec:
     code = load(ref)
     prefix = "target."
     target = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}

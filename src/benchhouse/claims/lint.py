@@ -16,7 +16,7 @@ from benchhouse.documents.problems import Problem
 from benchhouse.results.numbers import MINUS, THIN
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 _LARGEST = 16 << 20
 _SPACES = f" \u00a0\u202f{THIN}"
@@ -67,7 +67,7 @@ class _Found:
     ignored: int = 0
 
 
-def lint_file(workspace: Workspace, path: Path, holds: Callable[[str], list[str]], *, strict: bool) -> Linted:
+def lint_file(workspace: WorkspaceFolder, path: Path, holds: Callable[[str], list[str]], *, strict: bool) -> Linted:
     """`holds` walks a claim back and returns the steps that fail. Raises BenchError for a file that can't be read."""
     try:
         with path.open("rb") as file:
@@ -131,7 +131,7 @@ def _is_unit(word: str) -> bool:
 
 
 def _check(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     document: Document,
     number: re.Match[str],
     citation: re.Match[str],

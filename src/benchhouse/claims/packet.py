@@ -19,7 +19,7 @@ from benchhouse.evidence.manifest import FileEntry
 from benchhouse.schema.claim import CLAIM_ID, Claim
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, Exit, unwritable
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model
 
 INDEX, CLAIM, SIGNATURE = "packet.json", "claim.json", "claim.dsse"
@@ -50,7 +50,7 @@ class Packet(Model):
         return self.model_dump_json(indent=1).encode() + b"\n"
 
 
-def export(workspace: Workspace, claim: Claim, envelope: bytes | None, target: Path, *, with_raw: bool) -> Packet:
+def export(workspace: WorkspaceFolder, claim: Claim, envelope: bytes | None, target: Path, *, with_raw: bool) -> Packet:
     """Write the packet of a claim whose lineage was found whole."""
     held: dict[str, bytes | Path] = {CLAIM: claim.text()}
     if envelope is not None:

@@ -8,7 +8,7 @@ from benchhouse.claims import packet as packets
 from benchhouse.claims import shelf, signatures
 from benchhouse.claims.verification import Checked, walk
 from benchhouse.schema.claim import Claim
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.catalog import Catalog
 from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.tables import TABLES
@@ -24,7 +24,7 @@ _MOST_UNPACKED = 8 << 30  # of Parquet, which is compressed
 def check_packet(path: Path, keys: "Mapping[str, Key] | None") -> Checked:
     """Raises BenchError (claim not safe) for what is no packet, or one that was changed."""
     with tempfile.TemporaryDirectory(prefix="bench-packet-") as folder:
-        workspace = Workspace(Path(folder))
+        workspace = WorkspaceFolder(Path(folder))
         packet, content, envelope = packets.unpack(path, workspace.root)
         claim = shelf.parse(content, packet.claim_id, f"{path}: claim.json")
         _check_inputs(path, claim, packet, workspace)
@@ -53,7 +53,7 @@ def check_packet(path: Path, keys: "Mapping[str, Key] | None") -> Checked:
         )
 
 
-def _check_inputs(path: Path, claim: Claim, packet: packets.Packet, workspace: Workspace) -> None:
+def _check_inputs(path: Path, claim: Claim, packet: packets.Packet, workspace: WorkspaceFolder) -> None:
     """The query reads the packet's tables and nothing else; each is what the claim pins, and not too large."""
     trials = {trial.trial_id for trial in claim.trials}
     read = {f"{packets.TABLES}/{one.file}": one for one in claim.spec.inputs}

@@ -10,14 +10,14 @@ from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence.writing import write_text
 from benchhouse.schema.claim import CLAIM_ID, Claim, Policy
 from benchhouse.schema.errors import BenchError, Exit, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.query import Warehouse
 
 _SHORTEST = 4
 LARGEST = 64 << 20
 
 
-def read_policy(workspace: Workspace) -> Policy:
+def read_policy(workspace: WorkspaceFolder) -> Policy:
     """claims.yaml, or the rules that hold without one."""
     path = workspace.claim_policy
     if not path.exists():
@@ -29,15 +29,15 @@ def read_policy(workspace: Workspace) -> Policy:
         raise ProblemsError(from_pydantic(error, document, Policy)) from error
 
 
-def claim_path(workspace: Workspace, claim_id: str) -> Path:
+def claim_path(workspace: WorkspaceFolder, claim_id: str) -> Path:
     return workspace.claims / f"{claim_id}.json"
 
 
-def signature_path(workspace: Workspace, claim_id: str) -> Path:
+def signature_path(workspace: WorkspaceFolder, claim_id: str) -> Path:
     return workspace.claims / f"{claim_id}.dsse"
 
 
-def put(workspace: Workspace, claim: Claim) -> Path:
+def put(workspace: WorkspaceFolder, claim: Claim) -> Path:
     """Write a claim and pin the tables that it was computed from; the same claim twice is one file."""
     path = claim_path(workspace, claim.id)
     try:
@@ -54,12 +54,12 @@ def put(workspace: Workspace, claim: Claim) -> Path:
     return path
 
 
-def list_ids(workspace: Workspace) -> list[str]:
+def list_ids(workspace: WorkspaceFolder) -> list[str]:
     names = (path.stem for path in workspace.claims.glob("*.json"))
     return sorted(name for name in names if CLAIM_ID.fullmatch(name))
 
 
-def find(workspace: Workspace, token: str) -> str | None:
+def find(workspace: WorkspaceFolder, token: str) -> str | None:
     """The claim that `token` is the beginning of; None where there is none. Raises where there are several."""
     if len(token) < _SHORTEST:
         return None
@@ -69,14 +69,14 @@ def find(workspace: Workspace, token: str) -> str | None:
     return found[0] if found else None
 
 
-def require(workspace: Workspace, token: str) -> str:
+def require(workspace: WorkspaceFolder, token: str) -> str:
     found = find(workspace, token)
     if found is None:
         raise BenchError(f"there is no claim '{token}'", "see: bench claim list")
     return found
 
 
-def read(workspace: Workspace, claim_id: str) -> Claim:
+def read(workspace: WorkspaceFolder, claim_id: str) -> Claim:
     """A claim whose bytes are those that its name says."""
     path = claim_path(workspace, claim_id)
     try:
@@ -107,6 +107,6 @@ def parse(content: bytes, claim_id: str, name: str) -> Claim:
     return claim
 
 
-def pinned_folders(workspace: Workspace) -> set[str]:
+def pinned_folders(workspace: WorkspaceFolder) -> set[str]:
     """Evidence that claims rest on, relative to the workspace: what no pruning may take. Unreadable claims raise."""
     return {trial.folder for name in list_ids(workspace) for trial in read(workspace, name).trials}

@@ -15,7 +15,7 @@ from benchhouse.results.lineage import Step, Trace, check_cells
 from benchhouse.results.proof import close, same_bits
 from benchhouse.schema.claim import Claim
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import cell_ref
 from benchhouse.warehouse.queries import POINTS, TRIALS
@@ -37,7 +37,7 @@ class Checked(Model):
     notes: list[str] = Field(default_factory=empty_list)
 
 
-def trace_claim(workspace: Workspace, claim_id: str, token: str) -> Trace:
+def trace_claim(workspace: WorkspaceFolder, claim_id: str, token: str) -> Trace:
     """The four steps of a claim of this workspace; the first is its file."""
     path = claim_path(workspace, claim_id)
     place = path.relative_to(workspace.root).as_posix()

@@ -7,29 +7,29 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
 
 Line = TypeVar("Line", bound=Model)
 
 
-def baselines(workspace: Workspace) -> Path:
+def baselines(workspace: WorkspaceFolder) -> Path:
     return workspace.state / "baselines.jsonl"
 
 
-def selftests(workspace: Workspace) -> Path:
+def selftests(workspace: WorkspaceFolder) -> Path:
     return workspace.state / "selftests.jsonl"
 
 
-def regressions(workspace: Workspace) -> Path:
+def regressions(workspace: WorkspaceFolder) -> Path:
     return workspace.state / "regressions.jsonl"
 
 
-def alarms(workspace: Workspace) -> Path:
+def alarms(workspace: WorkspaceFolder) -> Path:
     return workspace.state / "alarms.jsonl"
 
 
-def notices(workspace: Workspace) -> Path:
+def notices(workspace: WorkspaceFolder) -> Path:
     return workspace.state / "notices.jsonl"
 
 

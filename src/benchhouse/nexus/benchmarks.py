@@ -10,7 +10,7 @@ from benchhouse.catalog.listing import list_experiments
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, load_nexus
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class _Users:
 
 
 def registered(
-    workspace: Workspace, nexus: str | Path | None = None, wanted: Filter | None = None
+    workspace: WorkspaceFolder, nexus: str | Path | None = None, wanted: Filter | None = None
 ) -> list[ListedBenchmark]:
     """Each benchmark that the filter keeps, and each file that can't be read."""
     good, unread = list_benchmarks(workspace.benchmarks)
@@ -193,7 +193,7 @@ def _scenario(item: BenchmarkInstance) -> str:
     return str(item.document.data.get("scenario", item.name))
 
 
-def _users(workspace: Workspace, nexus: Nexus) -> _Users:
+def _users(workspace: WorkspaceFolder, nexus: Nexus) -> _Users:
     """From scenarios in the workspace's own folders, and from all of the nexus."""
     found = _Users({item.name: item.id for package in nexus.packages for item in package.instances})
     for folder in (workspace.root, workspace.root / "scenarios", workspace.root / "examples"):
@@ -210,7 +210,7 @@ def _users(workspace: Workspace, nexus: Nexus) -> _Users:
     return found
 
 
-def _last_runs(workspace: Workspace, wanted: list[set[tuple[str, str]]]) -> list[LastRun | None]:
+def _last_runs(workspace: WorkspaceFolder, wanted: list[set[tuple[str, str]]]) -> list[LastRun | None]:
     """The newest run of each set of (scenario, target): when, how many trials succeeded, and a first number of it."""
     if not any(wanted) or not (workspace.warehouse / "catalog.sqlite").exists():
         return [None] * len(wanted)

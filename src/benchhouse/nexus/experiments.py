@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.catalog.listing import Listed, list_experiments, resolve
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def installed() -> list[Listed]:
     return list_experiments(places.cache())
 
 
-def list_with_registered(workspace: Workspace, nexus: str | Path | None = None) -> list[ListedExperiment]:
+def list_with_registered(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[ListedExperiment]:
     """Installed experiments, and those that a nexus registers and that are not installed here."""
     packages = _registrations(workspace, nexus)
     rows: list[ListedExperiment] = []
@@ -127,7 +127,7 @@ def list_with_registered(workspace: Workspace, nexus: str | Path | None = None) 
     return sorted(rows, key=lambda row: row.name) if packages else rows
 
 
-def _registrations(workspace: Workspace, nexus: str | Path | None) -> dict[str, list[str]]:
+def _registrations(workspace: WorkspaceFolder, nexus: str | Path | None) -> dict[str, list[str]]:
     """Experiment, as a nexus.yaml names it -> the packages that do; without a nexus nothing slow is imported."""
     root = places.nexus(nexus, workspace.root)
     if root is None:
@@ -140,7 +140,7 @@ def _registrations(workspace: Workspace, nexus: str | Path | None) -> dict[str, 
     return packages
 
 
-def describe(workspace: Workspace, name: str, version: str | None = None) -> ExperimentDetails:
+def describe(workspace: WorkspaceFolder, name: str, version: str | None = None) -> ExperimentDetails:
     """One experiment, or a registered benchmark: what it fixes, and the experiment behind it."""
     from benchhouse.catalog.inputs import inputs_of
 
@@ -173,12 +173,12 @@ def describe(workspace: Workspace, name: str, version: str | None = None) -> Exp
     )
 
 
-def is_listed(workspace: Workspace, name: str) -> bool:
+def is_listed(workspace: WorkspaceFolder, name: str) -> bool:
     """Whether an experiment or a registered benchmark has exactly this name."""
     return any(item.name == name for item in installed()) or _benchmark(workspace, name) is not None
 
 
-def _benchmark(workspace: Workspace, name: str) -> "Registered | None":
+def _benchmark(workspace: WorkspaceFolder, name: str) -> "Registered | None":
     from benchhouse.catalog.uses import UnknownBenchmarkError
     from benchhouse.runs.preparation import shelf
 

@@ -17,7 +17,7 @@ from benchhouse.catalog.logical_facts import split_stat
 from benchhouse.nexus import logical as logical_api
 from benchhouse.plan.logical import read_where
 from benchhouse.schema.digests import canonical_json
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.nexus import Binding
 from benchhouse.warehouse.query import Warehouse
 
@@ -171,7 +171,7 @@ class _Taken:
 
 
 def leaderboard(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     name: str,
     where: Mapping[str, str],
     nexus: str | Path | None = None,

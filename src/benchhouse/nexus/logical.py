@@ -25,7 +25,7 @@ from benchhouse.plan.axes import fields_of
 from benchhouse.plan.logical import Asked, make_scenario
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.nexus import Binding, BoundExperiment, is_logical
 from benchhouse.sites import places
 
@@ -76,7 +76,7 @@ class Checked:
         }
 
 
-def roots(workspace: Workspace, nexus: str | Path | None = None) -> list[Path]:
+def roots(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[Path]:
     """Where logical benchmarks are looked for: the nexus, and the workspace where that is another folder."""
     root = places.nexus(nexus, workspace.root)
     if nexus and root:
@@ -84,7 +84,7 @@ def roots(workspace: Workspace, nexus: str | Path | None = None) -> list[Path]:
     return list(dict.fromkeys([*([root.resolve()] if root else []), workspace.root.resolve()]))
 
 
-def benchmarks(workspace: Workspace, nexus: str | Path | None = None) -> list[LogicalSummary]:
+def benchmarks(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[LogicalSummary]:
     """Every logical benchmark with what answers it; what can't be read has `broken`."""
     good, broken = list_logical(*roots(workspace, nexus))
     readable = [
@@ -108,7 +108,7 @@ def validate_file(path: Path) -> Checked | None:
     return _check(read_logical(path), list_experiments(places.cache()))
 
 
-def validate(workspace: Workspace, nexus: str | Path | None = None) -> list[Checked]:
+def validate(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> list[Checked]:
     """Every logical benchmark, checked by itself and beside the experiments that its bindings name."""
     good, broken = list_logical(*roots(workspace, nexus))
     installed = list_experiments(places.cache())
@@ -116,7 +116,7 @@ def validate(workspace: Workspace, nexus: str | Path | None = None) -> list[Chec
     return [_check(item, installed) for item in found]
 
 
-def find(workspace: Workspace, name: str, nexus: str | Path | None = None) -> Logical:
+def find(workspace: WorkspaceFolder, name: str, nexus: str | Path | None = None) -> Logical:
     return find_logical(name, *roots(workspace, nexus))
 
 
@@ -136,7 +136,7 @@ def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
 
 
 def scenario_file(
-    workspace: Workspace, name: str, asked: Asked, experiment: str | None = None, nexus: str | Path | None = None
+    workspace: WorkspaceFolder, name: str, asked: Asked, experiment: str | None = None, nexus: str | Path | None = None
 ) -> Path:
     """A logical benchmark written as a scenario of the experiment that answers it, under `.bench/logical/`."""
     logical = find(workspace, name, nexus)

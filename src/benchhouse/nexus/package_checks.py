@@ -20,7 +20,7 @@ from benchhouse.nexus.packages import pick
 from benchhouse.nexus.resolution import TIMEOUT_S, UnresolvedError, resolve_together
 from benchhouse.runs import preparation
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.sites import places
 
 State = Literal["good", "broken", "unchecked"]
@@ -91,7 +91,7 @@ class Proof:
 class _Look:
     """What is known of this machine while a nexus is looked through."""
 
-    workspace: Workspace
+    workspace: WorkspaceFolder
     nexus: Nexus
     listed: Sequence[Listed]
     installed: set[str] = field(default_factory=set)
@@ -114,7 +114,7 @@ class Depth:
 
 
 def prove(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     nexus: Nexus,
     name: str | None = None,
     depth: Depth | None = None,
@@ -134,7 +134,7 @@ def prove(
     return Proof(tuple(findings), len(chosen), benchmarks, depth.static)
 
 
-def prove_benchmarks(workspace: Workspace, nexus: Nexus) -> Proof:
+def prove_benchmarks(workspace: WorkspaceFolder, nexus: Nexus) -> Proof:
     """The benchmarks of all packages: files, experiments, parameters. What could not be checked here is not good."""
     return replace(prove(workspace, nexus, None, Depth(static=True)), static=False)
 

@@ -12,7 +12,7 @@ from benchhouse.nexus.experiments import ExperimentDetails, describe, installed
 from benchhouse.nexus.scaffold import to_fill_in, write_new
 from benchhouse.runs import preparation
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.names import can_name_a_folder
 from benchhouse.sites import places
 
@@ -77,7 +77,7 @@ _NOT_INSTALLED = """\
 """
 
 
-def package(workspace: Workspace, name: str, nexus: str | Path | None) -> Path:
+def package(workspace: WorkspaceFolder, name: str, nexus: str | Path | None) -> Path:
     """`packages/<name>` of the nexus; where there is none, the workspace becomes one."""
     _refuse_odd(name, "package")
     root = Path(nexus) if nexus else places.nexus(None, workspace.root) or places.near(workspace.root)
@@ -86,7 +86,7 @@ def package(workspace: Workspace, name: str, nexus: str | Path | None) -> Path:
     return path
 
 
-def model(workspace: Workspace, package_name: str, model_id: str, owner: str, nexus: str | Path | None) -> Path:
+def model(workspace: WorkspaceFolder, package_name: str, model_id: str, owner: str, nexus: str | Path | None) -> Path:
     """`models/<model>` of a package; the folder is named after the last part of the id."""
     found = packages.pick(packages.load(workspace, nexus), package_name)
     folder = re.sub(r"[^A-Za-z0-9._-]+", "-", model_id.rpartition("/")[2]).lstrip("._-")[:100]
@@ -98,7 +98,7 @@ def model(workspace: Workspace, package_name: str, model_id: str, owner: str, ne
 
 
 def benchmark(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     name: str,
     package_name: str,
     model_name: str | None,
@@ -125,7 +125,7 @@ def benchmark(
     return path
 
 
-def _definition(workspace: Workspace, package: Package, name: str, chosen: str) -> Path:
+def _definition(workspace: WorkspaceFolder, package: Package, name: str, chosen: str) -> Path:
     details = describe(workspace, chosen)
     workload = "  executions: 10" if chosen == "command" else to_fill_in(details.workload)
     path = package.path / INSTANCES / name / "benchmark.yaml"
@@ -134,7 +134,7 @@ def _definition(workspace: Workspace, package: Package, name: str, chosen: str) 
     return path
 
 
-def _write_own(workspace: Workspace, path: Path, chosen: str, values: dict[str, Any]) -> None:
+def _write_own(workspace: WorkspaceFolder, path: Path, chosen: str, values: dict[str, Any]) -> None:
     details = describe(workspace, chosen)
     workload = "  executions: 10" if chosen == "command" else to_fill_in(details.workload)
     version = json.dumps(details.version)
@@ -142,7 +142,7 @@ def _write_own(workspace: Workspace, path: Path, chosen: str, values: dict[str, 
     write_new(path, text)
 
 
-def _target_of_used(workspace: Workspace, nexus: Nexus, uses: str) -> str:
+def _target_of_used(workspace: WorkspaceFolder, nexus: Nexus, uses: str) -> str:
     """What the scenario has to say of its target. It is not known before the experiment's package is installed: where
     a `nexus.yaml` names that experiment, the file says how to install it."""
     experiment = preparation.shelf(workspace, workspace.root).find(uses).experiment

@@ -9,7 +9,7 @@ from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, load_nex
 from benchhouse.catalog.nexus_requirements import requirements
 from benchhouse.documents.problems import ProblemsError, did_you_mean
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.nexus import BenchmarkPackage
 from benchhouse.sites import places
 
@@ -88,7 +88,7 @@ class PackageRequirement:
     experiments: list[str]
 
 
-def find(workspace: Workspace, given: str | Path | None = None) -> Path:
+def find(workspace: WorkspaceFolder, given: str | Path | None = None) -> Path:
     """The root of the nexus; raises BenchError where there is none."""
     root = places.nexus(given, workspace.root)
     if root is None:
@@ -99,7 +99,7 @@ def find(workspace: Workspace, given: str | Path | None = None) -> Path:
     return root
 
 
-def load(workspace: Workspace, given: str | Path | None = None) -> Nexus:
+def load(workspace: WorkspaceFolder, given: str | Path | None = None) -> Nexus:
     return load_nexus(find(workspace, given))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.sites.places import near
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def scenario(name: str, chosen: str, folder: Path) -> Path:
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise BenchError(f"{name!r} can't name a scenario", "letters, digits and . _ - only")
-    details = describe(Workspace(folder.absolute()), chosen)
+    details = describe(WorkspaceFolder(folder.absolute()), chosen)
     path = near(folder / f"{name}.yaml")
     if chosen == "command":
         target = 'targets:\n  - {name: short, argv: [sleep, "0.01"]}\n  - {name: longer, argv: [sleep, "0.05"]}\n'
@@ -194,7 +194,7 @@ def to_fill_in(inputs: "list[Input]") -> str:
     return "\n".join(lines) or "  {}"
 
 
-def workspace(place: Workspace) -> list[Path]:
+def workspace(place: WorkspaceFolder) -> list[Path]:
     """A first scenario and a .gitignore; what is there already stays as it is."""
     made = []
     first = place.root / "scenarios" / "first.yaml"

@@ -23,7 +23,7 @@ from benchhouse.results.series import members_of_points
 from benchhouse.results.standings import leading_columns, make_headline, make_rankings, side_by_side
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.trial import MEASURED, Meta
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
@@ -44,7 +44,7 @@ def rerun_line(run_id: str, folder: TrialFolder) -> str:
 
 
 def gather(
-    workspace: Workspace, run_ids: Sequence[str], *, rerun: Rerun = rerun_line, asked: Tradeoff | None = None
+    workspace: WorkspaceFolder, run_ids: Sequence[str], *, rerun: Rerun = rerun_line, asked: Tradeoff | None = None
 ) -> ReportData:
     """Read the numbers of these runs from the warehouse, and their circumstances from sealed trial folders.
 
@@ -133,7 +133,7 @@ def _title(scenarios: Iterable[str]) -> str:
     return f"{names[0][:_LONGEST_TITLE]}+{len(names) - 1}-{digest(names)[:8]}"
 
 
-def _witness(workspace: Workspace, rows: Sequence[Row]) -> tuple[TrialFolder, Meta | None]:
+def _witness(workspace: WorkspaceFolder, rows: Sequence[Row]) -> tuple[TrialFolder, Meta | None]:
     """A sealed trial that can speak for its run: one that succeeded, if any did."""
     chosen = next((row for row in rows if row["outcome"] == "succeeded" and not row["warmup"]), rows[0])
     folder = TrialFolder(workspace.root / chosen["folder"])
@@ -170,7 +170,7 @@ def _failed(trials: Iterable[Row]) -> list[Row]:
     return [row for row in trials if row["outcome"] not in MEASURED]
 
 
-def _failure(workspace: Workspace, row: Row, rerun: Rerun, with_log: bool) -> FailureFacts:
+def _failure(workspace: WorkspaceFolder, row: Row, rerun: Rerun, with_log: bool) -> FailureFacts:
     folder = TrialFolder(workspace.root / row["folder"])
     meta = _meta(folder) if with_log else None
     return FailureFacts(

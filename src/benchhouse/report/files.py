@@ -14,13 +14,13 @@ from benchhouse.report.chart_files import chart_files
 from benchhouse.results.content import ReportData, ReportFile
 from benchhouse.results.lineage import PUBLISHED, REPORT_FILE, publish
 from benchhouse.schema.digests import digest
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import Cell, QuerySpec
 
 _LONGEST_NAME = 100  # of the characters that a folder's name may have
 
 
-def report_folder(workspace: Workspace, scenario: str, run_ids: Sequence[str]) -> Path:
+def report_folder(workspace: WorkspaceFolder, scenario: str, run_ids: Sequence[str]) -> Path:
     """Where the report of these runs stands; no other run's report takes its place."""
     name = "+".join(run_ids)
     if len(name) > _LONGEST_NAME:
@@ -28,7 +28,7 @@ def report_folder(workspace: Workspace, scenario: str, run_ids: Sequence[str]) -
     return workspace.reports / scenario / name
 
 
-def write_report(workspace: Workspace, data: ReportData) -> Path:
+def write_report(workspace: WorkspaceFolder, data: ReportData) -> Path:
     """Write index.html, report.md and report.json, each whole or not at all, and make every number traceable.
 
     They stand in the folder of their runs; the newest of a scenario are in the scenario's folder too. Returns the path
@@ -81,7 +81,7 @@ def _kept(home: Path, proof: str) -> Path:
     return home / PUBLISHED / f"{hashlib.sha256(proof.encode()).hexdigest()[:16]}.json"
 
 
-def _keep_replaced(workspace: Workspace, home: Path) -> None:
+def _keep_replaced(workspace: WorkspaceFolder, home: Path) -> None:
     """A report of the time when only the newest was kept stays too, now that another takes its place."""
     try:
         proof = (home / REPORT_FILE).read_text(encoding="utf-8")

@@ -7,11 +7,11 @@ from benchhouse.results import stopped
 from benchhouse.results.comparison import CompareOptions, ComparisonTable, compare_selected
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.selected import SideBySide, along_axis, at_level, beside
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.query import Warehouse
 
 
-def compare(workspace: Workspace, a: str, b: str, options: CompareOptions = CompareOptions()) -> ComparisonTable:  # noqa: B008 - frozen
+def compare(workspace: WorkspaceFolder, a: str, b: str, options: CompareOptions = CompareOptions()) -> ComparisonTable:  # noqa: B008 - frozen
     """B against A; each is a run, or points of a run: `RUN:key=value,...`."""
     with Warehouse.open(workspace) as warehouse:
         confidence = stopped.confidence_for(workspace, _runs_of([a, b]), options.confidence)
@@ -20,7 +20,7 @@ def compare(workspace: Workspace, a: str, b: str, options: CompareOptions = Comp
 
 
 def compare_at(
-    workspace: Workspace, selectors: Sequence[str], at: str, of: str | None, along: str, confidence: float
+    workspace: WorkspaceFolder, selectors: Sequence[str], at: str, of: str | None, along: str, confidence: float
 ) -> tuple[Tradeoff, list[str]]:
     """Targets at equal quality (`recall=0.95`), and the runs that they are from."""
     with Warehouse.open(workspace) as warehouse:
@@ -29,7 +29,7 @@ def compare_at(
 
 
 def compare_along(
-    workspace: Workspace, selectors: Sequence[str], along: str, of: str | None, confidence: float
+    workspace: WorkspaceFolder, selectors: Sequence[str], along: str, of: str | None, confidence: float
 ) -> Scaling:
     """Targets along an axis: throughput, latency, efficiency, and where scaling stops."""
     with Warehouse.open(workspace) as warehouse:
@@ -38,7 +38,7 @@ def compare_along(
 
 
 def compare_beside(
-    workspace: Workspace, selectors: Sequence[str], metrics: Sequence[str], confidence: float
+    workspace: WorkspaceFolder, selectors: Sequence[str], metrics: Sequence[str], confidence: float
 ) -> SideBySide:
     """Targets side by side under identical load."""
     with Warehouse.open(workspace) as warehouse:
@@ -46,7 +46,7 @@ def compare_beside(
         return beside(warehouse, list(selectors), list(metrics), made)
 
 
-def scenario_of(workspace: Workspace, selector: str) -> str:
+def scenario_of(workspace: WorkspaceFolder, selector: str) -> str:
     """The name of the scenario that a run, or points of a run, are of."""
     (run_id,) = _runs_of([selector])
     with Warehouse.open(workspace) as warehouse:

@@ -10,7 +10,7 @@ from benchhouse.results import selftest_record
 from benchhouse.results.comparison import CompareOptions
 from benchhouse.results.comparisons import compare, scenario_of
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.quality import RegressionRecord
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Gate:
         }  # fmt: skip
 
 
-def gate(workspace: Workspace, base: str, new: str, rules: GateRules | None = None) -> Gate:
+def gate(workspace: WorkspaceFolder, base: str, new: str, rules: GateRules | None = None) -> Gate:
     """NEW against BASE by the metrics that decide; each side is a run's full id, or `RUN:key=value`."""
     rules = rules or GateRules()
     metrics = rules.metrics or tuple(_primary(workspace, new))
@@ -108,7 +108,7 @@ def gate(workspace: Workspace, base: str, new: str, rules: GateRules | None = No
     return Gate(table, rules.mde, rows, table.only_a, selftest_record.sentence(workspace, scenario), metrics)
 
 
-def _primary(workspace: Workspace, selector: str) -> list[str]:
+def _primary(workspace: WorkspaceFolder, selector: str) -> list[str]:
     from benchhouse.results.order import declared_primary
     from benchhouse.warehouse import queries
     from benchhouse.warehouse.query import Warehouse
@@ -129,7 +129,9 @@ def _gated(row: "PointRow", rules: GateRules) -> Gated:
     return Gated(row, rule(change, mde=rules.mde, confidence=rules.confidence))
 
 
-def _keep(workspace: Workspace, table: "ComparisonTable", rows: list[Gated], rules: GateRules, scenario: str) -> str:
+def _keep(
+    workspace: WorkspaceFolder, table: "ComparisonTable", rows: list[Gated], rules: GateRules, scenario: str
+) -> str:
     """Every ruling is a row of `regression_fact`; says why where it can't be."""
     cited, time = selftest_record.last(workspace, scenario), now()
     lines = [

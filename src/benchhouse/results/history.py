@@ -11,7 +11,7 @@ from benchhouse.evidence.writing import now
 from benchhouse.results import selftest_record
 from benchhouse.results.metric_history import Case, MetricHistory, RunValue, alarm_since, find_case, gather, list_cases
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quality import AlarmRecord, BaselineRecord
 from benchhouse.warehouse.query import Warehouse
 
@@ -58,7 +58,7 @@ class CaseSummary:
     runs: int
 
 
-def cases(workspace: Workspace) -> list[CaseSummary]:
+def cases(workspace: WorkspaceFolder) -> list[CaseSummary]:
     """What there is a history of."""
     with Warehouse.open(workspace) as warehouse:
         return [
@@ -68,7 +68,7 @@ def cases(workspace: Workspace) -> list[CaseSummary]:
 
 
 def history(
-    workspace: Workspace, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
+    workspace: WorkspaceFolder, case: str, metric: str | None = None, stat: str | None = None, floor: float = 0.01
 ) -> Watched:
     """One metric of one case over all runs of the workspace."""
     with Warehouse.open(workspace) as warehouse:
@@ -88,7 +88,7 @@ def watch(
 
 
 def _keep_alarm(
-    workspace: Workspace, found: MetricHistory, record: BaselineRecord, alarm: Alarm, later: list[RunValue]
+    workspace: WorkspaceFolder, found: MetricHistory, record: BaselineRecord, alarm: Alarm, later: list[RunValue]
 ) -> str:
     """Write an alarm down when it is seen for the first time; says why where it can't be."""
     cited = selftest_record.last(workspace, found.case.scenario)
@@ -126,7 +126,7 @@ def _key(record: BaselineRecord) -> tuple[str, str, str, str]:
     return record.benchmark_case_id, record.target_name, record.metric, record.stat
 
 
-def _current(workspace: Workspace, found: MetricHistory, *, by_person: bool = False) -> BaselineRecord | None:
+def _current(workspace: WorkspaceFolder, found: MetricHistory, *, by_person: bool = False) -> BaselineRecord | None:
     key = found.case.benchmark_case_id, found.case.target_name, found.metric, found.stat
     last = None
     for record in journals.read(journals.baselines(workspace), BaselineRecord)[0]:
@@ -135,7 +135,7 @@ def _current(workspace: Workspace, found: MetricHistory, *, by_person: bool = Fa
     return last if last and last.action == "accept" else None
 
 
-def baselines(workspace: Workspace) -> list[BaselineRecord]:
+def baselines(workspace: WorkspaceFolder) -> list[BaselineRecord]:
     """Those that count now, by case and metric."""
     current: dict[tuple[str, str, str, str], BaselineRecord] = {}
     for record in journals.read(journals.baselines(workspace), BaselineRecord)[0]:
@@ -147,7 +147,7 @@ def baselines(workspace: Workspace) -> list[BaselineRecord]:
 
 
 def accept(
-    workspace: Workspace, case: str, metric: str | None, stat: str | None, why: str, unless_worse: float | None
+    workspace: WorkspaceFolder, case: str, metric: str | None, stat: str | None, why: str, unless_worse: float | None
 ) -> BaselineRecord:
     """Accept the level that the history has now. A rule may do so only while it is near what a person accepted."""
     with Warehouse.open(workspace) as warehouse:
@@ -187,7 +187,7 @@ def accept(
     return record
 
 
-def _check_rule(workspace: Workspace, found: MetricHistory, level: float, unless_worse: float) -> None:
+def _check_rule(workspace: WorkspaceFolder, found: MetricHistory, level: float, unless_worse: float) -> None:
     """Against the level that a person accepted last, not the last one: else a rule walks it step by step."""
     anchor = _current(workspace, found, by_person=True)
     if anchor is None:
@@ -206,7 +206,7 @@ def _check_rule(workspace: Workspace, found: MetricHistory, level: float, unless
         )
 
 
-def clear(workspace: Workspace, case: str, metric: str | None, stat: str | None, why: str) -> BaselineRecord:
+def clear(workspace: WorkspaceFolder, case: str, metric: str | None, stat: str | None, why: str) -> BaselineRecord:
     """From now on no baseline counts for it; what was accepted stays on record."""
     with Warehouse.open(workspace) as warehouse:
         found = gather(warehouse, find_case(warehouse, case), metric, stat)

@@ -8,14 +8,18 @@ from typing import Any
 from benchhouse.analysis.playbooks.holding import longest_hold
 from benchhouse.analysis.playbooks.tail import grown
 from benchhouse.analysis.playbooks.values import Case, Reading, Signal
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 SCOPE, SERIES = "requests", "held_together"
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def add_holds(
-    workspace: Workspace, case: Case, facts: Mapping[str, Mapping[str, Any]], base: Iterable[str], now: Iterable[str]
+    workspace: WorkspaceFolder,
+    case: Case,
+    facts: Mapping[str, Mapping[str, Any]],
+    base: Iterable[str],
+    now: Iterable[str],
 ) -> Case:
     """The case with the signal, where a time grew and the trials of both sides kept what tells it."""
     metrics = [one.metric for one in grown(case)]

@@ -15,7 +15,7 @@ from benchhouse.results.proof import prove, same_bits
 from benchhouse.results.refusals import invalid_rows, reasons
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.query import Cell, QuerySpec, cell_ref
 from benchhouse.schema.trial import outcome_words
@@ -77,7 +77,7 @@ class _Number:
 
 
 def publish(
-    workspace: Workspace, report_path: Path, specs: QuerySpec | Iterable[QuerySpec], cells: Iterable[Cell]
+    workspace: WorkspaceFolder, report_path: Path, specs: QuerySpec | Iterable[QuerySpec], cells: Iterable[Cell]
 ) -> None:
     """Make the cells of a written report.json traceable by their refs, and keep the files they were computed from.
 
@@ -91,7 +91,7 @@ def publish(
         warehouse.catalog.publish(place, [cell.ref for cell in cells], files)
 
 
-def trace(workspace: Workspace, token: str) -> Trace:
+def trace(workspace: WorkspaceFolder, token: str) -> Trace:
     """Walk back from a cell's ref, a trial id (or the beginning of either), or `RUN[:key=value,...]:metric[.stat]`."""
     with Warehouse.open(workspace) as warehouse:
         if ":" in token:
@@ -270,7 +270,7 @@ def _check_query(warehouse: Warehouse, numbers: Sequence[_Number], *, alone: boo
     return Step(name="query", ok=ok, says=says, details=[*details, present.spec.model_dump()]), present.spec
 
 
-def _check_inputs(workspace: Workspace, spec: QuerySpec) -> tuple[list[str], list[str]]:
+def _check_inputs(workspace: WorkspaceFolder, spec: QuerySpec) -> tuple[list[str], list[str]]:
     """Files whose bytes differ from the pinned digest, and files that are no longer there."""
     changed, gone = [], []
     for one in spec.inputs:

@@ -11,7 +11,7 @@ from benchhouse.analysis.summary import summarise, summarise_histogram
 from benchhouse.evidence import older
 from benchhouse.evidence.verify import verify
 from benchhouse.schema.histogram import Histogram
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.measurement import HistogramsFile
 
 
@@ -20,7 +20,7 @@ def same_bits(one: Any, other: Any) -> bool:
 
 
 def prove(
-    workspace: Workspace, row: Mapping[str, Any], measured: Sequence[Mapping[str, Any]], *, part: bool = False
+    workspace: WorkspaceFolder, row: Mapping[str, Any], measured: Sequence[Mapping[str, Any]], *, part: bool = False
 ) -> dict[str, Any]:
     """Re-hash one trial folder and find the lines of its metrics.csv that hold the measured values.
 

@@ -11,7 +11,7 @@ from benchhouse.analysis.summary import shaky_quantiles
 from benchhouse.results.cells import make_cells
 from benchhouse.results.numbers import name_of, percent, quantity
 from benchhouse.results.order import declared_order
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
@@ -89,7 +89,7 @@ class TriedPoint:
         return self.point or self.target_name or self.scenario
 
 
-def points(workspace: Workspace, run_ids: Sequence[str]) -> list[PointValue]:
+def points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[PointValue]:
     """Every number of these runs, metrics in their experiment's own order."""
     with Warehouse.open(workspace) as warehouse:
         result = queries.points(warehouse, run_ids)
@@ -108,12 +108,12 @@ def points(workspace: Workspace, run_ids: Sequence[str]) -> list[PointValue]:
     return sorted(values, key=lambda value: order.get(value.metric, len(order)))
 
 
-def _first_sealed(workspace: Workspace, values: Sequence[PointValue]) -> list[TrialFolder]:
+def _first_sealed(workspace: WorkspaceFolder, values: Sequence[PointValue]) -> list[TrialFolder]:
     folders = (workspace.trial(value.scenario, value.trials[0]) for value in values)
     return list(islice((folder for folder in folders if folder.sealed), 1))
 
 
-def tried_points(workspace: Workspace, run_ids: Sequence[str]) -> list[TriedPoint]:
+def tried_points(workspace: WorkspaceFolder, run_ids: Sequence[str]) -> list[TriedPoint]:
     """Every point that was tried, in the order of `points`."""
     with Warehouse.open(workspace) as warehouse:
         trials = queries.trials(warehouse, run_ids).dicts()

@@ -1,18 +1,18 @@
 """What the last selftest says about verdicts on this machine."""
 
 from benchhouse.evidence import journals
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quality import SelftestRecord
 
 
-def last(workspace: Workspace, scenario: str = "") -> SelftestRecord | None:
+def last(workspace: WorkspaceFolder, scenario: str = "") -> SelftestRecord | None:
     """The newest selftest of this workload, else the newest of any."""
     found = journals.read(journals.selftests(workspace), SelftestRecord)[0]
     own = [record for record in found if record.scenario == scenario]
     return (own or found)[-1] if found else None
 
 
-def sentence(workspace: Workspace, scenario: str = "") -> str:
+def sentence(workspace: WorkspaceFolder, scenario: str = "") -> str:
     """One line for the foot of a verdict."""
     record = last(workspace, scenario)
     if record is None:

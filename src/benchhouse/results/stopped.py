@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from benchhouse.analysis.stopping import widened
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
-def confidence_for(workspace: Workspace, run_ids: Iterable[str], confidence: float = 0.95) -> float:
+def confidence_for(workspace: WorkspaceFolder, run_ids: Iterable[str], confidence: float = 0.95) -> float:
     """At which confidence to make intervals of these runs, so that they cover `confidence`."""
     return widened(confidence) if any(stopped_early(workspace, run_id) for run_id in run_ids) else confidence
 
@@ -18,7 +18,7 @@ def told(made: float, confidence: float = 0.95) -> list[str]:
     return [f"Repetitions ended by a rule: intervals are made at {made:.4g}, so that they cover {confidence:.4g}."]
 
 
-def stopped_early(workspace: Workspace, run_id: str) -> bool:
+def stopped_early(workspace: WorkspaceFolder, run_id: str) -> bool:
     """Whether a rule ended the repetitions of a run; as its ledger says, where that is still here."""
     try:
         text = workspace.run(run_id).scenario.read_text(encoding="utf-8", errors="replace")

@@ -17,7 +17,7 @@ from benchhouse.results.cases import Gathered, correct_waits
 from benchhouse.results.comparison import ComparisonTable, PointRow
 from benchhouse.results.holds import SCOPE, add_holds, files_of
 from benchhouse.results.slow_requests import slowest
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.warehouse.query import Warehouse
 
@@ -160,7 +160,7 @@ def _moved(signals: Iterable[Signal]) -> list[Evidence]:
 
 
 def _worst(
-    workspace: Workspace, rows: Sequence[PointRow], gathered: Gathered, shown: Sequence[Evidence]
+    workspace: WorkspaceFolder, rows: Sequence[PointRow], gathered: Gathered, shown: Sequence[Evidence]
 ) -> list[TrialEvidence]:
     """The trials of the run, worst first by its worst number; those that the evidence is about before others."""
     facts = gathered.facts

@@ -8,7 +8,7 @@ from benchhouse.runs.keepers import settle
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.services import folders
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor
 from benchhouse.schema.service import ServiceFolder
 from benchhouse.sites import places
@@ -30,7 +30,7 @@ def outlives(prepared: Prepared) -> bool:
     return bool(plug("executors", prepared.plan.scenario.executor).outlives)
 
 
-def queue(workspace: Workspace, run_id: str) -> Queue:
+def queue(workspace: WorkspaceFolder, run_id: str) -> Queue:
     """How the jobs of a run stand, with one question to the batch system; nothing is written."""
     ledger = Ledger(workspace.run(run_id))
     found = Queue()
@@ -54,7 +54,7 @@ def queue(workspace: Workspace, run_id: str) -> Queue:
     return found
 
 
-def cancel(workspace: Workspace, ledger: Ledger) -> int:
+def cancel(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     """End all jobs of a run; returns how many trials were under way. Call it as the run's owner."""
     if not ledger.goes_on():
         return 0
@@ -70,7 +70,7 @@ def cancel(workspace: Workspace, ledger: Ledger) -> int:
     return len(under_way)
 
 
-def _executor(workspace: Workspace, ledger: Ledger) -> Executor:
+def _executor(workspace: WorkspaceFolder, ledger: Ledger) -> Executor:
     """As files alone tell: without the scenario, which may need packages that are not here."""
     record = ledger.record
     assignment = Assignment(site=places.site(workspace, record.site), run=ledger.folder)

@@ -9,7 +9,7 @@ from benchhouse.processes.owner import LEFTOVERS, TAG
 from benchhouse.runs import services
 from benchhouse.runs.keepers import bury, running_states, stop_keepers
 from benchhouse.runs.ledger import Ledger
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
 def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
@@ -30,7 +30,7 @@ def sweep(services: Collection[Path], trials: Iterable[str] = ()) -> int:
     return len(left)
 
 
-def clean_up(workspace: Workspace, ledger: Ledger) -> int:
+def clean_up(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     """Sweep what a run left, its servers and unfinished folders too; returns how many processes were ended.
 
     Call it as the run's owner.

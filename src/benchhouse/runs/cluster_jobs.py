@@ -7,7 +7,7 @@ from benchhouse.evidence.writing import write_text
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import resume_run
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Carrier
 from benchhouse.sites import places
 
@@ -21,7 +21,7 @@ def carrier(prepared: Prepared, ledger: Ledger) -> Carrier | None:
     return found
 
 
-def carry(workspace: Workspace, ledger: Ledger, by: Carrier) -> str:
+def carry(workspace: WorkspaceFolder, ledger: Ledger, by: Carrier) -> str:
     """Have the run carried on there; returns the id of its job. Its nodes must see this workspace and this Python."""
     run_id = ledger.folder.run_id
     root = str(workspace.root.absolute())
@@ -35,7 +35,7 @@ def carry(workspace: Workspace, ledger: Ledger, by: Carrier) -> str:
     return job
 
 
-def under_way(workspace: Workspace, ledger: Ledger) -> tuple[Carrier, str] | None:
+def under_way(workspace: WorkspaceFolder, ledger: Ledger) -> tuple[Carrier, str] | None:
     """The carrier and the job of a run that was handed over and is not known to have ended."""
     if not ledger.folder.carried.is_file():
         return None

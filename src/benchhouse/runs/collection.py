@@ -6,7 +6,7 @@ from pathlib import Path
 from benchhouse.runs.execution import turn
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError, Exit, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Collected:
     """Events of the ledger that a newer version wrote and this one can't read."""
 
 
-def trial_folders(workspace: Workspace, run_id: str, unread: list[str] | None = None) -> list[Path]:
+def trial_folders(workspace: WorkspaceFolder, run_id: str, unread: list[str] | None = None) -> list[Path]:
     """The sealed folders of a run, by its ledger; `unread` is given the lines of that which can't be read."""
     ledger = Ledger(workspace.run(run_id))
     scenario = ledger.record.scenario
@@ -34,7 +34,7 @@ def trial_folders(workspace: Workspace, run_id: str, unread: list[str] | None = 
     return [folder.path for folder in folders if folder.sealed]
 
 
-def collect(workspace: Workspace, run_id: str) -> Collected:
+def collect(workspace: WorkspaceFolder, run_id: str) -> Collected:
     """Put a run's sealed trials into the tables; where its jobs go on without us, first see what became of them.
 
     A run that was pulled from elsewhere has no ledger here: its tables are what there is.
@@ -53,7 +53,7 @@ def collect(workspace: Workspace, run_id: str) -> Collected:
     return Collected(run_id, collected.trials, collected.rows, tuple(collected.skipped), under_way, len(unread))
 
 
-def collect_missing(workspace: Workspace, run_id: str) -> Collected:
+def collect_missing(workspace: WorkspaceFolder, run_id: str) -> Collected:
     """Collect a run, unless the tables hold all of its sealed trials already."""
     from benchhouse.warehouse.queries import is_collected
     from benchhouse.warehouse.query import Warehouse

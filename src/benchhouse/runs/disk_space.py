@@ -11,7 +11,7 @@ from benchhouse.evidence.folder import read_manifest
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.sites.storage import Room, rooms
 
@@ -36,7 +36,7 @@ class Need:
         return f"about {show_bytes(self.size)} in {self.files:,} files"
 
 
-def needed(workspace: Workspace, prepared: Prepared, trials: int) -> Need:
+def needed(workspace: WorkspaceFolder, prepared: Prepared, trials: int) -> Need:
     """From trials of this scenario, else of this experiment; else the least that any trial takes."""
     sizes = [_size_of(folder) for folder in islice(_earlier(workspace, prepared), _SAMPLE)]
     if sizes:
@@ -48,7 +48,7 @@ def needed(workspace: Workspace, prepared: Prepared, trials: int) -> Need:
     return Need(trials, round(size * trials), round(files * trials), least[0] * trials, least[1] * trials, basis)
 
 
-def _earlier(workspace: Workspace, prepared: Prepared) -> Iterator[Manifest]:
+def _earlier(workspace: WorkspaceFolder, prepared: Prepared) -> Iterator[Manifest]:
     scenario, experiment = prepared.plan.scenario.scenario, prepared.plan.experiment.name
     own = list(islice(_sealed(workspace.results / scenario), _SAMPLE))
     if own:
@@ -105,7 +105,7 @@ def tightest(need: Need, found: list[Room]) -> Room:
     return max(found, key=share)
 
 
-def check_room(workspace: Workspace, prepared: Prepared, trials: int) -> str:
+def check_room(workspace: WorkspaceFolder, prepared: Prepared, trials: int) -> str:
     """Raises BenchError where the trials can't fit even if each is as small as the smallest; else a warning or ''."""
     need = needed(workspace, prepared, trials)
     if is_small(need):
@@ -135,7 +135,7 @@ def _left(room: Room) -> str:
     return " and ".join(filter(None, (size, files)))
 
 
-def room_text(workspace: Workspace, prepared: Prepared) -> str:
+def room_text(workspace: WorkspaceFolder, prepared: Prepared) -> str:
     """For people: what the results will take, and what is left for them now."""
     need = needed(workspace, prepared, prepared.plan.trial_count)
     room = tightest(need, rooms(workspace.results, prepared.site))

@@ -9,7 +9,7 @@ from benchhouse.catalog.entries import plug
 from benchhouse.plan import Plan
 from benchhouse.runs.disk_space import needed, room_text
 from benchhouse.runs.preparation import Prepared
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import FILE_NAME
 
 
@@ -63,7 +63,7 @@ class PlanSummary:
     notes: list[str]
 
 
-def estimate(workspace: Workspace, plan: Plan, parallel: int) -> Estimate:
+def estimate(workspace: WorkspaceFolder, plan: Plan, parallel: int) -> Estimate:
     """From the mean duration of earlier trials: of the same instance where it ran before, else of the experiment."""
     if not (workspace.warehouse / FILE_NAME).exists():
         return Estimate(0, None, None, "no history in this workspace")
@@ -89,7 +89,7 @@ def estimate(workspace: Workspace, plan: Plan, parallel: int) -> Estimate:
     return Estimate(sum(row[2] for row in rows), seconds, cost, basis)
 
 
-def summarise(workspace: Workspace, prepared: Prepared, points: int = 20) -> PlanSummary:
+def summarise(workspace: WorkspaceFolder, prepared: Prepared, points: int = 20) -> PlanSummary:
     """A plan for a person to review, with its first points."""
     plan, scenario = prepared.plan, prepared.plan.scenario
     need = needed(workspace, prepared, plan.trial_count)

@@ -13,7 +13,7 @@ from benchhouse.evidence import store
 from benchhouse.evidence.store import Carried, DiskShelf, Pointer, Shelf
 from benchhouse.load.protocols.s3 import S3Refused, S3Target
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 if TYPE_CHECKING:
     from benchhouse.evidence.verify import Damage
@@ -48,7 +48,7 @@ class S3Shelf:
 
 
 def push(
-    workspace: Workspace, address: str, runs: Sequence[str], *, endpoint: str = "", create: bool = False,
+    workspace: WorkspaceFolder, address: str, runs: Sequence[str], *, endpoint: str = "", create: bool = False,
     dry_run: bool = False, say: Say | None = None,
 ) -> list[Carried]:  # fmt: skip
     """Put the sealed folders of these runs (all, if none are named) into the store."""
@@ -60,7 +60,7 @@ def push(
 
 
 def pull(
-    workspace: Workspace, address: str, runs: Sequence[str], *, endpoint: str = "", dry_run: bool = False,
+    workspace: WorkspaceFolder, address: str, runs: Sequence[str], *, endpoint: str = "", dry_run: bool = False,
     say: Say | None = None,
 ) -> list[Carried]:  # fmt: skip
     """Bring the folders of these runs (all, if none are named) from the store, and collect them.
@@ -116,7 +116,7 @@ def _wanted(shelf: Shelf, runs: Sequence[str]) -> list[Pointer]:
     return found
 
 
-def _sealed(workspace: Workspace, runs: Sequence[str]) -> list[TrialFolder]:
+def _sealed(workspace: WorkspaceFolder, runs: Sequence[str]) -> list[TrialFolder]:
     """Sealed folders, attempts that were set aside too; by the run that their manifest names."""
     from benchhouse.runs.selection import find_run
 

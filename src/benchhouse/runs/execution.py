@@ -22,7 +22,7 @@ from benchhouse.runs.preparation import Prepared
 from benchhouse.runs.records import open_executor, resume_run
 from benchhouse.runs.setup import RunSetup
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Executor, Job
 from benchhouse.schema.quoting import printable
 from benchhouse.schema.trial import VERSION_AXIS, trial_id
@@ -80,7 +80,7 @@ class Silent:
 
 @contextmanager
 def orchestrator(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     prepared: Prepared,
     ledger: Ledger,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
@@ -139,14 +139,14 @@ def _frame(prepared: Prepared, options: RunOptions, images: str) -> dict[str, An
     return frame | ({"monitors": options.export.monitors} if options.export else {})
 
 
-def _enough(workspace: Workspace, plan: Plan, run_id: str) -> Enough:
+def _enough(workspace: WorkspaceFolder, plan: Plan, run_id: str) -> Enough:
     from benchhouse.runs import stopping_rule
 
     return stopping_rule.rule(workspace, plan, run_id)
 
 
 def execute(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     prepared: Prepared,
     ledger: Ledger,
     options: RunOptions = RunOptions(),  # noqa: B008 - frozen
@@ -175,7 +175,7 @@ def _jobs(prepared: Prepared, executor: Executor, python: tuple[str, ...]) -> Jo
     return Jobs(executor.keepers, python, prepared.site.network.interface) if executor.keepers else None
 
 
-def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
+def render(workspace: WorkspaceFolder, prepared: Prepared, jobs: int = 3) -> str:
     """What would be started, exactly, for the first trials."""
     plan = prepared.plan
     run_id = "RUN"
@@ -200,7 +200,7 @@ def render(workspace: Workspace, prepared: Prepared, jobs: int = 3) -> str:
     return "\n".join(texts) + _entering(workspace, prepared)
 
 
-def _entering(workspace: Workspace, prepared: Prepared) -> str:
+def _entering(workspace: WorkspaceFolder, prepared: Prepared) -> str:
     """The script that enters the container, where there is one; an image need not be here to be planned for."""
     try:
         container = prepared.container(workspace)
@@ -220,7 +220,7 @@ def _point(plan: Plan, planned: PlannedTrial) -> dict[str, Any]:
     return {key: value for key, value in values.items() if not isinstance(value, dict | list | None)}
 
 
-def start_in_background(workspace: Workspace, ledger: Ledger) -> int:
+def start_in_background(workspace: WorkspaceFolder, ledger: Ledger) -> int:
     """Let another process carry the run on; returns its id."""
     log = ledger.folder.path / "orchestrator.log"
     with log.open("ab") as words:
@@ -252,14 +252,14 @@ def _git(folder: Path) -> dict[str, Any]:
     return {"commit": head.stdout.strip(), "dirty": bool(state.stdout.strip())}
 
 
-def hand_over(workspace: Workspace, prepared: Prepared, ledger: Ledger) -> int:
+def hand_over(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger) -> int:
     """Give all that is missing to the batch system; returns how many trials are on their way."""
     with orchestrator(workspace, prepared, ledger) as owner:
         ledger.tell("submitted")
         return owner.hand_over(again=True)
 
 
-def turn(workspace: Workspace, run_id: str) -> int | None:
+def turn(workspace: WorkspaceFolder, run_id: str) -> int | None:
     """Write down what ended, submit again what the infrastructure broke; None where somebody else is at it.
 
     Does nothing for a run that is over, or whose jobs never left this machine.

@@ -10,7 +10,7 @@ from benchhouse.catalog.listing import list_experiments
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quantities import show_bytes
 from benchhouse.sites import places
 
@@ -122,7 +122,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def fetch_for(workspace: Workspace, prepared: Prepared, note: Callable[[str], None]) -> list[Path]:
+def fetch_for(workspace: WorkspaceFolder, prepared: Prepared, note: Callable[[str], None]) -> list[Path]:
     """Fetch what the scenario needs: data, then packages. Raises BenchError with the list of what is still missing."""
     brought = []
     for item in needed_data(prepared):
@@ -139,7 +139,7 @@ def fetch_for(workspace: Workspace, prepared: Prepared, note: Callable[[str], No
     return brought
 
 
-def missing(workspace: Workspace, prepared: Prepared) -> list[str]:
+def missing(workspace: WorkspaceFolder, prepared: Prepared) -> list[str]:
     """What a job on another node would look for and not find, each with what to do; empty: it can start.
 
     Data and packages count only where compute nodes can't bring them themselves.
@@ -156,7 +156,7 @@ def missing(workspace: Workspace, prepared: Prepared) -> list[str]:
     return lacking
 
 
-def _images(workspace: Workspace, prepared: Prepared) -> Iterator[str]:
+def _images(workspace: WorkspaceFolder, prepared: Prepared) -> Iterator[str]:
     spec, place = prepared.plan.scenario.runtime, prepared.place(workspace)
     try:
         plug("runtimes", spec.kind)().container(spec, place)
@@ -174,7 +174,7 @@ def _files(prepared: Prepared) -> Iterator[str]:
             yield f"{what}: {text} does not exist"
 
 
-def require(workspace: Workspace, prepared: Prepared) -> None:
+def require(workspace: WorkspaceFolder, prepared: Prepared) -> None:
     """Raises BenchError with the whole list where jobs elsewhere would miss something."""
     if lacking := missing(workspace, prepared):
         site = f"site '{prepared.site.site}'"

@@ -21,7 +21,7 @@ from pydantic_core import from_json
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.processes.owner import identity, is_gone, pid_of
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import RunFolder, Workspace
+from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.trial import ExperimentRef
 
@@ -96,7 +96,7 @@ class Ledger:
 
     @classmethod
     def create(
-        cls, workspace: Workspace, record: RunRecord, scenario_text: str, benchmark_text: str | None
+        cls, workspace: WorkspaceFolder, record: RunRecord, scenario_text: str, benchmark_text: str | None
     ) -> "Ledger":
         folder = workspace.run(record.run_id)
         try:
@@ -249,7 +249,7 @@ def _end_torn_line(handle: int, path: Path) -> None:
                 os.write(handle, b"\n")
 
 
-def list_runs(workspace: Workspace) -> list[str]:
+def list_runs(workspace: WorkspaceFolder) -> list[str]:
     """Ids of all runs of a workspace, oldest first."""
     if not workspace.runs.is_dir():
         return []

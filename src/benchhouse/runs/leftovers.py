@@ -5,10 +5,10 @@ from pathlib import Path
 
 from benchhouse.evidence.folder import read_spec
 from benchhouse.runs.ledger import Ledger, list_runs
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 
 
-def leftovers(workspace: Workspace, scenario: str, run_id: str) -> list[Path]:
+def leftovers(workspace: WorkspaceFolder, scenario: str, run_id: str) -> list[Path]:
     """Unfinished folders of this run, whose orchestrator was killed, and of other runs that nobody works on."""
     folder = workspace.results / scenario / ".partial"
 

@@ -18,7 +18,7 @@ from benchhouse.runs.ledger import Event, Ledger, list_runs
 from benchhouse.runs.logs import LogFolder, RunLogs, Selection, TrialLogs, component_of, read_lines
 from benchhouse.schema.components import ORCHESTRATOR, WORKER
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import RunFolder, Workspace
+from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.logs import LogsManifest, PackedFile, PrunedLogs
 from benchhouse.schema.secrets import redact_keys
 from benchhouse.sites import places
@@ -59,7 +59,7 @@ class _Tarball:
         self.tar.addfile(entry, content)
 
 
-def pack(workspace: Workspace, run_id: str, selection: Selection, output: Path) -> LogsManifest:
+def pack(workspace: WorkspaceFolder, run_id: str, selection: Selection, output: Path) -> LogsManifest:
     """Write the logs that are asked for as `output`, a .tar.gz, whole or not at all; returns its manifest."""
     logs = RunLogs(workspace, run_id)
     folders = logs.check(selection)
@@ -151,7 +151,7 @@ def _event_lines(file: IO[bytes], selection: Selection) -> Iterator[bytes]:
             yield line
 
 
-def prune(workspace: Workspace, older_than_s: float, *, dry_run: bool = False) -> PrunedLogs:
+def prune(workspace: WorkspaceFolder, older_than_s: float, *, dry_run: bool = False) -> PrunedLogs:
     """Remove old logs that are no evidence: of workers, orchestrators, Slurm, servers and monitors that have ended.
 
     Trial folders are not touched: their logs are hashed, and a missing one is damage.
@@ -169,7 +169,7 @@ def prune(workspace: Workspace, older_than_s: float, *, dry_run: bool = False) -
     return PrunedLogs(removed=[str(path.relative_to(workspace.root)) for path in gone], size=size, dry_run=dry_run)
 
 
-def _prunable(workspace: Workspace) -> Iterator[Path]:
+def _prunable(workspace: WorkspaceFolder) -> Iterator[Path]:
     for run_id in list_runs(workspace):
         run = workspace.run(run_id)
         if Ledger(run).owner() is None:
@@ -190,7 +190,7 @@ def _is_over(ledger: Ledger) -> bool:
     return bool(events) and events[-1] in ("finished", "interrupted")
 
 
-def keep_logs_s(workspace: Workspace) -> float:
+def keep_logs_s(workspace: WorkspaceFolder) -> float:
     """How long logs are kept here, by the site; raises BenchError where it does not say."""
     site = places.site(workspace)
     if site.keep_logs is None:

@@ -15,7 +15,7 @@ from benchhouse.documents.problems import did_you_mean
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.components import EXPERIMENT, ORCHESTRATOR, WORKER, is_plain
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.logs import LogLine
 from benchhouse.schema.quantities import parse_seconds
 
@@ -86,7 +86,7 @@ class AttachedLogs(LogFolder):
 class TrialLogs(LogFolder):
     """The logs of one attempt at a trial, wherever its folder is by now."""
 
-    home: Workspace
+    home: WorkspaceFolder
     scenario: str
     trial_id: str
     attempt: int
@@ -106,7 +106,7 @@ class TrialLogs(LogFolder):
 class RunLogs:
     """The trials of a run, looked up again and again while it goes on."""
 
-    workspace: Workspace
+    workspace: WorkspaceFolder
     run_id: str
     scenario: str = ""
     _known: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
@@ -204,14 +204,14 @@ def moment(text: str | None, now_s: float) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def tail(workspace: Workspace, run_id: str, selection: Selection, n: int) -> list[LogLine]:
+def tail(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int) -> list[LogLine]:
     """The newest lines of all trials and components, in the order of their times."""
     logs = RunLogs(workspace, run_id)
     logs.check(selection)
     return next(_follow(logs, selection, n))
 
 
-def follow(workspace: Workspace, run_id: str, selection: Selection, n: int) -> Iterator[list[LogLine]]:
+def follow(workspace: WorkspaceFolder, run_id: str, selection: Selection, n: int) -> Iterator[list[LogLine]]:
     """The same, then whatever comes, until the run has ended. What comes together is in order."""
     return _follow(RunLogs(workspace, run_id), selection, n)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.status import status
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import FILE_NAME
 
 _HOSTS = """
@@ -38,7 +38,7 @@ class RunOverview:
     next_commands: tuple[str, ...]
 
 
-def overview(workspace: Workspace, run_id: str) -> RunOverview:
+def overview(workspace: WorkspaceFolder, run_id: str) -> RunOverview:
     """What ran, where, and how it stands."""
     record, state = Ledger(workspace.run(run_id)).record, status(workspace, run_id)
     code = record.experiment
@@ -65,7 +65,7 @@ def overview(workspace: Workspace, run_id: str) -> RunOverview:
     )
 
 
-def _hosts(workspace: Workspace, run_id: str) -> tuple[str, ...]:
+def _hosts(workspace: WorkspaceFolder, run_id: str) -> tuple[str, ...]:
     if not (workspace.warehouse / FILE_NAME).exists():
         return ()
     from benchhouse.warehouse.query import Warehouse

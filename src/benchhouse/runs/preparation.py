@@ -36,7 +36,7 @@ from benchhouse.plan.spaces import is_space, read_space, scenarios
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Experiment
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Container, Place, Runtime
 from benchhouse.schema.scenario import Scenario
 from benchhouse.schema.secrets import mentioned
@@ -62,7 +62,7 @@ class Prepared:
     site: Site = field(default_factory=Site)
     site_name: str | None = None  # as it was asked for
 
-    def place(self, workspace: Workspace) -> Place:
+    def place(self, workspace: WorkspaceFolder) -> Place:
         """What a runtime is told of its surroundings."""
         scenario = self.plan.scenario
         return Place(
@@ -75,12 +75,12 @@ class Prepared:
             variables=tuple(sorted({*scenario.environment, *mentioned(self.file.document.text)})),
         )
 
-    def _input_folders(self, workspace: Workspace) -> list[Path]:
+    def _input_folders(self, workspace: WorkspaceFolder) -> list[Path]:
         """What a container must see of a scenario that lies outside of the workspace."""
         folder = Path(self.plan.input_folder) if self.plan.input_folder else workspace.root
         return [] if folder.is_relative_to(workspace.root.absolute()) else [folder]
 
-    def container(self, workspace: Workspace) -> Container | None:
+    def container(self, workspace: WorkspaceFolder) -> Container | None:
         """What a trial runs in. Raises where the image is not there or not pinned."""
         return _runtime(self).container(self.plan.scenario.runtime, self.place(workspace))
 
@@ -92,7 +92,7 @@ class Prepared:
 
     def image_digest(self) -> str | None:
         """sha256 of the image; None where there is none."""
-        found = _runtime(self).container(self.plan.scenario.runtime, self.place(Workspace(Path("/"))))
+        found = _runtime(self).container(self.plan.scenario.runtime, self.place(WorkspaceFolder(Path("/"))))
         return found.digest if found else None
 
 
@@ -110,7 +110,7 @@ class Where:
     site: str | None = None
 
 
-def prepare(workspace: Workspace, path: Path, where: Where | None = None) -> Prepared:
+def prepare(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> Prepared:
     """Read, resolve and plan a scenario file; every mistake is raised with its place in the file."""
     found = prepare_all(workspace, path, where)
     if len(found) > 1:
@@ -119,7 +119,7 @@ def prepare(workspace: Workspace, path: Path, where: Where | None = None) -> Pre
     return found[0]
 
 
-def prepare_all(workspace: Workspace, path: Path, where: Where | None = None) -> list[Prepared]:
+def prepare_all(workspace: WorkspaceFolder, path: Path, where: Where | None = None) -> list[Prepared]:
     """The same for a file that may be a space of ado: a plan for each experiment in it."""
     document = load_yaml(path)
     if not is_space(document.data):
@@ -144,12 +144,12 @@ def _inputs_of(name: str, version: str | None) -> Collection[str] | None:
     return {*fields_of(code.workload_model), *(f"target.{key}" for key in fields_of(code.target_model))}
 
 
-def prepare_text(workspace: Workspace, text: str, path: str, home: Path, where: Where) -> Prepared:
+def prepare_text(workspace: WorkspaceFolder, text: str, path: str, home: Path, where: Where) -> Prepared:
     """The same for a text that was read before; `home` is the folder that its file stood in."""
     return _prepare(workspace, lambda: parse_scenario(text, path, os.environ), home, where)
 
 
-def _prepare(workspace: Workspace, read: Callable[[], ScenarioFile], home: Path, where: Where) -> Prepared:
+def _prepare(workspace: WorkspaceFolder, read: Callable[[], ScenarioFile], home: Path, where: Where) -> Prepared:
     site = places.site(workspace, where.site)
     try:
         file = read()
@@ -181,7 +181,9 @@ def _placed(file: ScenarioFile, where: Where, site: Site) -> ScenarioFile:
     return replace(file, scenario=scenario.model_copy(update={"executor": executor, "runtime": runtime}))
 
 
-def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Path, site: Site) -> Sequence[Problem]:
+def _further_problems(
+    workspace: WorkspaceFolder, rest: ScenarioFile | None, home: Path, site: Site
+) -> Sequence[Problem]:
     """What is wrong with the part of a faulty scenario that could be read, so that all is told at once."""
     if rest is None:
         return []
@@ -194,7 +196,7 @@ def _further_problems(workspace: Workspace, rest: ScenarioFile | None, home: Pat
     return []
 
 
-def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
+def _resolve_and_plan(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site) -> Prepared:
     if isinstance(file.scenario.version, list):
         return _plan_versions(workspace, file, home, site)
     notes: list[str] = []
@@ -224,7 +226,7 @@ def _resolve_and_plan(workspace: Workspace, file: ScenarioFile, home: Path, site
     return Prepared(file, plan, registered, notes, home, site)
 
 
-def _plan_versions(workspace: Workspace, file: ScenarioFile, home: Path, site: Site) -> Prepared:
+def _plan_versions(workspace: WorkspaceFolder, file: ScenarioFile, home: Path, site: Site) -> Prepared:
     """A plan for each version, which may differ in its inputs, joined to one; `version` is then an axis."""
     versions, prepared, problems = list(file.scenario.version or ()), list[Prepared](), list[Problem]()
     for version in versions:
@@ -262,7 +264,7 @@ def _missing_plugs(file: ScenarioFile) -> list[Problem]:
 
 
 def _what_to_run(
-    workspace: Workspace, file: ScenarioFile, home: Path, notes: list[str]
+    workspace: WorkspaceFolder, file: ScenarioFile, home: Path, notes: list[str]
 ) -> tuple[Registered | None, Listed | None, Experiment | None]:
     """The benchmark, if the scenario uses one, and the experiment; None where it can only be planned."""
     scenario, document = file.scenario, file.document
@@ -304,7 +306,7 @@ def _expanded(registered: Registered) -> Registered:
     return replace(registered, benchmark=expand_benchmark(registered.document, os.environ), base=base)
 
 
-def shelf(workspace: Workspace, home: Path) -> "Shelf":
+def shelf(workspace: WorkspaceFolder, home: Path) -> "Shelf":
     """Where `uses:` of a file in the folder `home` looks."""
     from benchhouse.catalog.uses import Shelf
 

@@ -6,10 +6,10 @@ from benchhouse.runs import disk_space, fetch
 from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Prepared
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
-def check(workspace: Workspace, prepared: Prepared, unfinished: Ledger | None) -> str:
+def check(workspace: WorkspaceFolder, prepared: Prepared, unfinished: Ledger | None) -> str:
     """Raises BenchError where a run could not come to its end; returns a warning, or nothing.
 
     `unfinished` is the run that would be resumed: its ended trials need no more room.
@@ -21,7 +21,7 @@ def check(workspace: Workspace, prepared: Prepared, unfinished: Ledger | None) -
     return disk_space.check_room(workspace, prepared, max(0, prepared.plan.trial_count - ended))
 
 
-def _require_shared(workspace: Workspace, prepared: Prepared) -> None:
+def _require_shared(workspace: WorkspaceFolder, prepared: Prepared) -> None:
     shared = [Path(folder) for folder in prepared.site.folders.shared if "$" not in folder]
     home = workspace.root.resolve()
     if shared and not any(folder.resolve() in (home, *home.parents) for folder in shared):

@@ -13,14 +13,14 @@ from benchhouse.runs.preparation import Prepared, Where, prepare_text
 from benchhouse.runs.selection import find_run
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import RunFolder, Workspace
+from benchhouse.schema.layout import RunFolder, WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor
 
 Say = Callable[[str], None]
 
 
 def open_run(
-    workspace: Workspace, prepared: Prepared, path: Path, fresh: bool, say: Say, *, finished_too: bool = False
+    workspace: WorkspaceFolder, prepared: Prepared, path: Path, fresh: bool, say: Say, *, finished_too: bool = False
 ) -> Ledger:
     """The unfinished run of the same plan and conditions, if there is one and `fresh` is not asked; else a new run.
 
@@ -80,7 +80,7 @@ def open_executor(
     return executor
 
 
-def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
+def create_run(workspace: WorkspaceFolder, prepared: Prepared, path: Path) -> Ledger:
     """A new run. A scenario that was made in Python has no file: the run's own copy stands for it."""
     plan, run_id = prepared.plan, new_run_id()
     scenario_file = path.absolute() if path.is_file() else workspace.run(run_id).scenario
@@ -105,7 +105,7 @@ def create_run(workspace: Workspace, prepared: Prepared, path: Path) -> Ledger:
     return Ledger.create(workspace, record, prepared.file.text, benchmark_text)
 
 
-def resume_run(workspace: Workspace, token: str, elsewhere: Where | None = None) -> tuple[Ledger, Prepared]:
+def resume_run(workspace: WorkspaceFolder, token: str, elsewhere: Where | None = None) -> tuple[Ledger, Prepared]:
     """An earlier run and its plan, read from the ledger alone; what is missing may run `elsewhere`.
 
     The plan does not cover where it runs, so its digest stays; each trial's evidence says which executor ran it.
@@ -136,7 +136,7 @@ def resume_run(workspace: Workspace, token: str, elsewhere: Where | None = None)
     return ledger, prepared
 
 
-def _last_of_plan(workspace: Workspace, prepared: Prepared, finished_too: bool) -> Ledger | None:
+def _last_of_plan(workspace: WorkspaceFolder, prepared: Prepared, finished_too: bool) -> Ledger | None:
     for run_id in reversed(list_runs(workspace)):
         ledger = Ledger(workspace.run(run_id))
         record = ledger.record

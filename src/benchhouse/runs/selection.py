@@ -5,7 +5,7 @@ import re
 from benchhouse.documents.problems import did_you_mean
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import FILE_NAME
 from benchhouse.warehouse.query import Warehouse
 
@@ -13,12 +13,12 @@ _LAST = re.compile(r"@last(?:[-~](\d+))?")
 _SHOWN = 5
 
 
-def known_runs(workspace: Workspace) -> list[str]:
+def known_runs(workspace: WorkspaceFolder) -> list[str]:
     """All runs of a workspace, oldest first: those that were made here, and those that were pulled into its tables."""
     return sorted({*list_runs(workspace), *_collected(workspace)})
 
 
-def find_run(workspace: Workspace, token: str) -> str:
+def find_run(workspace: WorkspaceFolder, token: str) -> str:
     """A run id from `@last`, `@last-N` or `@last~N`, a unique prefix, or a scenario's name (its last run)."""
     runs = known_runs(workspace)
     if not runs:
@@ -43,13 +43,13 @@ def find_run(workspace: Workspace, token: str) -> str:
     )
 
 
-def find_selector(workspace: Workspace, selector: str) -> str:
+def find_selector(workspace: WorkspaceFolder, selector: str) -> str:
     """`RUN`, `RUN:key=value,...` or `RUN:...:METRIC` with the run's full id in place of what stands for it."""
     run, colon, rest = selector.partition(":")
     return f"{find_run(workspace, run)}{colon}{rest}"
 
 
-def _scenarios(workspace: Workspace) -> dict[str, str]:
+def _scenarios(workspace: WorkspaceFolder) -> dict[str, str]:
     """The newest run of each scenario. Ledgers are read only of runs that are not in the tables."""
     collected = _collected(workspace)
     others = [run for run in list_runs(workspace) if run not in collected]
@@ -57,7 +57,7 @@ def _scenarios(workspace: Workspace) -> dict[str, str]:
     return {scenario: run for run, scenario in sorted((collected | made).items())}
 
 
-def _collected(workspace: Workspace) -> dict[str, str]:
+def _collected(workspace: WorkspaceFolder) -> dict[str, str]:
     """The scenario of each run that is in the tables."""
     if not (workspace.warehouse / FILE_NAME).exists():
         return {}

@@ -27,7 +27,7 @@ from benchhouse.runs.keepers import (
     wait_ready,
 )
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.protocols import Assignment, Executor, Keepers
 from benchhouse.schema.recipe import Recipe
 from benchhouse.schema.secrets import is_secret_key, reference
@@ -128,7 +128,7 @@ class ServerOutput:
     """Where all of it is."""
 
 
-def start(workspace: Workspace, request: ServerRequest, keep: Keep, show: Callable[[str], None]) -> StartedServer:
+def start(workspace: WorkspaceFolder, request: ServerRequest, keep: Keep, show: Callable[[str], None]) -> StartedServer:
     """Start a server and wait until it is ready; it lives on until it is stopped.
 
     On an executor whose jobs outlive this process it becomes a job; `keep` is for a server of this machine.
@@ -209,13 +209,13 @@ def _checked_recipe(recipe: Recipe, parameters: Mapping[str, str]) -> Recipe:
     return recipe
 
 
-def running(workspace: Workspace) -> list[Server]:
+def running(workspace: WorkspaceFolder) -> list[Server]:
     """Servers that were started by themselves, and those attached to runs; what is over is left out."""
     states = running_states(_every_folder(workspace))
     return [_described(folder, state) for folder, state in states if state.phase not in OVER]
 
 
-def check(workspace: Workspace, server: str, timeout_s: float) -> CheckedServer:
+def check(workspace: WorkspaceFolder, server: str, timeout_s: float) -> CheckedServer:
     """Probe a server, by its id or the beginning of it, until it answers or the time is over."""
     from benchhouse.processes.probes import Probe
 
@@ -245,14 +245,14 @@ def _tail(path: Path, lines: int) -> str:
     return "".join(_last_lines(path, lines))
 
 
-def output(workspace: Workspace, server: str, lines: int) -> ServerOutput:
+def output(workspace: WorkspaceFolder, server: str, lines: int) -> ServerOutput:
     """The last lines of each replica; also of a server that is over."""
     folder = _find(workspace, server, over_too=True)[0].path / "logs"
     texts = [line for path in sorted(folder.glob("*.log")) for line in _last_lines(path, lines)]
     return ServerOutput(tuple(texts), folder)
 
 
-def stop(workspace: Workspace, server: str) -> StoppedServers:
+def stop(workspace: WorkspaceFolder, server: str) -> StoppedServers:
     """End one server and wait until it has ended."""
     folder, state = _find(workspace, server)
     if state.phase in OVER:
@@ -260,19 +260,19 @@ def stop(workspace: Workspace, server: str) -> StoppedServers:
     return _stopped(workspace, [(folder, state)])
 
 
-def stop_all(workspace: Workspace) -> StoppedServers:
+def stop_all(workspace: WorkspaceFolder) -> StoppedServers:
     """End every server that was started by itself; those of runs go on."""
     states = running_states(_own_folders(workspace))
     return _stopped(workspace, [(folder, state) for folder, state in states if state.phase not in OVER])
 
 
-def _stopped(workspace: Workspace, servers: Sequence[tuple[ServiceFolder, ServiceState]]) -> StoppedServers:
+def _stopped(workspace: WorkspaceFolder, servers: Sequence[tuple[ServiceFolder, ServiceState]]) -> StoppedServers:
     killed = _end([folder for folder, _ in servers])
     swept = sweep(_every_folder(workspace))
     return StoppedServers(tuple(state.id for _, state in servers), tuple(killed), swept)
 
 
-def _find(workspace: Workspace, server: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
+def _find(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tuple[ServiceFolder, ServiceState]:
     """By its id, or a unique beginning of it."""
     states = running_states(_every_folder(workspace))
     if not over_too:
@@ -289,12 +289,12 @@ def _find(workspace: Workspace, server: str, over_too: bool = False) -> tuple[Se
     raise BenchError(f"there is no server '{server}'", f"{hint}see: bench servers ps", Exit.BAD_INPUT)
 
 
-def _own_folders(workspace: Workspace) -> list[Path]:
+def _own_folders(workspace: WorkspaceFolder) -> list[Path]:
     """Of servers that were started by themselves."""
     return list(workspace.services.iterdir()) if workspace.services.is_dir() else []
 
 
-def _every_folder(workspace: Workspace) -> list[Path]:
+def _every_folder(workspace: WorkspaceFolder) -> list[Path]:
     """Of those, and of the servers attached to runs."""
     return [*_own_folders(workspace), *workspace.runs.glob("*/services/*")]
 

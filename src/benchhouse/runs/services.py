@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchhouse.runs.keepers import is_lost, running_states
 from benchhouse.runs.ledger import Ledger
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.service import OVER, LiveServices
 
 
@@ -31,7 +31,7 @@ def folders(ledger: Ledger) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
-def services_of(workspace: Workspace, ledger: Ledger, running: Iterable[str]) -> list[RunService]:
+def services_of(workspace: WorkspaceFolder, ledger: Ledger, running: Iterable[str]) -> list[RunService]:
     """All servers of a run; `running` are the trials that go on now."""
     scenario = ledger.record.scenario
     return [*_attached(ledger), *(item for name in running for item in _of_trial(workspace, scenario, name))]
@@ -53,7 +53,7 @@ def _attached(ledger: Ledger) -> list[RunService]:
     ]
 
 
-def _of_trial(workspace: Workspace, scenario: str, trial_id: str) -> list[RunService]:
+def _of_trial(workspace: WorkspaceFolder, scenario: str, trial_id: str) -> list[RunService]:
     services: list[RunService] = []
     for partial in (workspace.results / scenario / ".partial").glob(f"{trial_id}.*"):
         with contextlib.suppress(OSError, ValueError):

@@ -9,7 +9,7 @@ from typing import Any
 from benchhouse.plan import Plan
 from benchhouse.runs.keepers import Attached
 from benchhouse.runs.ledger import Ledger
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.model import Model
 from benchhouse.schema.protocols import Executor
 
@@ -26,7 +26,7 @@ class Shared:
 class RunSetup:
     """A run with all that was made ready for its trials."""
 
-    workspace: Workspace
+    workspace: WorkspaceFolder
     plan: Plan
     ledger: Ledger
     executor: Executor

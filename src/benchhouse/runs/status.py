@@ -13,7 +13,7 @@ from benchhouse.runs.batch import Queue
 from benchhouse.runs.ledger import Event, Ledger, RunRecord
 from benchhouse.runs.services import RunService, services_of
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.trial import may_be_tried_again
 from benchhouse.warehouse.labels import point_label
 
@@ -90,7 +90,7 @@ class Warning:
     trials: int
 
 
-def status(workspace: Workspace, run_id: str) -> RunStatus:
+def status(workspace: WorkspaceFolder, run_id: str) -> RunStatus:
     """State of one run, from its files; where jobs go on without us, the batch system is asked once."""
     ledger = Ledger(workspace.run(run_id))
     unread: list[str] = []
@@ -151,7 +151,7 @@ def _queue_state(queue: Queue) -> QueueState:
     return QueueState(queue.jobs, queue.pending, queue.running, queue.reasons, len(queue.sealed))
 
 
-def _handed_over(workspace: Workspace, ledger: Ledger, events: Sequence[Event]) -> str:
+def _handed_over(workspace: WorkspaceFolder, ledger: Ledger, events: Sequence[Event]) -> str:
     """The job that a cluster has taken and not begun; nothing where it has, or can't be asked."""
     if not events or events[-1].event != "submitted":
         return ""
@@ -196,7 +196,7 @@ def _next_command(
     return f"mend the scenario, then:  bench run {record.scenario_file}" if unsuccessful else f"bench report {run_id}"
 
 
-def _running(workspace: Workspace, scenario: str, run_id: str) -> list[str]:
+def _running(workspace: WorkspaceFolder, scenario: str, run_id: str) -> list[str]:
     """Trials of this run that a worker has begun: it opens their logs."""
     folder = workspace.results / scenario / ".partial"
     begun = [TrialFolder(path) for path in sorted(folder.iterdir())] if folder.is_dir() else []
@@ -208,17 +208,17 @@ def _running(workspace: Workspace, scenario: str, run_id: str) -> list[str]:
     return trials
 
 
-def failures(workspace: Workspace, run_id: str) -> list[UnsuccessfulTrial]:
+def failures(workspace: WorkspaceFolder, run_id: str) -> list[UnsuccessfulTrial]:
     """The failed trials of a run, with what a person needs to go on."""
     return _explained(workspace, run_id, status(workspace, run_id).failures)
 
 
-def invalid(workspace: Workspace, run_id: str) -> list[UnsuccessfulTrial]:
+def invalid(workspace: WorkspaceFolder, run_id: str) -> list[UnsuccessfulTrial]:
     """The trials of a run whose numbers are refused, with the reason."""
     return _explained(workspace, run_id, status(workspace, run_id).invalid)
 
 
-def _explained(workspace: Workspace, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
+def _explained(workspace: WorkspaceFolder, run_id: str, trials: Iterable[UnsuccessfulTrial]) -> list[UnsuccessfulTrial]:
     """With what their sealed folders say."""
     scenario = Ledger(workspace.run(run_id)).record.scenario
     explained = []
@@ -240,7 +240,7 @@ def _explained(workspace: Workspace, run_id: str, trials: Iterable[UnsuccessfulT
     return explained
 
 
-def warnings(workspace: Workspace, run_id: str) -> list[Warning]:
+def warnings(workspace: WorkspaceFolder, run_id: str) -> list[Warning]:
     """Named doubts about a run's numbers, the most frequent first."""
     from benchhouse.warehouse.queries import trials
     from benchhouse.warehouse.query import Warehouse

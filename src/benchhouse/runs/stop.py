@@ -9,7 +9,7 @@ from benchhouse.runs import batch, cluster_jobs
 from benchhouse.runs.cleanup import clean_up
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Stopped:
     cancelled_trials: int
 
 
-def stop(workspace: Workspace, run_id: str, wait_s: float = 30.0) -> Stopped:
+def stop(workspace: WorkspaceFolder, run_id: str, wait_s: float = 30.0) -> Stopped:
     """End a run's orchestrator, its jobs and everything they started; what a killed one left behind is swept."""
     ledger = Ledger(workspace.run(run_id))
     record = ledger.record

@@ -6,13 +6,13 @@ from benchhouse.analysis.stopping import enough
 from benchhouse.evidence.folder import read_metrics, sealed_outcome
 from benchhouse.plan import Plan, PlannedTrial
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
 from benchhouse.schema.scenario import Until
 from benchhouse.schema.trial import trial_id
 
 
-def rule(workspace: Workspace, plan: Plan, run_id: str) -> Callable[[PlannedTrial], bool | None]:
+def rule(workspace: WorkspaceFolder, plan: Plan, run_id: str) -> Callable[[PlannedTrial], bool | None]:
     """Tells of a planned trial whether its point has repetitions enough without it. The folders are the memory: a run
     that was killed and resumed decides as if nothing had happened."""
     until, scenario = plan.scenario.until, plan.scenario.scenario

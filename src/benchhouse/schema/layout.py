@@ -133,7 +133,7 @@ class RunFolder:
 
 
 @dataclass(frozen=True)
-class Workspace:
+class WorkspaceFolder:
     """A folder that holds scenarios, results, reports and the hidden `.bench` state."""
 
     root: Path

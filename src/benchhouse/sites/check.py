@@ -11,7 +11,7 @@ from benchhouse.documents.yaml_reader import parse_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.site import Site
 from benchhouse.schema.site_check import SiteCheck
 from benchhouse.sites.probes import Probed, probe
@@ -36,7 +36,7 @@ class SiteSummary:
     file: str
 
 
-def list_sites(workspace: Workspace) -> list[SiteSummary]:
+def list_sites(workspace: WorkspaceFolder) -> list[SiteSummary]:
     """The workspace's own profile, then those that are shipped."""
     named = os.environ.get("BENCH_SITE")
     own = workspace.site.is_file()
@@ -49,7 +49,7 @@ def list_sites(workspace: Workspace) -> list[SiteSummary]:
     return profiles
 
 
-def check_site(workspace: Workspace, network: bool) -> SiteCheck:
+def check_site(workspace: WorkspaceFolder, network: bool) -> SiteCheck:
     """Examine this machine; nothing that is missing is an error."""
     probed = probe(workspace, network)
     host = socket.gethostname()

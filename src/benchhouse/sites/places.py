@@ -4,15 +4,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 if TYPE_CHECKING:
     from benchhouse.schema.site import Site
 
 
-def workspace(folder: str | os.PathLike[str] | None = None) -> Workspace:
+def workspace(folder: str | os.PathLike[str] | None = None) -> WorkspaceFolder:
     """`folder`, else $BENCH_WORKSPACE, else the current folder."""
-    return Workspace(Path(folder or os.environ.get("BENCH_WORKSPACE") or ".").absolute())
+    return WorkspaceFolder(Path(folder or os.environ.get("BENCH_WORKSPACE") or ".").absolute())
 
 
 def cache() -> Path:
@@ -35,7 +35,7 @@ def near(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
 
 
-def site(workspace: Workspace, name: str | None = None) -> "Site":
+def site(workspace: WorkspaceFolder, name: str | None = None) -> "Site":
     """`name` or file, else $BENCH_SITE, else site.yaml of the workspace, else a machine of which nothing is said."""
     from benchhouse.sites.profiles import find_site
 

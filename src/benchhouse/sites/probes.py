@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.http.client import HttpClient, NoAnswer
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quantities import show_bytes, show_seconds
 from benchhouse.schema.site import Site
 from benchhouse.schema.site_check import Finding, State
@@ -46,7 +46,7 @@ class Probed:
         self.findings.append(Finding(what=what, state=state, value=value, note=note))
 
 
-def probe(workspace: Workspace, network: bool) -> Probed:
+def probe(workspace: WorkspaceFolder, network: bool) -> Probed:
     """Ask everything; `network` also asks whether the internet answers."""
     probed, environ = Probed(), os.environ
     _where(probed, environ)
@@ -177,7 +177,7 @@ def _containers(probed: Probed, environ: Mapping[str, str]) -> None:
             probed.to_confirm.append("runtime, modules: no apptainer here; compute nodes may have it as a module")
 
 
-def _folders(probed: Probed, workspace: Workspace, environ: Mapping[str, str]) -> None:
+def _folders(probed: Probed, workspace: WorkspaceFolder, environ: Mapping[str, str]) -> None:
     known = mounts()
     if work := environ.get("WORK"):
         there = Path(work).is_dir()
@@ -205,14 +205,14 @@ def _mounted(mount: Mount) -> str:
     return f"{mount.point} ({mount.kind})"
 
 
-def _room(probed: Probed, workspace: Workspace) -> None:
+def _room(probed: Probed, workspace: WorkspaceFolder) -> None:
     for room in rooms(workspace.results, Site()):
         left = [show_bytes(room.size)] if room.size is not None else []
         left += [f"{room.files:,} files"] if room.files is not None else []
         probed.tell("room", "good" if room.size != 0 and room.files != 0 else "missing", ", ".join(left), room.basis)
 
 
-def _clock(probed: Probed, workspace: Workspace) -> None:
+def _clock(probed: Probed, workspace: WorkspaceFolder) -> None:
     """The clock of whoever keeps the files, which may be another machine."""
     try:
         with tempfile.NamedTemporaryFile(dir=workspace.root, prefix=".bench-clock-") as file:

@@ -8,7 +8,7 @@ from benchhouse.catalog.recipes import FoundRecipe, list_recipes
 from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.image import find_pinned
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.recipe import Recipe
 from benchhouse.sites import places
 
@@ -39,7 +39,7 @@ class RecipeStatus:
     """Why its file can't be read."""
 
 
-def list_recipe_status(workspace: Workspace) -> list[RecipeStatus]:
+def list_recipe_status(workspace: WorkspaceFolder) -> list[RecipeStatus]:
     """All recipes by name, then those that can't be read."""
     good, broken = list_recipes(workspace.recipes)
     images = places.images_if_known(places.site(workspace))

@@ -9,14 +9,14 @@ from typing import Any
 from benchhouse.evidence.verify import Damage, verify
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.catalog import FILE_NAME, MIGRATIONS, Catalog, CatalogLost
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, RUN_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT
 
 Row = tuple[Any, ...]
 
 
-def audit_tables(workspace: Workspace) -> list[str]:
+def audit_tables(workspace: WorkspaceFolder) -> list[str]:
     """What is wrong with the catalog and the tables that it names; nothing is mended. A lost catalog is one problem."""
     try:
         Catalog.open(workspace).close()
@@ -34,7 +34,7 @@ def audit_tables(workspace: Workspace) -> list[str]:
         return [f"{FILE_NAME} can't be read: {error}"]
 
 
-def audit_evidence(workspace: Workspace) -> tuple[int, list[Damage]]:
+def audit_evidence(workspace: WorkspaceFolder) -> tuple[int, list[Damage]]:
     """Every trial folder that the tables know, hashed and held against the digest that they noted."""
     checked, damage = 0, list[Damage]()
     with Catalog.open(workspace) as catalog:
@@ -46,7 +46,7 @@ def audit_evidence(workspace: Workspace) -> tuple[int, list[Damage]]:
     return checked, damage
 
 
-def outdated_runs(workspace: Workspace) -> list[str]:
+def outdated_runs(workspace: WorkspaceFolder) -> list[str]:
     """Runs with whole tables that an older benchhouse made: of an older schema, or without a column of today."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -64,7 +64,7 @@ def outdated_runs(workspace: Workspace) -> list[str]:
     return sorted(found)
 
 
-def _problems(workspace: Workspace, db: sqlite3.Connection) -> Iterator[str]:
+def _problems(workspace: WorkspaceFolder, db: sqlite3.Connection) -> Iterator[str]:
     wrong = [str(row[0]) for row in db.execute("PRAGMA integrity_check(5)") if row[0] != "ok"]
     yield from (f"{FILE_NAME}: {line}" for line in wrong)
     if wrong:
@@ -88,7 +88,7 @@ def _check_schema(db: sqlite3.Connection) -> Iterator[str]:
     fresh.close()
 
 
-def _check_files(workspace: Workspace, files: list[Row]) -> Iterator[str]:
+def _check_files(workspace: WorkspaceFolder, files: list[Row]) -> Iterator[str]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -106,7 +106,7 @@ def _check_files(workspace: Workspace, files: list[Row]) -> Iterator[str]:
             yield f"{file}: can't be read ({error})"
 
 
-def _check_runs(workspace: Workspace, db: sqlite3.Connection, files: list[Row]) -> Iterator[str]:
+def _check_runs(workspace: WorkspaceFolder, db: sqlite3.Connection, files: list[Row]) -> Iterator[str]:
     """Rows about runs and trials are what the tables of each run say."""
     runs = {row[0]: row for row in db.execute("SELECT * FROM runs")}
     trials: dict[str, set[Row]] = {}
@@ -139,7 +139,7 @@ RUN_COLUMNS = ("run_id", "scenario", "started", "ended", "experiment", "experime
                "succeeded", "failed")  # fmt: skip
 
 
-def _check_published(workspace: Workspace, db: sqlite3.Connection) -> Iterator[str]:
+def _check_published(workspace: WorkspaceFolder, db: sqlite3.Connection) -> Iterator[str]:
     """A ref leads to a document that holds it, and every file that a document rests on is pinned."""
     places: dict[str, set[str]] = {}
     for ref, report in db.execute("SELECT ref, report FROM published"):

@@ -11,7 +11,7 @@ from types import TracebackType
 
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 FILE_NAME = "catalog.sqlite"
 BUSY_TIMEOUT_MS = 60_000
@@ -92,13 +92,13 @@ class RunEntry:
 class Catalog:
     """An open catalog. Close it, or use it as a context manager."""
 
-    def __init__(self, workspace: Workspace, db: sqlite3.Connection) -> None:
+    def __init__(self, workspace: WorkspaceFolder, db: sqlite3.Connection) -> None:
         self.workspace = workspace
         self._db = db
         self._seen: dict[tuple[str, str], tuple[int, int, int, int]] = {}
 
     @classmethod
-    def open(cls, workspace: Workspace) -> "Catalog":
+    def open(cls, workspace: WorkspaceFolder) -> "Catalog":
         """Open a whole catalog; raises CatalogLost when there is none."""
         catalog = cls._connect(workspace, create=False)
         if catalog._db.execute("SELECT 1 FROM unfinished").fetchone():
@@ -107,7 +107,7 @@ class Catalog:
         return catalog
 
     @classmethod
-    def open_for_rebuild(cls, workspace: Workspace) -> "Catalog":
+    def open_for_rebuild(cls, workspace: WorkspaceFolder) -> "Catalog":
         """Open whatever is there; a new or damaged one is begun afresh, marked unfinished until `finish`."""
         try:
             workspace.warehouse.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ class Catalog:
             raise unwritable(workspace.warehouse, error) from error
 
     @classmethod
-    def _connect(cls, workspace: Workspace, *, create: bool) -> "Catalog":
+    def _connect(cls, workspace: WorkspaceFolder, *, create: bool) -> "Catalog":
         path = workspace.warehouse / FILE_NAME
         if not create and not path.is_file():
             raise CatalogLost("the warehouse has no catalog")
@@ -393,7 +393,7 @@ def _put_aside(path: Path) -> None:
 
 
 @contextmanager
-def _recovery_lock(workspace: Workspace) -> Iterator[None]:
+def _recovery_lock(workspace: WorkspaceFolder) -> Iterator[None]:
     """One process at a time judges a catalog and replaces it."""
     with (workspace.warehouse / ".recovery.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.engine import Engine
 
 _SCHEME = re.compile(r"(?P<scheme>[a-z][a-z0-9+]*):", re.IGNORECASE)
@@ -39,7 +39,7 @@ def open_engine(address: str, environ: Mapping[str, str] = os.environ) -> Engine
     root = Path(given).expanduser()
     if not root.is_dir():
         raise BenchError(f"{given}: no such folder", f"A new workspace may be empty: mkdir {given}")
-    return LakeEngine(Workspace(root.resolve()))
+    return LakeEngine(WorkspaceFolder(root.resolve()))
 
 
 def _expanded(address: str, environ: Mapping[str, str]) -> tuple[str, bool]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import Catalog, FileEntry, RunEntry
 from benchhouse.warehouse.engine import Files, RunTables, need_version, rows_digest
 from benchhouse.warehouse.ingest import open_catalog
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class LakeEngine:
     """Parquet files and their catalog. Bytes that come from another lake are kept as they are."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: WorkspaceFolder) -> None:
         self._workspace = workspace
         self._catalog: Catalog = open_catalog(workspace)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
 from benchhouse.warehouse.lake import READ_BACK, list_lake, read_back, write_tables
 from benchhouse.warehouse.rows import NotCollectable, TrialRows, read_folder, tabulate
@@ -59,14 +59,14 @@ class Rebuilt:
     unread: list[str]
 
 
-def collect(workspace: Workspace, run_id: str, folders: Iterable[Path], say: Say | None = None) -> Collected:
+def collect(workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], say: Say | None = None) -> Collected:
     """Put a run's sealed folders into the tables. Trials collected earlier stay, whether given again or not."""
     given = sorted(set(folders))
     with open_catalog(workspace, say, given) as catalog:
         return _collect(catalog, run_id, given)
 
 
-def rebuild(workspace: Workspace, progress: Progress | None = None, *, keep_rows: bool = False) -> Rebuilt:
+def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, keep_rows: bool = False) -> Rebuilt:
     """Make the tables again from all evidence under results/; the same evidence gives the same bytes.
 
     Trials whose evidence is gone or damaged leave the tables, unless `keep_rows`: then those of whole files stay. What
@@ -121,7 +121,7 @@ def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_o
     return sum(entry.rows for entry in entries) if won else None
 
 
-def open_catalog(workspace: Workspace, say: Say | None = None, given: Iterable[Path] = ()) -> Catalog:
+def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iterable[Path] = ()) -> Catalog:
     """Open the catalog; one that is missing or damaged is made again first, and that is said.
 
     `given` is evidence about to be collected: when there is no other, there is nothing to make again.
@@ -150,7 +150,7 @@ def open_catalog(workspace: Workspace, say: Say | None = None, given: Iterable[P
         return Catalog.open(workspace)
 
 
-def sealed_folders(workspace: Workspace) -> list[Path]:
+def sealed_folders(workspace: WorkspaceFolder) -> list[Path]:
     """Every sealed trial folder under results/, without unfinished and superseded ones."""
     return sorted(
         manifest.parent
@@ -185,7 +185,7 @@ def _collect(
 
 
 def _read_folders(
-    workspace: Workspace, run_id: str, folders: Iterable[Path], skipped: list[str]
+    workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], skipped: list[str]
 ) -> dict[str, TrialRows]:
     found: dict[str, TrialRows] = {}
     for folder in folders:
@@ -264,7 +264,7 @@ def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
         catalog.publish(path.relative_to(workspace.root).as_posix(), refs, files)
 
 
-def _remove_temporaries(workspace: Workspace) -> list[str]:
+def _remove_temporaries(workspace: WorkspaceFolder) -> list[str]:
     """What killed writers left behind; a living one is done long before its file is this old."""
     removed = []
     for table in EVIDENCE_TABLES:

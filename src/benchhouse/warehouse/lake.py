@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.digests import file_digest
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import FileEntry
 from benchhouse.warehouse.columns import records
 from benchhouse.warehouse.dimensions import OWN_IDS
@@ -27,7 +27,7 @@ class Foreign(Exception):  # noqa: N818 - a reason, told to the user in a list
     """Why a file in the lake is not one of ours."""
 
 
-def write_tables(workspace: Workspace, run_id: str, tables: Mapping[str, Content]) -> list[FileEntry]:
+def write_tables(workspace: WorkspaceFolder, run_id: str, tables: Mapping[str, Content]) -> list[FileEntry]:
     """Write the files of one run, synced to disk; equal rows give equal bytes and so equal names."""
     trials: list[Any] = tables[TRIAL_FACT.name]
     starts = [row["started"].isoformat(timespec="milliseconds") for row in trials]
@@ -66,7 +66,7 @@ READ_BACK = frozenset({TRIAL_FACT.name, MEASUREMENT_FACT.name, TELEMETRY_SLICE_F
 """Tables that hold what was in the evidence; the others are made of these."""
 
 
-def read_back(workspace: Workspace, files: Iterable[str], skipped: list[str]) -> dict[str, TrialRows]:
+def read_back(workspace: WorkspaceFolder, files: Iterable[str], skipped: list[str]) -> dict[str, TrialRows]:
     """The trials that these files hold. Files that are not whole, or not ours, are named in `skipped`.
 
     Where files of several collects are given, a trial is taken from the one in which it ended last.
@@ -115,7 +115,7 @@ def _by_trial(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
     return found
 
 
-def list_lake(workspace: Workspace) -> Iterator[tuple[str, str]]:
+def list_lake(workspace: WorkspaceFolder) -> Iterator[tuple[str, str]]:
     """(run_id, file) of everything in the lake's table folders; the run is empty where the name is not ours."""
     for table in EVIDENCE_TABLES:
         for path in sorted((workspace.warehouse / table).glob("*")):

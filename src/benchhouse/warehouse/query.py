@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryInput, QuerySpec
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
 from benchhouse.warehouse.points import POINTS_VIEW, SOURCES, duckdb_view
@@ -56,7 +56,7 @@ class Result:
 class Warehouse:
     """The open tables of a workspace. `notes` holds what had to be repaired on the way."""
 
-    def __init__(self, workspace: Workspace, catalog: Catalog, say: Callable[[str], None] | None = None) -> None:
+    def __init__(self, workspace: WorkspaceFolder, catalog: Catalog, say: Callable[[str], None] | None = None) -> None:
         self.workspace = workspace
         self.catalog = catalog
         self.notes: list[str] = []
@@ -66,7 +66,7 @@ class Warehouse:
         self._shared: SharedViews | None = None
 
     @classmethod
-    def open(cls, workspace: Workspace, say: Callable[[str], None] | None = None) -> "Warehouse":
+    def open(cls, workspace: WorkspaceFolder, say: Callable[[str], None] | None = None) -> "Warehouse":
         """Open the tables; a lost catalog is made again first, which `say` (else the log) is told."""
         try:
             return cls(workspace, Catalog.open(workspace), say)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.retention import Pruned, Pruning, Retention
 from benchhouse.warehouse.ingest import open_catalog, sealed_folders
 
@@ -27,7 +27,7 @@ class _Run:
     names: set[str] = field(default_factory=set)
 
 
-def prune(workspace: Workspace, policy: Retention, now: datetime, *, dry_run: bool) -> Pruning:
+def prune(workspace: WorkspaceFolder, policy: Retention, now: datetime, *, dry_run: bool) -> Pruning:
     """Take away what is older than the policy allows. `pinned` names what a claim holds back."""
     runs, claims = _runs(workspace), _claims(workspace)
     held = {run.run_id: claim for run in runs for claim in [_claim_on(run, claims)] if claim}
@@ -55,7 +55,7 @@ def prune(workspace: Workspace, policy: Retention, now: datetime, *, dry_run: bo
     return Pruning(dry_run=dry_run, policy=policy, gone=gone, pinned=pinned)
 
 
-def _runs(workspace: Workspace) -> list[_Run]:
+def _runs(workspace: WorkspaceFolder) -> list[_Run]:
     """All runs that have sealed evidence. What can't be read is left alone."""
     found: dict[str, _Run] = {}
     for path in sealed_folders(workspace):
@@ -74,7 +74,7 @@ def _runs(workspace: Workspace) -> list[_Run]:
     return [found[run_id] for run_id in sorted(found)]
 
 
-def _claims(workspace: Workspace) -> dict[str, bytes]:
+def _claims(workspace: WorkspaceFolder) -> dict[str, bytes]:
     """The content of every file of claims/. One that can't be read might pin anything, so nothing is pruned then."""
     found = {}
     folder = workspace.root / "claims"
@@ -99,7 +99,7 @@ def _claim_on(run: _Run, claims: dict[str, bytes]) -> str | None:
     return next((claim for claim, content in claims.items() if any(name in content for name in names)), None)
 
 
-def _prune_monitors(workspace: Workspace, hot_s: float, now: datetime, dry_run: bool) -> Iterable[Pruned]:
+def _prune_monitors(workspace: WorkspaceFolder, hot_s: float, now: datetime, dry_run: bool) -> Iterable[Pruned]:
     for path in sorted(workspace.monitors.glob("*")):
         newest = max(one.lstat().st_mtime for one in (path, *path.rglob("*")))
         age_s = now.timestamp() - newest
@@ -109,7 +109,7 @@ def _prune_monitors(workspace: Workspace, hot_s: float, now: datetime, dry_run: 
                 shutil.rmtree(path)
 
 
-def _remove(workspace: Workspace, folders: Iterable[Path]) -> None:
+def _remove(workspace: WorkspaceFolder, folders: Iterable[Path]) -> None:
     home = workspace.results.resolve()
     for folder in folders:
         if folder.is_symlink() or not folder.resolve().is_relative_to(home):

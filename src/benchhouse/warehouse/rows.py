@@ -15,7 +15,7 @@ from benchhouse.evidence import older
 from benchhouse.evidence.folder import packages_of
 from benchhouse.evidence.manifest import Manifest
 from benchhouse.schema.digests import canonical_json, digest
-from benchhouse.schema.layout import TrialFolder, Workspace
+from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile
 from benchhouse.schema.telemetry import TelemetrySummary
 from benchhouse.schema.trial import Meta, TrialSpec
@@ -49,7 +49,7 @@ class NotCollectable(Exception):  # noqa: N818 - a reason, told to the user in a
     """Why a folder does not enter the tables."""
 
 
-def read_folder(workspace: Workspace, folder: TrialFolder) -> TrialRows:
+def read_folder(workspace: WorkspaceFolder, folder: TrialFolder) -> TrialRows:
     """Read one sealed folder. What is read must be what was sealed: the digests of the manifest are checked."""
     try:
         sealed = folder.manifest.read_bytes()
@@ -306,7 +306,7 @@ def _sealed_bytes(path: Path, manifest: Manifest, name: str = "") -> bytes:
     return content
 
 
-def _place(workspace: Workspace, folder: TrialFolder) -> str:
+def _place(workspace: WorkspaceFolder, folder: TrialFolder) -> str:
     path, root = os.path.realpath(folder.path), os.path.realpath(workspace.root)
     return path.removeprefix(f"{root.rstrip('/')}/")
 

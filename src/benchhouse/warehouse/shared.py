@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryInput
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, TABLES, quoted
 
@@ -23,7 +23,7 @@ _starting = threading.Lock()
 class SharedViews:
     """The tables as one open warehouse sees them, in the engine that all of them share. Close it."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: WorkspaceFolder) -> None:
         self._root = os.path.realpath(workspace.warehouse)
         self._connection = _engine(self._root).cursor()
         self._shown: dict[str, tuple[list[str], bool]] = {}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 
 if TYPE_CHECKING:
     from benchhouse.warehouse.engine import Engine
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from benchhouse.warehouse.transfer import Moved
 
 
-def push(workspace: Workspace, to: str, runs: Sequence[str], **options: Any) -> "list[Moved]":
+def push(workspace: WorkspaceFolder, to: str, runs: Sequence[str], **options: Any) -> "list[Moved]":
     """Bring runs of this workspace (all, if none are named) to the engine at `to`."""
     from benchhouse.warehouse.engine_lake import LakeEngine
     from benchhouse.warehouse.query import Warehouse
@@ -23,7 +23,7 @@ def push(workspace: Workspace, to: str, runs: Sequence[str], **options: Any) -> 
         return _transfer(source, sink, named, **options)
 
 
-def pull(workspace: Workspace, origin: str, runs: Sequence[str], **options: Any) -> "list[Moved]":
+def pull(workspace: WorkspaceFolder, origin: str, runs: Sequence[str], **options: Any) -> "list[Moved]":
     """Bring runs of the engine at `origin` (all, if none are named by their ids) into this workspace's tables."""
     from benchhouse.warehouse.engine_lake import LakeEngine
 

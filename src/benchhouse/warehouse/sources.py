@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterable
 
 from benchhouse.schema.digests import file_digest
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryInput
 from benchhouse.warehouse.tables import TABLES
 
 
-def source_files(workspace: Workspace, tables: Iterable[str]) -> list[QueryInput]:
+def source_files(workspace: WorkspaceFolder, tables: Iterable[str]) -> list[QueryInput]:
     """The files behind these tables, with their digests; `file` is relative to the warehouse, as all inputs are."""
     found = []
     for name in tables:

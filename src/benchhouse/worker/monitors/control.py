@@ -16,7 +16,7 @@ from benchhouse.evidence.writing import now, write_model
 from benchhouse.processes import tree
 from benchhouse.processes.owner import OWNER
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.schema.layout import Workspace
+from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.telemetry import WHOLE, Monitors, StandingMonitor, TelemetrySummary
 from benchhouse.worker.monitors.standing import MonitorFolder, finish, read_summary
 
@@ -63,7 +63,7 @@ class MonitorStatus:
 
 
 def start(
-    workspace: Workspace, *, pid: int | None = None, interval_s: float = 1.0, for_s: float | None = None
+    workspace: WorkspaceFolder, *, pid: int | None = None, interval_s: float = 1.0, for_s: float | None = None
 ) -> MonitorStatus:
     """Start a monitor of the node, its GPUs, and the process tree below `pid` if given; returns once it samples."""
     list_monitors(workspace)
@@ -107,7 +107,7 @@ def _start_process(folder: MonitorFolder) -> None:
         time.sleep(0.01)
 
 
-def list_monitors(workspace: Workspace) -> list[MonitorStatus]:
+def list_monitors(workspace: WorkspaceFolder) -> list[MonitorStatus]:
     """All monitors of the workspace, the last first; the samples of one that was killed are made readable here."""
     monitors = []
     for path in sorted(workspace.monitors.glob("*/monitor.json"), reverse=True):
@@ -119,7 +119,7 @@ def list_monitors(workspace: Workspace) -> list[MonitorStatus]:
     return monitors
 
 
-def stop(workspace: Workspace, monitor: str, wait_s: float = 30.0) -> MonitorStatus:
+def stop(workspace: WorkspaceFolder, monitor: str, wait_s: float = 30.0) -> MonitorStatus:
     """End a monitor and return what it measured; one that has ended is only described."""
     folder = _find(workspace, monitor)
     deadline = time.monotonic() + wait_s
@@ -139,7 +139,7 @@ def stop(workspace: Workspace, monitor: str, wait_s: float = 30.0) -> MonitorSta
     return _status(folder)
 
 
-def _find(workspace: Workspace, monitor: str) -> MonitorFolder:
+def _find(workspace: WorkspaceFolder, monitor: str) -> MonitorFolder:
     """By `@last` (of those that run, where some do), its id, or a unique beginning of it."""
     names = sorted(path.parent.name for path in workspace.monitors.glob("*/monitor.json"))
     if monitor == "@last":
