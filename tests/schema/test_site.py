@@ -9,8 +9,7 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.site import Site
-from benchhouse.sites.profiles import SHIPPED, expand_folder, expand_path, load_site, shipped
+from benchhouse.sites.profiles import SHIPPED, expand_path, load_site, shipped
 
 
 @pytest.mark.parametrize("name", ["lab", "local", "meluxina"])
@@ -48,18 +47,15 @@ def test_a_bad_profile_is_refused_with_its_place(tmp_path, text, said):
 
 
 def test_folders_have_their_variables_put_in():
-    site = Site.model_validate({"folders": {"containers": "$WORK/containers", "data": "${WORK}/data"}})
-    assert expand_folder(site, "containers", {"WORK": "/w"}) == Path("/w/containers")
-    assert expand_folder(site, "data", {"WORK": "/w"}) == Path("/w/data")
-    assert expand_folder(site, "work", {}) is None
+    assert expand_path("$WORK/containers", "x", {"WORK": "/w"}) == Path("/w/containers")
+    assert expand_path("${WORK}/data", "x", {"WORK": "/w"}) == Path("/w/data")
 
 
 @pytest.mark.parametrize("environ", [{}, {"WORK": ""}])
 def test_a_variable_that_is_not_set_is_told_with_who_mentions_it(environ):
-    site = Site.model_validate({"site": "meluxina", "folders": {"containers": "$WORK/containers"}})
-    said = r"folders.containers of site 'meluxina' is \$WORK/containers, and the environment variable WORK is not set"
-    with pytest.raises(BenchError, match=said):
-        expand_folder(site, "containers", environ)
+    message = r"quotas of site 'x' is \$WORK/containers, and the environment variable WORK is not set"
+    with pytest.raises(BenchError, match=message):
+        expand_path("$WORK/containers", "quotas of site 'x'", environ)
 
 
 def test_a_relative_folder_is_refused():

@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from benchhouse.catalog.entries import Entry, entries, load_object
 from benchhouse.documents.document import Document
-from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.scenario import Benchmark
@@ -53,14 +50,7 @@ class Broken:
 
 def load_benchmark(path: Path) -> tuple[Benchmark, Document]:
     document = load_yaml(path)
-    return read_benchmark(document), document
-
-
-def read_benchmark(document: Document) -> Benchmark:
-    try:
-        return Benchmark.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, Benchmark)) from error
+    return validated(document, Benchmark), document
 
 
 def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
@@ -79,25 +69,10 @@ def list_benchmarks(*folders: Path) -> tuple[list[Registered], list[Broken]]:
             try:
                 document = load_yaml(path)
                 if not is_logical(document.data):  # a nexus keeps those in the same folder
-                    good.append(Registered(read_benchmark(document), document, origin))
+                    good.append(Registered(validated(document, Benchmark), document, origin))
             except BenchError as error:
                 broken.append(Broken(str(path), error, origin))
     return good, broken
-
-
-def find_benchmark(name: str, *folders: Path) -> Registered:
-    registered, broken = list_benchmarks(*folders)
-    matches = [item for item in registered if item.benchmark.benchmark == name]
-    if len(matches) > 1:
-        places = " and ".join(item.document.path for item in matches)
-        raise BenchError(f"the benchmark '{name}' is registered twice: {places}", "rename one of them")
-    if matches:
-        return matches[0]
-    if broken:
-        raise broken[0].error  # it may be the one
-    guess = did_you_mean(name, [item.benchmark.benchmark for item in registered])
-    hint = f"did you mean '{guess}'? " if guess else ""
-    raise BenchError(f"no benchmark named '{name}' is registered", f"{hint}see: bench list benchmarks")
 
 
 def _places(folders: tuple[Path, ...]) -> Iterator[tuple[Path | Entry, str]]:

@@ -69,11 +69,10 @@ def find_plug(group: str, name: str, kin: Collection[str] = ()) -> Entry:
     matches = [entry for entry in entries(group) if entry.name == name]
     kind = group.removesuffix("s")
     if not matches:
-        from benchhouse.documents.problems import did_you_mean
+        from benchhouse.documents.problems import guess_hint
 
         names = _names(group, kin)
-        guess = did_you_mean(name, names)
-        hint = f"did you mean '{guess}'? " if guess else ""
+        hint = guess_hint(name, names)
         raise BenchError(f"no {kind} named '{name}' is installed", f"{hint}installed: {', '.join(names) or 'none'}")
     if len(matches) > 1:
         owners = ", ".join(sorted(f"{entry.distribution} {entry.distribution_version}" for entry in matches))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchhouse import __version__
 from benchhouse.catalog.entries import ADO, Entry, ado_entries, entries, environment_stamp
-from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.problems import guess_hint
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.progress import tell
@@ -125,8 +125,7 @@ def resolve(name: str, version: str | None, listed: Sequence[Listed]) -> Listed:
     """The one experiment of that name and version; without a version, the newest that is not deprecated."""
     matches = [item for item in listed if item.name == name]
     if not matches:
-        guess = did_you_mean(name, sorted({item.name for item in listed}))
-        hint = f"did you mean '{guess}'? " if guess else ""
+        hint = guess_hint(name, sorted({item.name for item in listed}))
         parts = name.split(".")  # what can't be loaded is listed by the name of its entry point
         for item in (item for item in listed if item.broken and item.name in parts):
             hint = f"'{item.name}' of {item.distribution} can't be loaded: {item.broken}; "

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from benchhouse.catalog.ado import metric_name
 from benchhouse.catalog.domains import MISSING, holds, look_up, same
 from benchhouse.catalog.logical_checks import check_file
 from benchhouse.catalog.nexus import OURS, listed_name
 from benchhouse.documents.document import Document
-from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.misfits import validated
+from benchhouse.documents.problems import ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.nexus import Binding, BoundExperiment, LogicalFile, Property, is_logical
@@ -68,14 +66,6 @@ class Answer:
     properties: tuple[Any, ...]  # in the order of the file
 
 
-def load_logical(path: Path) -> Logical:
-    """Read one file; every mistake that can be seen without the experiments is raised with its place."""
-    found = read_logical(path)
-    if isinstance(found, Unreadable):
-        raise found.error
-    return found
-
-
 def read_logical(path: Path) -> Logical | Unreadable:
     """The same, with what could be read of a faulty file."""
     try:
@@ -115,8 +105,7 @@ def find_logical(name: str, *roots: Path) -> Logical:
         raise BenchError(f"the logical benchmark '{name}' is defined twice: {places}", "rename one of them")
     if matches:
         return matches[0]
-    guess = did_you_mean(name, [item.name for item in good])
-    hint = f"did you mean '{guess}'? " if guess else ""
+    hint = guess_hint(name, [item.name for item in good])
     folders = " or ".join(str(root / FOLDER) for root in dict.fromkeys(roots))
     there = f"there are: {', '.join(item.name for item in good)}" if good else f"there is none in {folders}"
     raise BenchError(f"no logical benchmark named '{name}'", f"{hint}{there}")
@@ -198,10 +187,7 @@ def _property(binding: Binding, name: str, target: Mapping[str, Any], parameters
 
 
 def _read(document: Document, stem: str) -> Logical | Unreadable:
-    try:
-        file = LogicalFile.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, LogicalFile)) from error
+    file = validated(document, LogicalFile)
     logical = Logical(file, document)
     problems = check_file(file, document, stem)
     return Unreadable(document.path, ProblemsError(problems), logical) if problems else logical

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from benchhouse.catalog.benchmarks import Broken, load_benchmark
 from benchhouse.catalog.nexus_root import holds_models_benchmark
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
@@ -182,10 +182,7 @@ def model_of(folder: Path) -> tuple[ModelEntry, Document] | None:
 
 def _load(path: Path, model: type[_Read]) -> tuple[_Read, Document]:
     document = load_yaml(path)
-    try:
-        return model.model_validate(document.data), document
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, model)) from error
+    return validated(document, model), document
 
 
 @dataclass

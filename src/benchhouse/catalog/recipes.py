@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from benchhouse.catalog.entries import entries, find_plug, load_object
-from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.misfits import validated
+from benchhouse.documents.problems import guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.recipe import Recipe
@@ -23,11 +21,7 @@ class FoundRecipe:
 
 def load_recipe(path: Path) -> Recipe:
     """A recipe from its file; every mistake is raised with its place."""
-    document = load_yaml(path)
-    try:
-        return Recipe.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, Recipe)) from error
+    return validated(load_yaml(path), Recipe)
 
 
 def find_recipe(name: str, *folders: Path) -> FoundRecipe:
@@ -40,8 +34,7 @@ def find_recipe(name: str, *folders: Path) -> FoundRecipe:
             return FoundRecipe(load_recipe(path), str(path.absolute()))
     if name not in {entry.name for entry in entries("recipes")}:
         known = sorted({*(path.stem for path in _files(folders)), *(entry.name for entry in entries("recipes"))})
-        guess = did_you_mean(name, known)
-        hint = f"did you mean '{guess}'? " if guess else ""
+        hint = guess_hint(name, known)
         raise BenchError(f"there is no recipe '{name}'", f"{hint}see: bench servers list")
     entry = find_plug("recipes", name)
     return FoundRecipe(load_object(entry.object), entry.distribution)

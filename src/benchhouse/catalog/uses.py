@@ -11,7 +11,7 @@ from pathlib import Path
 from benchhouse.catalog.benchmarks import Registered, list_benchmarks, load_benchmark
 from benchhouse.catalog.nexus import INSTANCES, refuse_leaving
 from benchhouse.documents.document import Document
-from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.problems import ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.names import can_name_a_folder
@@ -69,8 +69,7 @@ class Shelf:
         if broken:
             raise broken[0].error  # it may be the one
         known = [item.benchmark.benchmark for item in registered] + [path.name for path in self._definitions("*")]
-        guess = did_you_mean(name, known)
-        hint = f"did you mean '{guess}'? " if guess else ""
+        hint = guess_hint(name, known)
         raise UnknownBenchmarkError(f"no benchmark named '{name}' is registered", f"{hint}see: bench list benchmarks")
 
     def _by_package(self, name: str) -> Registered:
@@ -90,8 +89,7 @@ class Shelf:
         folder = home.joinpath(*(("models", *model) if model else ()), INSTANCES, last)
         if len(parts) > 3 or not folder.is_dir():
             known = [f"{path.parents[1].name}/{path.name}" for path in self._definitions("*")]
-            guess = did_you_mean(name, known)
-            hint = f"did you mean '{guess}'? " if guess else ""
+            hint = guess_hint(name, known)
             raise BenchError(f"the nexus {self.nexus} has no benchmark '{name}'", f"{hint}see: bench list benchmarks")
         return self._read(folder, package, last)
 

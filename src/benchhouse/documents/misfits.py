@@ -4,14 +4,14 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.problems import Problem, did_you_mean
+from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.schema.quoting import describe, printable, quote, shorten
 
 if TYPE_CHECKING:  # pydantic is slow to import, and a file that can't be read never needs it
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
 
 _WANTED = {
@@ -58,6 +58,19 @@ class _Finding:
         if self.error["type"] in ("literal_error", "enum"):
             return str(self.error["ctx"]["expected"])
         return _WANTED.get(self.error["type"], "")
+
+
+_Read = TypeVar("_Read", bound="BaseModel")
+
+
+def validated(document: Document, model: type[_Read]) -> _Read:
+    """The document as that model; raises ProblemsError with every mistake in its place."""
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        raise ProblemsError(from_pydantic(error, document, model)) from error
 
 
 def from_pydantic(

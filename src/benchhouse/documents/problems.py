@@ -100,6 +100,12 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str | None:
     return plain[close[0]] if close else None
 
 
+def guess_hint(word: str, choices: Iterable[str]) -> str:
+    """`did you mean 'x'? `, to be followed by what there is; empty where nothing looks alike."""
+    guess = did_you_mean(word, choices)
+    return f"did you mean '{guess}'? " if guess else ""
+
+
 def _excerpt(source: str, column: int) -> tuple[str, int]:
     """The part of a long line around `column`, one harmless character for each of its own; and the column in it."""
     start = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from benchhouse.catalog.domains import MISSING, holds, listed, stand_in
 from benchhouse.catalog.logical import WHOLE_TARGET, Logical, mapped_input, regions_of
-from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.problems import guess_hint
 from benchhouse.documents.yaml_reader import resolve_plain
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.nexus import Binding, Property, PropertyDomain
@@ -73,8 +73,7 @@ def read_where(logical: Logical, where: Mapping[str, str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, text in where.items():
         if name not in known:
-            guess = did_you_mean(name, known)
-            hint = f"did you mean '{guess}'? " if guess else ""
+            hint = guess_hint(name, known)
             raise BenchError(
                 f"'{logical.name}' has no property {quote(name)}", f"{hint}it has: {', '.join(known) or 'none'}"
             )
@@ -89,8 +88,7 @@ def _typed(known: Property, text: str) -> Any:
             return value
     read = resolve_plain(text)
     if not holds(known.property_domain, read):
-        guess = did_you_mean(text, [str(value) for value in values or []])
-        hint = f"did you mean '{guess}'? " if guess else ""
+        hint = guess_hint(text, [str(value) for value in values or []])
         expected = f"it has: {', '.join(map(str, values))}" if values else "see its propertyDomain"
         raise BenchError(f"{quote(text)} is no value of '{known.identifier}'", f"{hint}{expected}")
     return read

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import Any
 
 from benchhouse.documents.document import Document, Loc
-from benchhouse.documents.misfits import from_pydantic
+from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.documents.yaml_writer import dump_yaml
@@ -28,7 +26,6 @@ from benchhouse.schema.ado import OURS, Operation, WalkParameters
 from benchhouse.schema.scenario import MAX_AXIS_VALUES
 from benchhouse.schema.space import Property, PropertyDomain, Space, SpaceExperiment
 
-_Read = TypeVar("_Read", bound=BaseModel)
 Inputs = Callable[[str, str | None], Collection[str] | None]
 """The inputs of the experiment of that name and version; None where they are not known."""
 
@@ -56,7 +53,7 @@ def read_space(document: Document) -> SpaceFile:
     """The space that `document` is, or that the operation in it names; every mistake is raised with its place."""
     if "operation" not in document.data:
         return _space_file(document)
-    operation = _validated(Operation, document)
+    operation = validated(document, Operation)
     problems = _not_ours(operation, document)
     beside = Path(document.path).parent
     path = beside / operation.spaces[0]
@@ -73,7 +70,7 @@ def read_space(document: Document) -> SpaceFile:
 
 def _space_file(document: Document, walk: WalkParameters | None = None) -> SpaceFile:
     plain = plain_space(document)
-    return SpaceFile(_validated(Space, plain), plain, space_name(Path(document.path)), walk)
+    return SpaceFile(validated(plain, Space), plain, space_name(Path(document.path)), walk)
 
 
 def space_name(path: Path) -> str:
@@ -237,13 +234,6 @@ class _View:
     def text(self) -> str:
         """The scenario as a file of its own: what a run keeps, so that it can be carried on without this space."""
         return f"# made of {Path(self.file.document.path).name}, a space of ado\n{dump_yaml(self.data())}"
-
-
-def _validated(model: type[_Read], document: Document) -> _Read:
-    try:
-        return model.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, model)) from error
 
 
 def _not_ours(operation: Operation, document: Document) -> list[Problem]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.problems import guess_hint
 from benchhouse.runs.ledger import Ledger
 from benchhouse.schema.components import EXPERIMENT, ORCHESTRATOR, WORKER, is_plain
 from benchhouse.schema.errors import BenchError
@@ -160,10 +160,8 @@ class RunLogs:
         known = {WORKER, ORCHESTRATOR, *(component_of(name) for folder in folders for name in folder.names())} - {""}
         for component in selection.components:
             if component not in known:
-                guess = did_you_mean(component, sorted(known))
-                hint = f"did you mean '{guess}'? " if guess else ""
-                components = ", ".join(sorted(known))
-                raise BenchError(f"no component '{component}' has written a log", f"{hint}there are: {components}")
+                hint = f"{guess_hint(component, sorted(known))}there are: {', '.join(sorted(known))}"
+                raise BenchError(f"no component '{component}' has written a log", hint)
         return folders
 
 

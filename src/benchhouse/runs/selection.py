@@ -2,7 +2,7 @@
 
 import re
 
-from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.problems import guess_hint
 from benchhouse.runs.ledger import Ledger, list_runs
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
@@ -37,10 +37,8 @@ def find_run(workspace: WorkspaceFolder, token: str) -> str:
     scenarios = _scenarios(workspace)
     if token in scenarios:
         return scenarios[token]
-    guess = did_you_mean(token, [*scenarios, *runs, "@last"])
-    raise BenchError(
-        f"no run '{token}'", f"did you mean '{guess}'? see: bench status" if guess else "see: bench status"
-    )
+    hint = guess_hint(token, [*scenarios, *runs, "@last"])
+    raise BenchError(f"no run '{token}'", f"{hint}see: bench status")
 
 
 def find_selector(workspace: WorkspaceFolder, selector: str) -> str:

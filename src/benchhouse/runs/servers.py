@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchhouse.catalog.entries import plug
 from benchhouse.catalog.recipes import find_recipe
-from benchhouse.documents.problems import did_you_mean
+from benchhouse.documents.problems import guess_hint
 from benchhouse.evidence.writing import now
 from benchhouse.processes.owner import pid_of
 from benchhouse.runs.cleanup import sweep
@@ -194,8 +194,7 @@ def _checked_recipe(recipe: Recipe, parameters: Mapping[str, str]) -> Recipe:
     known = ", ".join(recipe.parameters) or "none"
     for name in parameters:
         if name not in (*recipe.parameters, "program"):
-            guess = did_you_mean(name, recipe.parameters)
-            hint = f"did you mean '{guess}'? " if guess else ""
+            hint = guess_hint(name, recipe.parameters)
             raise BenchError(f"the recipe {recipe.name} has no parameter '{name}'", f"{hint}it has: {known}")
         if is_secret_key(name) and reference(parameters[name]) is None:
             raise BenchError(
@@ -284,8 +283,7 @@ def _find(workspace: WorkspaceFolder, server: str, over_too: bool = False) -> tu
         return matches[0]
     if matches:
         raise BenchError(f"'{server}' could be {', '.join(state.id for _, state in matches)}", "give more of the id")
-    guess = did_you_mean(server, [state.id for _, state in states])
-    hint = f"did you mean '{guess}'? " if guess else ""
+    hint = guess_hint(server, [state.id for _, state in states])
     raise BenchError(f"there is no server '{server}'", f"{hint}see: bench servers ps", Exit.BAD_INPUT)
 
 

@@ -4,11 +4,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import ValidationError
-
 import benchhouse
-from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import ProblemsError, did_you_mean
+from benchhouse.documents.misfits import validated
+from benchhouse.documents.problems import guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.site import Site
@@ -19,11 +17,7 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 
 def load_site(path: Path) -> Site:
     """A site profile from its file; every mistake is raised with its place."""
-    document = load_yaml(path)
-    try:
-        return Site.model_validate(document.data)
-    except ValidationError as error:
-        raise ProblemsError(from_pydantic(error, document, Site)) from error
+    return validated(load_yaml(path), Site)
 
 
 def find_site(name: str | None, workspace_file: Path) -> Site:
@@ -34,20 +28,13 @@ def find_site(name: str | None, workspace_file: Path) -> Site:
         return load_site(Path(name))
     known = shipped()
     if name not in known:
-        guess = did_you_mean(name, list(known))
-        hint = f"did you mean '{guess}'? " if guess else ""
+        hint = guess_hint(name, list(known))
         raise BenchError(f"there is no site '{name}'", f"{hint}there is: {', '.join(known)}; or name a file")
     return load_site(known[name])
 
 
 def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
-
-
-def expand_folder(site: Site, key: str, environ: Mapping[str, str]) -> Path | None:
-    """A folder of the profile, `work`, `containers` or `data`, with its variables put in; None where it names none."""
-    text: str = getattr(site.folders, key)
-    return expand_path(text, f"folders.{key} of site '{site.site}'", environ) if text else None
 
 
 def expand_path(text: str, who: str, environ: Mapping[str, str]) -> Path:
