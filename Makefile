@@ -8,7 +8,7 @@ export WORKERS ?= 3
 export TESTS ?= tests
 
 # What starts no server, cluster or browser, chosen by `pytest --durations`: two minutes on two cores.
-QUICK := $(addprefix tests/,analysis api catalog claims documents plan recipes results schema sites)
+QUICK := $(addprefix tests/,analysis api catalog claims documents plan results schema sites)
 QUICK_MARKS := not starts and not slow and not serial and not clients and not browser
 
 .PHONY: help venv demo quick test test-deps check docs reference messages bench clean

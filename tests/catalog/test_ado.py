@@ -16,6 +16,8 @@ from benchhouse.catalog.listing import list_experiments, resolve
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.progress import show_by
 
+pytestmark = pytest.mark.slow  # imports ado
+
 
 def needed(identifier, **domain):
     return {"identifier": identifier, "required": True, "default": None, "domain": domain}

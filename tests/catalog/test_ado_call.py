@@ -3,6 +3,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow  # imports ado
+
 PACKAGE = '''
 from ado.modules.actuators.custom_experiments import custom_experiment
 from ado.schema.domain import PropertyDomain
