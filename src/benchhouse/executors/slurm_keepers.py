@@ -35,7 +35,7 @@ class SlurmKeepers:
             *request(asked, self._scenario, self._site),
             "--ntasks=1",
             f"--time={clock(spec.time or self._longest_s(asked))}",
-            f"--output={quoted(folder.words.absolute())}",
+            f"--output={quoted(folder.log.absolute())}",
             "--open-mode=append",
             "--no-requeue",  # its trials must not find another server than the one they began with
         ]

@@ -40,7 +40,7 @@ Keep = Callable[[Path], int]
 
 def _ask(folder: ServiceFolder, spec: ServiceSpec) -> None:
     folder.path.mkdir(parents=True, exist_ok=True)
-    for path in (folder.state, folder.endpoints, folder.words, folder.job, folder.stop):
+    for path in (folder.state, folder.endpoints, folder.log, folder.job, folder.stop):
         path.unlink(missing_ok=True)
     write_model(folder.spec, spec, sync=False)
 
@@ -63,7 +63,7 @@ def start_keeper(folder: ServiceFolder, spec: ServiceSpec, keep: Keep | None) ->
     _ask(folder, spec)
     # Not marked as the orchestrator's: the sweep of its first worker would end it. It follows its owner by itself.
     if keep is not None and can_fork():
-        process: Forked | subprocess.Popen[bytes] = fork(partial(keep, folder.path.absolute()), folder.words, [OWNER])
+        process: Forked | subprocess.Popen[bytes] = fork(partial(keep, folder.path.absolute()), folder.log, [OWNER])
     else:
         process = _start_program(folder)
     _keepers[str(folder.path)] = process
@@ -72,7 +72,7 @@ def start_keeper(folder: ServiceFolder, spec: ServiceSpec, keep: Keep | None) ->
 
 def _start_program(folder: ServiceFolder) -> "subprocess.Popen[bytes]":
     """The same in a new interpreter, which takes 0.2 s more."""
-    with folder.words.open("wb") as words:
+    with folder.log.open("wb") as words:
         return subprocess.Popen(
             [sys.executable, "-m", "benchhouse.worker", "--keep", str(folder.path.absolute())],
             stdin=subprocess.DEVNULL,
@@ -125,7 +125,7 @@ def _keeper_died(name: str, folder: ServiceFolder) -> str:
     process = _keepers.get(str(folder.path))
     if process is None or process.poll() is None or read_state(folder) is not None:
         return ""
-    said = folder.words.read_text(errors="replace").strip()
+    said = folder.log.read_text(errors="replace").strip()
     return f"{name} could not be started: {said.splitlines()[-1] if said else f'exit {process.returncode}'}"
 
 

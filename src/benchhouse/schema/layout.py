@@ -5,192 +5,85 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class TrialFolder:
-    """The files of one trial folder, sealed or not."""
+class Folder:
+    """A folder whose files have names of their own."""
 
     path: Path
 
-    @property
-    def spec(self) -> Path:
-        return self.path / "trial.json"
 
-    @property
-    def effective_config(self) -> Path:
-        return self.path / "effective_config.yaml"
+class Inside:
+    """An attribute of a `Folder`: the path of what has this name in it."""
 
-    @property
-    def meta(self) -> Path:
-        return self.path / "meta.json"
+    def __init__(self, name: str) -> None:
+        self._name = name
 
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.json"
+    def __get__(self, folder: Folder, _: type[Folder]) -> Path:
+        return folder.path / self._name
 
-    @property
-    def metrics_csv(self) -> Path:
-        return self.path / "metrics.csv"
 
-    @property
-    def samples(self) -> Path:
-        return self.path / "samples.csv"
+class TrialFolder(Folder):
+    """The files of one trial folder, sealed or not."""
 
-    @property
-    def histograms(self) -> Path:
-        return self.path / "histograms.json"
-
-    @property
-    def packages(self) -> Path:
-        return self.path / "packages.json"
-
-    @property
-    def services(self) -> Path:
-        """Servers of a trial that runs; gone when it is sealed."""
-        return self.path / "services.json"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def artifacts(self) -> Path:
-        return self.path / "artifacts"
-
-    @property
-    def telemetry(self) -> Path:
-        return self.path / "telemetry"
-
-    @property
-    def telemetry_summary(self) -> Path:
-        return self.telemetry / "summary.json"
-
-    @property
-    def elsewhere(self) -> Path:
-        """While it runs: folders of its servers on other nodes, by name."""
-        return self.path / ".elsewhere"
-
-    @property
-    def manifest(self) -> Path:
-        return self.path / "manifest.json"
+    spec = Inside("trial.json")
+    effective_config = Inside("effective_config.yaml")
+    meta = Inside("meta.json")
+    metrics = Inside("metrics.json")
+    metrics_csv = Inside("metrics.csv")
+    samples = Inside("samples.csv")
+    histograms = Inside("histograms.json")
+    packages = Inside("packages.json")
+    services = Inside("services.json")  # servers of a running trial; removed when it is sealed
+    logs = Inside("logs")
+    artifacts = Inside("artifacts")
+    telemetry = Inside("telemetry")
+    telemetry_summary = Inside("telemetry/summary.json")
+    elsewhere = Inside(".elsewhere")  # of a running trial: folders of its servers on other nodes, by name
+    manifest = Inside("manifest.json")
 
     @property
     def sealed(self) -> bool:
         return self.manifest.is_file()
 
 
-@dataclass(frozen=True)
-class RunFolder:
+class RunFolder(Folder):
     """The ledger of one run."""
 
-    path: Path
+    record = Inside("run.json")
+    scenario = Inside("scenario.yaml")
+    benchmark = Inside("benchmark.yaml")
+    events = Inside("events.jsonl")
+    lock = Inside("owner.lock")
+    carried = Inside("carried")  # names the cluster job that carries the whole run
+    worker_logs = Inside("worker_logs")
+    jobs = Inside("jobs")  # submissions to a batch system, one numbered folder each; only where jobs outlive us
+    job_logs = Inside("logs")  # what the jobs of the batch system printed
+    services = Inside("services")  # folders of the servers that are attached to the run, by name
 
     @property
     def run_id(self) -> str:
         return self.path.name
 
-    @property
-    def record(self) -> Path:
-        return self.path / "run.json"
 
-    @property
-    def scenario(self) -> Path:
-        return self.path / "scenario.yaml"
-
-    @property
-    def benchmark(self) -> Path:
-        return self.path / "benchmark.yaml"
-
-    @property
-    def events(self) -> Path:
-        return self.path / "events.jsonl"
-
-    @property
-    def lock(self) -> Path:
-        return self.path / "owner.lock"
-
-    @property
-    def carried(self) -> Path:
-        """Names the cluster's job that carries the whole run."""
-        return self.path / "carried"
-
-    @property
-    def worker_logs(self) -> Path:
-        return self.path / "worker_logs"
-
-    @property
-    def jobs(self) -> Path:
-        """What was handed to a batch system, one numbered folder a submission; there only where jobs outlive us."""
-        return self.path / "jobs"
-
-    @property
-    def job_logs(self) -> Path:
-        """What the batch system's jobs printed."""
-        return self.path / "logs"
-
-    @property
-    def services(self) -> Path:
-        """Folders of the servers that are attached to the run, by name."""
-        return self.path / "services"
-
-
-@dataclass(frozen=True)
-class WorkspaceFolder:
+class WorkspaceFolder(Folder):
     """A folder that holds scenarios, results, reports and the hidden `.bench` state."""
 
-    root: Path
+    state = Inside(".bench")
+    runs = Inside(".bench/runs")
+    services = Inside(".bench/services")  # folders of free-standing servers, by id
+    warehouse = Inside(".bench/warehouse")
+    monitors = Inside(".bench/monitors")
+    results = Inside("results")
+    reports = Inside("reports")
+    claims = Inside("claims")  # published numbers, one file each; what they rest on is never pruned
+    claim_policy = Inside("claims.yaml")
+    benchmarks = Inside("benchmarks")
+    recipes = Inside("recipes")
+    site = Inside("site.yaml")
+    alarms = Inside("alarms.yaml")
 
     @property
-    def state(self) -> Path:
-        return self.root / ".bench"
-
-    @property
-    def runs(self) -> Path:
-        return self.state / "runs"
-
-    @property
-    def services(self) -> Path:
-        """Folders of servers that were started by themselves, by id."""
-        return self.state / "services"
-
-    @property
-    def warehouse(self) -> Path:
-        return self.state / "warehouse"
-
-    @property
-    def monitors(self) -> Path:
-        return self.state / "monitors"
-
-    @property
-    def results(self) -> Path:
-        return self.root / "results"
-
-    @property
-    def reports(self) -> Path:
-        return self.root / "reports"
-
-    @property
-    def claims(self) -> Path:
-        """Published numbers, one file each; what they rest on is never pruned."""
-        return self.root / "claims"
-
-    @property
-    def claim_policy(self) -> Path:
-        return self.root / "claims.yaml"
-
-    @property
-    def benchmarks(self) -> Path:
-        return self.root / "benchmarks"
-
-    @property
-    def recipes(self) -> Path:
-        return self.root / "recipes"
-
-    @property
-    def site(self) -> Path:
-        return self.root / "site.yaml"
-
-    @property
-    def alarms(self) -> Path:
-        return self.root / "alarms.yaml"
+    def root(self) -> Path:
+        return self.path
 
     def run(self, run_id: str) -> RunFolder:
         return RunFolder(self.runs / run_id)

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
+from benchhouse.schema.layout import Folder, Inside
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.recipe import Recipe
@@ -171,37 +171,15 @@ class ServiceState(Model):
     checked: str = Field(default="", description="When it last answered.")
 
 
-class ServiceFolder(NamedTuple):
+class ServiceFolder(Folder):
     """The files of one service that outlives a trial."""
 
-    path: Path
-
-    @property
-    def spec(self) -> Path:
-        return self.path / "service.json"
-
-    @property
-    def state(self) -> Path:
-        return self.path / "state.json"
-
-    @property
-    def endpoints(self) -> Path:
-        return self.path / "endpoints.json"
-
-    @property
-    def job(self) -> Path:
-        """The batch job of the keeper, where it is one."""
-        return self.path / "job.json"
-
-    @property
-    def stop(self) -> Path:
-        """Asks a keeper that follows its files to end, after as many seconds as are written there."""
-        return self.path / "stop"
-
-    @property
-    def words(self) -> Path:
-        """What the keeper itself says, where it can't say it in its state."""
-        return self.path / "keeper.log"
+    spec = Inside("service.json")
+    state = Inside("state.json")
+    endpoints = Inside("endpoints.json")
+    job = Inside("job.json")  # the batch job of the keeper, where there is one
+    stop = Inside("stop")  # asks a keeper that follows its files to end, after the number of seconds written there
+    log = Inside("keeper.log")  # what the keeper prints itself, where its state can't hold it
 
 
 def read_state(folder: ServiceFolder) -> ServiceState | None:

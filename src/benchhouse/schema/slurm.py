@@ -1,11 +1,11 @@
 """Slurm: what a scenario may ask of it, and the files by which a submitter and its tasks on other nodes meet."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from benchhouse.schema.layout import Folder, Inside
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 from benchhouse.schema.site import Flag, Word
@@ -46,38 +46,18 @@ class Submitted(Model):
     reason: str = Field(default="", description="Why Slurm never had it.")
 
 
-@dataclass(frozen=True)
-class SubmissionFolder:
+class SubmissionFolder(Folder):
     """One array: the files that its tasks are given."""
 
-    path: Path
+    frame = Inside("frame.json")  # what all its trials have in common, as in trial.json
+    tasks = Inside("tasks.jsonl")  # one line a task: a list of what differs, one object a trial
+    index = Inside("tasks.index")  # where each line of `tasks` begins, and where the last ends: eight bytes each
+    script = Inside("job.sh")
+    job = Inside("job.json")
 
     @property
     def number(self) -> int:
         return int(self.path.name)
-
-    @property
-    def frame(self) -> Path:
-        """What all its trials have in common, as in trial.json."""
-        return self.path / "frame.json"
-
-    @property
-    def tasks(self) -> Path:
-        """One line a task: a list of what differs, one object a trial."""
-        return self.path / "tasks.jsonl"
-
-    @property
-    def index(self) -> Path:
-        """Where each line of `tasks` begins, and where the last ends: eight bytes each."""
-        return self.path / "tasks.index"
-
-    @property
-    def script(self) -> Path:
-        return self.path / "job.sh"
-
-    @property
-    def job(self) -> Path:
-        return self.path / "job.json"
 
 
 def submissions(folder: Path) -> Iterator[SubmissionFolder]:

@@ -223,7 +223,7 @@ def keep(path: Path) -> int:
         code = 0
     except BaseException:  # noqa: BLE001 - whoever started it reads it there
         code = 1
-        write_text(ServiceFolder(path).words, traceback.format_exc())
+        write_text(ServiceFolder(path).log, traceback.format_exc())
     return code
 
 

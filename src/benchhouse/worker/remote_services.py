@@ -130,7 +130,7 @@ class RemoteServices:
             "--keep",
             str(folder.path),
         ]
-        with folder.words.open("wb") as words:
+        with folder.log.open("wb") as words:
             step = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=words, stderr=words, start_new_session=True)
         kept = Kept(own, node, folder, recipe, step, os.fdopen(self._logs.open(own), "wb"))
         self._kept.append(kept)
@@ -146,7 +146,7 @@ class RemoteServices:
             if item.step.poll() is not None or (state and state.phase in OVER):
                 raise ExperimentFailed("server_died", self._last_words(item), retryable=False)
             if monotonic() > deadline:
-                said = _last_line(item.folder.words)
+                said = _last_line(item.folder.log)
                 raise ExperimentFailed(
                     "server_not_ready", f"{item.name} was not up on {item.node} in time{said}", retryable=False
                 )
@@ -162,7 +162,7 @@ class RemoteServices:
         """As its keeper wrote them down, or what is known of the keeper."""
         code = item.step.wait() if (state := self._final_state(item)) is None else 0
         if state is None:
-            return f"{item.name} on {item.node} is over: its keeper ended with {code}{_last_line(item.folder.words)}"
+            return f"{item.name} on {item.node} is over: its keeper ended with {code}{_last_line(item.folder.log)}"
         return f"{item.name} on {item.node}: {state.message or state.phase}"
 
     def _final_state(self, item: Kept) -> ServiceState | None:
