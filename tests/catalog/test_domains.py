@@ -3,7 +3,7 @@
 import pytest
 
 from benchhouse.catalog.domains import MISSING, apart, holds, listed, look_up, stand_in
-from benchhouse.schema.nexus import PropertyDomain as Domain
+from benchhouse.schema.ado import PropertyDomain as Domain
 
 CONTINUOUS = "CONTINUOUS_VARIABLE_TYPE"
 

@@ -16,7 +16,7 @@ from benchhouse.executors.cluster_engine import Ask, Slot
 from benchhouse.executors.dask import read_security
 from benchhouse.executors.dask_engine import DaskEngine, Held, counted, described
 from benchhouse.executors.dask_slot import IMPOSED
-from benchhouse.schema.dask import DaskSettings
+from benchhouse.schema.clusters import DaskSettings
 
 pytestmark = pytest.mark.timeout(900)
 

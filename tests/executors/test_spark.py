@@ -15,7 +15,7 @@ from benchhouse.executors.cluster_engine import Ask, Node
 from benchhouse.executors.spark_engine import essence, properties, slots_in
 from benchhouse.executors.spark_probe import unanswered
 from benchhouse.executors.spark_slot import IMPOSED
-from benchhouse.schema.spark import SparkSettings
+from benchhouse.schema.clusters import SparkSettings
 
 pytestmark = pytest.mark.timeout(900)  # two Javas and more have to start
 

@@ -8,7 +8,7 @@ from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.plan import parse_scenario
 from benchhouse.plan.spaces import domain_values, is_space, read_space, scenarios
-from benchhouse.schema.nexus import PropertyDomain
+from benchhouse.schema.ado import PropertyDomain
 
 SPACE = """\
 entitySpace:

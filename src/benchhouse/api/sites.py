@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.schema.site import Site
-from benchhouse.schema.site_check import SiteCheck
+from benchhouse.schema.site import Site, SiteCheck
 from benchhouse.sites import check, images, places
 from benchhouse.sites.check import SiteSummary, profile_text
 from benchhouse.sites.images import PinnedImage

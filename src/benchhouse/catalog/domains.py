@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from benchhouse.schema.nexus import PropertyDomain
+from benchhouse.schema.ado import PropertyDomain
 
 MISSING: Final = object()
 _MOST_LISTED = 10_000

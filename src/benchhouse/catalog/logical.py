@@ -16,8 +16,9 @@ from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import ProblemsError, guess_hint
 from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.schema.ado import Property
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.nexus import Binding, BoundExperiment, LogicalFile, Property, is_logical
+from benchhouse.schema.nexus import Binding, BoundExperiment, LogicalFile, is_logical
 
 FOLDER = "benchmarks"
 WHOLE_TARGET = "target"  # as `targetMapping`: the trial's target, by its name

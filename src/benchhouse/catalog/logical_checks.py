@@ -8,7 +8,8 @@ from typing import Any
 from benchhouse.catalog.domains import apart, holds, same
 from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.problems import Problem, did_you_mean
-from benchhouse.schema.nexus import Binding, LogicalFile, Property, PropertyDomain
+from benchhouse.schema.ado import Property, PropertyDomain
+from benchhouse.schema.nexus import Binding, LogicalFile
 from benchhouse.schema.quoting import quote
 
 Box = Mapping[str, PropertyDomain | None]

@@ -22,10 +22,11 @@ from benchhouse.documents.document import Document, Loc
 from benchhouse.documents.misfits import validated
 from benchhouse.documents.problems import Problem, ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
+from benchhouse.schema.ado import Space
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import can_name_a_folder
-from benchhouse.schema.nexus import LogicalFile, ModelEntry, ModelFile, NexusFile, PackageEntry, Space
+from benchhouse.schema.nexus import LogicalFile, ModelEntry, ModelFile, NexusFile, PackageEntry
 from benchhouse.schema.quoting import quote
 
 Kind = Literal["space", "benchmark", "scenario"]

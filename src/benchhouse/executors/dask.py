@@ -12,7 +12,7 @@ from benchhouse.documents.problems import ProblemsError
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.executors.cluster_engine import Ask, Node
 from benchhouse.executors.remote_cluster import FarExecutor
-from benchhouse.schema.dask import DaskSecurity, DaskSettings
+from benchhouse.schema.clusters import DaskSecurity, DaskSettings
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment
 from benchhouse.schema.resources import Resources

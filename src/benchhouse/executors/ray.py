@@ -7,9 +7,9 @@ from typing import Any
 from benchhouse.executors.cluster_engine import Ask, Node
 from benchhouse.executors.ray_jobs import RayJobs
 from benchhouse.executors.remote_cluster import FarExecutor
+from benchhouse.schema.clusters import RaySettings
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId
-from benchhouse.schema.ray import RaySettings
 from benchhouse.schema.resources import Resources
 
 OWN = "local"

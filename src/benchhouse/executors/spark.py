@@ -9,10 +9,10 @@ from benchhouse.executors.cluster_engine import Ask, Node
 from benchhouse.executors.cluster_places import no_worker
 from benchhouse.executors.remote_cluster import FarExecutor
 from benchhouse.executors.spark_probe import page_of, workers
+from benchhouse.schema.clusters import LOCAL_CLUSTER, STANDALONE, SparkSettings
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.resources import Resources
-from benchhouse.schema.spark import LOCAL_CLUSTER, STANDALONE, SparkSettings
 
 
 class SparkExecutor(FarExecutor):

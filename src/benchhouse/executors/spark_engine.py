@@ -23,8 +23,8 @@ from benchhouse.executors.cluster_engine import Ask, ClusterGoneError, Node, Slo
 from benchhouse.executors.spark import check_java, this_machine
 from benchhouse.executors.spark_probe import page_of, unanswered, workers
 from benchhouse.executors.spark_slot import run_slot
+from benchhouse.schema.clusters import LOCAL_CLUSTER, STANDALONE
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.spark import LOCAL_CLUSTER, STANDALONE
 
 _GATHER_S = 0.3  # slots that come together are one job
 _LOOK_S = 1.0

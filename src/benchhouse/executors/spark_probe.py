@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from benchhouse.executors.cluster_engine import Node
 from benchhouse.http.client import HttpClient, NoAnswer
-from benchhouse.schema.spark import STANDALONE
+from benchhouse.schema.clusters import STANDALONE
 
 _ANSWER_S = 8.0
 _PAGE_S = 3.0

@@ -12,8 +12,9 @@ from benchhouse.catalog.domains import MISSING, holds, listed, stand_in
 from benchhouse.catalog.logical import WHOLE_TARGET, Logical, mapped_input, regions_of
 from benchhouse.documents.problems import guess_hint
 from benchhouse.documents.yaml_reader import resolve_plain
+from benchhouse.schema.ado import Property, PropertyDomain
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.nexus import Binding, Property, PropertyDomain
+from benchhouse.schema.nexus import Binding
 from benchhouse.schema.quoting import quote
 
 Inputs = dict[str, Any]

@@ -22,9 +22,8 @@ from benchhouse.plan.exported_space import is_exported, plain_space
 from benchhouse.plan.scenario_file import ScenarioFile, read_scenario
 from benchhouse.plan.space import Block
 from benchhouse.plan.space import Space as Points
-from benchhouse.schema.ado import OURS, Operation, WalkParameters
+from benchhouse.schema.ado import OURS, Operation, Property, PropertyDomain, Space, SpaceExperiment, WalkParameters
 from benchhouse.schema.scenario import MAX_AXIS_VALUES
-from benchhouse.schema.space import Property, PropertyDomain, Space, SpaceExperiment
 
 Inputs = Callable[[str, str | None], Collection[str] | None]
 """The inputs of the experiment of that name and version; None where they are not known."""

@@ -13,7 +13,7 @@ from benchhouse.results.content import CaseRanking, Environment, FailureFacts, N
 from benchhouse.results.curves import Scaling, Tradeoff
 from benchhouse.results.environment import PACKAGES_DIFFER
 from benchhouse.results.numbers import number, plural, quantity, spread_text, titled
-from benchhouse.schema.lists import shortened
+from benchhouse.schema.quoting import shortened
 from benchhouse.schema.trial import outcome_words
 
 _SPECIAL = re.compile(r"([\\`*\[\]<>#|~@]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from benchhouse.report.tags import join, tag
 from benchhouse.report.terminal.points import SHAKY, grid
 from benchhouse.results.numbers import number, titled
-from benchhouse.schema.lists import shortened
+from benchhouse.schema.quoting import shortened
 
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable

@@ -7,7 +7,7 @@ from benchhouse.report.interval_chart import Bar, interval_chart
 from benchhouse.report.markdown import code, plain, table
 from benchhouse.results.comparison import ComparisonTable, PointRow
 from benchhouse.results.numbers import percent, quantity
-from benchhouse.schema.lists import shortened
+from benchhouse.schema.quoting import shortened
 
 _WEIGHTS = {"worse": 0, "better": 1}
 _COLOURS = {"worse": "#d55e00", "better": "#009e73"}

@@ -1,11 +1,13 @@
-"""ado's operation file, as far as it says which points of a space are measured, in which order."""
+"""ado's files: `space.yaml` (points, and the experiments that measure them) and the operation over a space.
 
-from typing import Any, Literal
+Keys are spelled as published, in camelCase.
+"""
 
-from pydantic import Field
-from pydantic.alias_generators import to_camel
+from typing import Annotated, Any, Literal
 
-from benchhouse.schema.model import Model
+from pydantic import BeforeValidator, Field
+
+from benchhouse.schema.model import Camel, number_as_text
 
 OURS = "benchhouse"
 """How ado calls the actuator that offers our experiments."""
@@ -13,40 +15,89 @@ TRIAL = "trial"
 """Its experiment that runs one trial which was planned here."""
 
 
-class _Camel(Model):
-    model_config = Model.model_config | {"alias_generator": to_camel}
+Version = Annotated[str, BeforeValidator(number_as_text)]
+VariableType = Literal[
+    "CONTINUOUS_VARIABLE_TYPE",
+    "DISCRETE_VARIABLE_TYPE",
+    "CATEGORICAL_VARIABLE_TYPE",
+    "OPEN_CATEGORICAL_VARIABLE_TYPE",
+    "BINARY_VARIABLE_TYPE",
+    "UNKNOWN_VARIABLE_TYPE",
+]
 
 
-class OperationModule(_Camel):
-    operation_type: Literal["explore", "search"] = Field(default="explore", description="What kind of operation it is.")
-    operator_name: str = Field(default="random_walk", description="Which operator chooses the points.")
+class PropertyDomain(Camel):
+    values: list[Any] | None = Field(None, description="The values, one by one.")
+    domain_range: tuple[float, float] | None = Field(None, description="From, and up to but without.")
+    interval: float | None = Field(None, gt=0, description="Step of a range.")
+    variable_type: VariableType | None = Field(None, description="What kind of values these are.")
+    probability_function: Any = Field(None, description="How ado samples; read and not used.")
 
 
-class SamplerConfig(_Camel):
-    sampler_type: Literal["generator", "selector"] = Field(default="generator", description="Where points come from.")
+class Property(Camel):
+    identifier: str = Field(min_length=1, description="The property's name.")
+    property_domain: PropertyDomain | None = Field(None, description="Which values it takes.")
+    property_type: str | None = Field(None, description="`CONSTITUTIVE_PROPERTY_TYPE`; read and not used.")
+    metadata: dict[str, Any] | None = Field(None, description="Said about it.")
+
+
+class PropertyRef(Camel):
+    identifier: str = Field(min_length=1, description="The property's name.")
+    property_type: str | None = Field(None, description="`CONSTITUTIVE_PROPERTY_TYPE`; read and not used.")
+
+
+class PropertyValue(Camel):
+    property: PropertyRef = Field(description="Which property.")
+    value: Any = Field(description="Its value.")
+    value_type: str | None = Field(None, description="What ado takes it for; read and not used.")
+
+
+class SpaceExperiment(Camel):
+    actuator_identifier: str = Field(min_length=1, description="ado's actuator; `custom_experiments` for functions.")
+    experiment_identifier: str = Field(min_length=1, description="The experiment.")
+    experiment_version: Version = Field("", description="The version that is asked for.")
+    parameterization: list[PropertyValue] | None = Field(None, description="Optional inputs given a value.")
+
+
+class Space(Camel):
+    """`space.yaml`: points, and the experiments that measure them."""
+
+    entity_space: list[Property] = Field([], description="The properties that span the space.")
+    experiments: list[SpaceExperiment] = Field(min_length=1, description="What measures each point.")
+    sample_store_identifier: str | None = Field(None, description="ado's store; not used here.")
+    metadata: dict[str, Any] | None = Field(None, description="Said about it.")
+
+
+class OperationModule(Camel):
+    operation_type: Literal["explore", "search"] = Field("explore", description="What kind of operation it is.")
+    operator_name: str = Field("random_walk", description="Which operator chooses the points.")
+
+
+class SamplerConfig(Camel):
+    sampler_type: Literal["generator", "selector"] = Field("generator", description="Where points come from.")
     mode: Literal["sequential", "random", "sequentialgrouped", "randomgrouped"] = Field(
-        default="random", description="In which order points are taken."
+        "random", description="Order of points."
     )
-    grouping: list[str] = Field(default=[], description="Properties by which points are grouped; not used here.")
+    grouping: list[str] = Field([], description="Properties by which points are grouped; not used here.")
 
 
-class WalkParameters(_Camel):
-    number_entities: int | Literal["all"] = Field(default=1, description="How many points of the space.")
-    batch_size: int = Field(default=1, ge=1, description="Points at a time.")
-    single_measurement: bool = Field(default=True, description="Whether ado reuses what it measured; not used here.")
-    max_retries: int = Field(default=0, ge=0, description="How often a failed point is tried again.")
+class WalkParameters(Camel):
+    number_entities: int | Literal["all"] = Field(1, description="How many points of the space.")
+    batch_size: int = Field(1, ge=1, description="Points at a time.")
+    single_measurement: bool = Field(True, description="Whether ado reuses what it measured; not used here.")
+    max_retries: int = Field(0, ge=0, description="How often a failed point is tried again.")
     sampler_config: SamplerConfig = Field(default_factory=SamplerConfig, description="How points are chosen.")
 
 
-class OperationBody(_Camel):
+class OperationBody(Camel):
     module: OperationModule = Field(default_factory=OperationModule, description="Which operator.")
     parameters: WalkParameters = Field(default_factory=WalkParameters, description="What the operator is told.")
 
 
-class Operation(_Camel):
+class Operation(Camel):
     """`operation.yaml` of ado; its space is named by its file."""
 
     operation: OperationBody
     spaces: list[str] = Field(min_length=1, max_length=1, description="The file of its space, beside this one.")
-    actuator_configuration_identifiers: list[str] = Field(default=[], description="Of ado's store; not used here.")
-    metadata: dict[str, Any] | None = Field(default=None, description="Said about it.")
+    actuator_configuration_identifiers: list[str] = Field([], description="Of ado's store; not used here.")
+    metadata: dict[str, Any] | None = Field(None, description="Said about it.")

@@ -1,4 +1,4 @@
-"""alarms.yaml: which numbers may not get worse than what, and who is told."""
+"""alarms.yaml: limits of metrics, and who is notified."""
 
 from typing import Literal
 
@@ -17,18 +17,16 @@ _LIMITS = ("above", "below", "worse_by", "regressed")
 class AlarmRule(Model, strict=True):
     """One number and its limit."""
 
-    name: Name = Field(description="What the alarm is called, in messages and in the record.")
+    name: Name = Field(description="Name of the alarm, in messages and in the record.")
     case: str = Field(min_length=1, description="A scenario, scenario/point, or a case's id: as for `bench history`.")
     metric: str = Field(min_length=1, description="Name of the metric.")
     stat: str | None = Field(None, min_length=1, description="Which statistic of it; the usual one if not given.")
     above: float | None = Field(None, allow_inf_nan=False, description="Fires above this, in the metric's unit.")
     below: float | None = Field(None, allow_inf_nan=False, description="Fires below this, in the metric's unit.")
     worse_by: Share | None = Field(None, description="Fires when worse than the accepted baseline by more than this.")
-    regressed: Literal[True] | None = Field(
-        None, description="Fires when new runs are worse than the accepted baseline, by the rule of `bench history`."
-    )
-    unit: str | None = Field(None, description="The unit that the limit is in; another one of the metric is no data.")
-    tell: list[str] = Field(min_length=1, description="Channels that are told when it fires and when it is over.")
+    regressed: Literal[True] | None = Field(None, description="Fires on a regression, by the rule of `bench history`.")
+    unit: str | None = Field(None, description="Unit of the limit; a value in another unit counts as no data.")
+    tell: list[str] = Field(min_length=1, description="Channels to notify when it fires and when it clears.")
 
     @model_validator(mode="after")
     def _one_limit(self) -> "AlarmRule":
@@ -39,7 +37,7 @@ class AlarmRule(Model, strict=True):
 
 
 class Channel(Model, strict=True):
-    """One way to tell somebody. Addresses that hold a secret are named by a variable: `$SERVING_HOOK`."""
+    """One way to notify somebody. Addresses that hold a secret are named by a variable: `$SERVING_HOOK`."""
 
     webhook: str | None = Field(None, description="Address to post a JSON object to; its `text` is what Slack shows.")
     alertmanager: str | None = Field(None, description="Address of a Prometheus Alertmanager.")
@@ -76,27 +74,27 @@ class AlarmsFile(Model, strict=True):
     """The file."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
-    alarms: list[AlarmRule] = Field(min_length=1, description="What is watched.")
-    channels: dict[Name, Channel] = Field(description="Who can be told, by name.")
+    alarms: list[AlarmRule] = Field(min_length=1, description="The alarms.")
+    channels: dict[Name, Channel] = Field(description="Channels, by name.")
 
 
 class Notice(Model):
-    """A line of `.bench/notices.jsonl`: an alarm fired, was over, or a channel was told of that."""
+    """A line of `.bench/notices.jsonl`: an alarm fired or cleared, or a channel was notified of it."""
 
     schema_version: Literal[1] = Field(1, description="Version of this format.")
     time: str = Field(description="When, UTC.")
-    action: Literal["fired", "cleared", "told"] = Field(description="told: `channel` was told of the line before.")
+    action: Literal["fired", "cleared", "told"] = Field(description="told: `channel` was notified of the line before.")
     alarm: str = Field(description="Name of the alarm.")
     benchmark_case_id: str = Field("", description="The benchmark case.")
     target_name: str = Field("", description="The target's name.")
     metric: str = Field("", description="Name of the metric.")
     stat: str = Field("", description="Which statistic of it.")
     unit: str = Field("", description="Unit of the value.")
-    run_id: str = Field("", description="The run that made it fire, or that ended it.")
+    run_id: str = Field("", description="The run that made it fire or clear.")
     value: float | None = Field(None, description="Mean over the run's trials; null where none succeeded.")
     low: float | None = Field(None, description="Lower end of its 95% interval; null for one trial.")
     high: float | None = Field(None, description="Upper end.")
     limit: float | None = Field(None, description="The limit, in the unit.")
-    sentence: str = Field("", description="What people were told.")
-    channel: str = Field("", description="Who was told.")
-    error: str = Field("", description="Why that failed; empty: it was delivered.")
+    sentence: str = Field("", description="The message.")
+    channel: str = Field("", description="The channel that was notified.")
+    error: str = Field("", description="Why delivery failed; empty: it was delivered.")

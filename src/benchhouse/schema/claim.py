@@ -23,19 +23,14 @@ class Policy(Model, strict=True):
     min_replicates: int = Field(3, ge=3, le=10_000, description="Fewest trials behind a number; never below 3.")
     confidence: float = Field(0.95, ge=0.8, lt=1.0, description="Of the interval.")
     max_relative_half_width: float = Field(
-        0.1,
-        gt=0.0,
-        le=10.0,
-        description="Half the interval of a mean, as a share of it; of each side compared.",
+        0.1, gt=0.0, le=10.0, description="Widest half interval, as a share of the mean."
     )
-    max_drift: float = Field(
-        0.05, gt=0.0, le=10.0, description="Change from the first to the last trial along a trend, as a share."
-    )
+    max_drift: float = Field(0.05, gt=0.0, le=10.0, description="Largest trend over the trials, as a share.")
     refused_warnings: list[str] = Field(
-        default=["drift", "server_unhealthy", "page_cache"],
-        description="Codes of trials' warnings that make a number unstable.",
+        ["drift", "server_unhealthy", "page_cache"],
+        description="Warnings that disqualify.",
     )
-    trusted_keys: list[str] = Field(default=[], description="Files of public keys, relative to the workspace.")
+    trusted_keys: list[str] = Field([], description="Files of public keys, relative to the workspace.")
 
 
 class Reason(Model):
@@ -97,9 +92,7 @@ class Claim(Model):
     verdict: str = Field("", description="Of a comparison, in words.")
     changed: list[Changed] = Field(default_factory=empty_list, description="What differs between the sides.")
     seed: int | None = Field(None, description="Of the resampling, where there is any.")
-    definition: int | None = Field(
-        None, ge=1, description="Version of the definition of intervals; null: made before it was noted."
-    )
+    definition: int | None = Field(None, ge=1, description="Version of the definition of intervals; null: unknown.")
     policy: Policy
     cells: list[Cell] = Field(description="Rows of the query: the number, or what is compared and the number.")
     queries: dict[str, QuerySpec] = Field(description="The pinned query by its digest.")

@@ -6,9 +6,8 @@ Keys are camelCase, as contracts of the kind are published. `contract_rules` hol
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
-from pydantic.alias_generators import to_camel
 
-from benchhouse.schema.model import Model
+from benchhouse.schema.model import Camel, number_as_text
 
 BenchmarkClass = Literal["publication_grade", "realism_grade"]
 WorkloadType = Literal["training", "inference", "mixed"]
@@ -24,16 +23,11 @@ COST_METRICS = ("cost_per_token", "cost_per_million_tokens", "cost_per_request")
 PLAYBOOKS = ("tail_latency_regression", "low_gpu_utilization", "distributed_straggler", "scheduler_backpressure")
 
 
-def _text(value: object) -> object:
-    """`1.0` of YAML is a number; a version or a name is a text."""
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+Word = Annotated[Text, BeforeValidator(number_as_text)]
 
 
-Word = Annotated[Text, BeforeValidator(_text)]
-
-
-class _Part(Model):
-    model_config = Model.model_config | {"alias_generator": to_camel, "strict": True}
+class _Part(Camel, strict=True):
+    pass
 
 
 class Intent(_Part):
@@ -45,7 +39,7 @@ class Intent(_Part):
 
 class Layer(_Part):
     enabled: bool = Field(description="Whether this layer is measured.")
-    suites: list[Word] = Field(default=[], description="What is run on it; an enabled layer has some.")
+    suites: list[Word] = Field([], description="What is run on it; an enabled layer has some.")
 
 
 class Layers(_Part):
@@ -65,7 +59,7 @@ class ContractWorkload(_Part):
     precision: Word = Field(description="fp32, bf16, int8, ...")
     batching_policy: Word = Field(description="none, static, continuous, ...")
     concurrency_model: Word = Field(description="closed_loop, open_loop, ...")
-    sequence_length_mix: list[SequenceLength] = Field(default=[], description="Lengths; for inference there are some.")
+    sequence_length_mix: list[SequenceLength] = Field([], description="Lengths; for inference there are some.")
     dataset_ref: Word = Field(description="The data, by name and digest.")
     fixed_across_trials: Literal[True] = Field(description="The workload does not change between trials.")
 
@@ -82,8 +76,8 @@ class ContractComparison(_Part):
 
 
 class ContractMetrics(_Part):
-    training: list[Word] = Field(default=[], description=f"At least {', '.join(TRAINING_METRICS)}.")
-    inference: list[Word] = Field(default=[], description=f"At least {', '.join(INFERENCE_METRICS)} and a cost.")
+    training: list[Word] = Field([], description=f"At least {', '.join(TRAINING_METRICS)}.")
+    inference: list[Word] = Field([], description=f"At least {', '.join(INFERENCE_METRICS)} and a cost.")
 
 
 class OutlierPolicy(_Part):
@@ -131,9 +125,9 @@ class Signing(_Part):
 
 class Provenance(_Part):
     git_commit: Word = Field(description="Commit of what is run.")
-    image_digests: list[Word] = Field(default=[], description="Containers, name@sha256:...")
+    image_digests: list[Word] = Field([], description="Containers, name@sha256:...")
     package_lock_digest: Word = Field(description="Digest of the installed packages.")
-    signing: Signing | None = Field(default=None, description="Who vouches for it.")
+    signing: Signing | None = Field(None, description="Who vouches for it.")
 
 
 class ExecutionPolicy(_Part):
@@ -141,11 +135,9 @@ class ExecutionPolicy(_Part):
     stable_background_load: bool = Field(description="Nothing else that comes and goes.")
     fixed_topology: bool = Field(description="The same nodes and links in all trials.")
     exclusive_scheduling: bool = Field(description="The scheduler gives them to one job.")
-    multi_tenant: bool = Field(default=False, description="Realism: others are there, as in production.")
-    cluster_context_captured: bool = Field(default=False, description="Realism: what else went on is recorded.")
-    on_missing_guarantee: Literal["downgrade", "reject"] = Field(
-        description="What happens where publication grade lacks a guarantee; there is no third way."
-    )
+    multi_tenant: bool = Field(False, description="Realism: others are there, as in production.")
+    cluster_context_captured: bool = Field(False, description="Realism: what else went on is recorded.")
+    on_missing_guarantee: Literal["downgrade", "reject"] = Field(description="If a guarantee is missing.")
 
 
 class RawSink(_Part):
@@ -173,7 +165,7 @@ class BenchmarkRun(_Part):
     """One contract file."""
 
     kind: Literal["BenchmarkRun"] = Field(description="BenchmarkRun.")
-    schema_version: Literal[1] = Field(default=1, description="Version of this file format.")
+    schema_version: Literal[1] = Field(1, description="Version of this file format.")
     name: Word = Field(description="Name of the contract.")
     intent: Intent = Field(description="What for.")
     layers: Layers = Field(description="What is measured: all three are named, at least one is enabled.")

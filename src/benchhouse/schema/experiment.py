@@ -50,9 +50,7 @@ class Data(Model):
     source: str = Field(description="`package:path/inside` for bundled data, or an http(s):// or file:// URL.")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     licence: str = Field("", description="Licence of the data.")
-    used_with: tuple[str, ...] = Field(
-        (), description="Values of target or workload that call for it; none: every trial does."
-    )
+    used_with: tuple[str, ...] = Field((), description="Values of target or workload that need it; empty: all.")
 
 
 class Cache(Protocol):

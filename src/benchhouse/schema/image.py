@@ -16,9 +16,7 @@ class Image(Model):
     """One pinned image: what it was made from, and what its bytes are."""
 
     source: str = Field(description="docker://NAME@sha256:..., the .def file, or the .sif file that was added.")
-    source_digest: str = Field(
-        "", description="sha256:... of the OCI manifest, or of the .def file; none of an added one."
-    )
+    source_digest: str = Field("", description="sha256:... of the OCI manifest or .def file; empty if added.")
     sha256: Sha256 = Field(description="Of the .sif file.")
     size: int = Field(ge=0, description="Its bytes.")
     mtime: int = Field(description="When it was last changed, in seconds since 1970.")

@@ -12,9 +12,7 @@ from benchhouse.schema.quantities import Bytes
 class LogSettings(Model, strict=True):
     """How much of what is said is kept."""
 
-    cap: Bytes = Field(
-        default=CAP_BYTES, ge=1, description="Most bytes of each log of a trial; of what is more, the end."
-    )
+    cap: Bytes = Field(CAP_BYTES, ge=1, description="Most bytes of each log of a trial; of what is more, the end.")
 
 
 class LogLine(Model):
@@ -24,11 +22,11 @@ class LogLine(Model):
     time: str = Field(description="When it came in, UTC.")
     trial_id: str = Field(description="Trial that it belongs to.")
     component: str = Field(description="experiment, worker, or the name of a service.")
-    stream: str = Field(default="", description="stdout or stderr of the experiment; output: both of a service.")
-    line: str = Field(default="", description="What was printed, without its line end.")
-    cut: bool = Field(default=False, description="Whether the line was longer than 8 KiB; the raw log has all of it.")
-    level: str = Field(default="", description="Of a message of the worker's: info, warning, error.")
-    message: str = Field(default="", description="What the worker says.")
+    stream: str = Field("", description="stdout or stderr of the experiment; output: both of a service.")
+    line: str = Field("", description="What was printed, without its line end.")
+    cut: bool = Field(False, description="Whether the line was longer than 8 KiB; the raw log has all of it.")
+    level: str = Field("", description="Of a message of the worker's: info, warning, error.")
+    message: str = Field("", description="What the worker says.")
 
     @property
     def more(self) -> dict[str, Any]:
@@ -43,9 +41,9 @@ class PackedFile(Model):
     size: Bytes = Field(description="Bytes.")
     lines: int = Field(description="Number of line ends.")
     sha256: str = Field(description="Digest of its bytes.")
-    trial_id: str | None = Field(default=None, description="Trial that it belongs to.")
-    attempt: int | None = Field(default=None, description="Which attempt at the trial.")
-    sealed: bool | None = Field(default=None, description="Whether the trial had ended and is evidence.")
+    trial_id: str | None = Field(None, description="Trial that it belongs to.")
+    attempt: int | None = Field(None, description="Which attempt at the trial.")
+    sealed: bool | None = Field(None, description="Whether the trial had ended and is evidence.")
 
 
 class LogsManifest(Model):
@@ -56,8 +54,8 @@ class LogsManifest(Model):
     scenario: str
     components: list[str] = Field(description="Asked for; empty: all.")
     trials: list[str] = Field(description="Asked for; empty: all.")
-    since: str | None = Field(default=None, description="Lines from then on, UTC.")
-    until: str | None = Field(default=None, description="Lines before then, UTC.")
+    since: str | None = Field(None, description="Lines from then on, UTC.")
+    until: str | None = Field(None, description="Lines before then, UTC.")
     files: list[PackedFile]
     left_out: list[str] = Field(description="Files that were not packed, and why.")
 

@@ -56,9 +56,7 @@ class Extras(Model):
     experiment: str
     version: str
     quantile_definition: str = Field("hyndman-fan-7", description="How percentiles are read from samples.")
-    quantile_definitions: dict[str, str] = Field(
-        default_factory=dict, description="Metrics whose percentiles are read from something else, and how."
-    )
+    quantile_definitions: dict[str, str] = Field(default_factory=dict, description="Exceptions, by metric.")
     primary: list[str] = Field(default_factory=empty_list, description="Metrics that the experiment declares primary.")
     warnings: list[str] = Field(default_factory=empty_list)
     measurements: list[Measurement]

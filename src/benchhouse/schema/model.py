@@ -3,6 +3,7 @@
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
 
 class Model(BaseModel):
@@ -14,6 +15,17 @@ class Model(BaseModel):
         protected_namespaces=(),
         defer_build=True,  # a command uses few of the models: the others need no validator
     )
+
+
+class Camel(Model):
+    """Keys in camelCase, as files of ado and contracts are published."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+
+def number_as_text(value: Any) -> Any:
+    """`2.0` of YAML is a number; a version or a name is a text."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def empty_list() -> list[Any]:

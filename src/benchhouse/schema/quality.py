@@ -100,9 +100,7 @@ class SelftestMetric(Model):
     rate_low: float = Field(description="Lower end of the rate's exact 95% interval.")
     rate_high: float = Field(description="Upper end.")
     cv: float | None = Field(description="Standard deviation of a trial relative to the mean; null where that is zero.")
-    smallest_effect: float | None = Field(
-        description="The smallest relative change that 4 of 5 pairs show when it is planted; null: none up to 2x."
-    )
+    smallest_effect: float | None = Field(description="Smallest planted change that 4 of 5 pairs show; null: above 2x.")
 
 
 class SelftestRecord(Model):

@@ -1,5 +1,6 @@
 """Values and texts of a user, written so that they fit a message and hold nothing unprintable."""
 
+from collections.abc import Sequence
 from typing import Any
 
 MAX_QUOTED = 60
@@ -29,3 +30,9 @@ def shorten(text: str) -> str:
 
 def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def shortened(names: Sequence[str], most: int = 5) -> str:
+    """`a, b and 3 more`; the whole list where it is not longer than `most`."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most:,} more" if len(names) > most else shown

@@ -25,14 +25,14 @@ GIVEN = ("folder", "host", "program", "python", "threads", "secret", "replica")
 class Ready(Model):
     """How a server shows that it is up: an address that answers 200, a port, gRPC health, a query, a line it prints."""
 
-    kind: Literal["http", "tcp", "grpc", "sql", "log", "command"] = Field("tcp", description="What is asked.")
-    url: str = Field("", description="http, grpc, sql: the address; the endpoint where this is empty.")
+    kind: Literal["http", "tcp", "grpc", "sql", "log", "command"] = Field("tcp", description="Kind of probe.")
+    url: str = Field("", description="http, grpc, sql: the address; by default the endpoint.")
     port: str = Field("port", description="tcp: name of the port.")
-    query: str = Field("SELECT 1", description="sql: what is asked.")
-    pattern: str = Field("", description="log: regular expression of the line that says so.")
-    command: tuple[str, ...] = Field((), description="command: it is up when this ends with 0.")
-    in_a_row: int = Field(1, ge=1, le=100, description="How often in a row: one that comes and goes is not up.")
-    timeout: Seconds = Field(60.0, gt=0, description="Longest time until then.")
+    query: str = Field("SELECT 1", description="sql: the query.")
+    pattern: str = Field("", description="log: regular expression of the line to wait for.")
+    command: tuple[str, ...] = Field((), description="command: exits with 0 when the server is up.")
+    in_a_row: int = Field(1, ge=1, le=100, description="Successes in a row that are needed.")
+    timeout: Seconds = Field(60.0, gt=0, description="Startup timeout in seconds.")
     verify_tls: bool = Field(True, description="http: whether the certificate is checked.")
 
     @model_validator(mode="after")
@@ -50,10 +50,10 @@ class Ready(Model):
 
 
 class Scale(Model, strict=True):
-    """How many of them are started."""
+    """How many servers are started."""
 
-    replicas: int = Field(1, ge=1, le=256, description="Servers of the same kind, each with an endpoint of its own.")
-    nodes: int = Field(1, ge=1, le=10_000, description="Machines that they are spread over.")
+    replicas: int = Field(1, ge=1, le=256, description="Identical servers, each with its own endpoint.")
+    nodes: int = Field(1, ge=1, le=10_000, description="Nodes that they are spread over.")
 
 
 Port = Annotated[int, Field(ge=0, le=65535, description="0: any free one.")]
@@ -69,28 +69,28 @@ class Recipe(Model):
     licence: str = Field("", description="Licence of the server.")
     program: tuple[str, ...] = Field(
         (),
-        description="Where the program may be, best first: a name on PATH, an absolute path with *, or "
+        description="Where to look for the program, in order: a name on PATH, an absolute path with *, or "
         "`package:path/inside` of an installed Python package.",
     )
-    image: str = Field("", description="Container image with its digest, for where the program is not installed.")
-    install: str = Field("", description="What to do where it is not there.")
+    image: str = Field("", description="Container image with its digest, used where the program is not installed.")
+    install: str = Field("", description="How to install it.")
     version_command: tuple[str, ...] = Field((), description="Prints the server's version.")
     parameters: dict[str, str | None] = Field(
-        default_factory=dict, description="What the user may choose, with its default; null where there is none."
+        default_factory=dict, description="User's parameters with defaults, or null."
     )
-    prepare: tuple[tuple[str, ...], ...] = Field((), description="Commands that run before, one after the other.")
-    command: tuple[str, ...] = Field(min_length=1, description="Program and arguments of the server itself.")
+    prepare: tuple[tuple[str, ...], ...] = Field((), description="Commands to run first, in order.")
+    command: tuple[str, ...] = Field(min_length=1, description="Program and arguments of the server.")
     files: dict[str, str] = Field(default_factory=dict, description="Files to write into {folder} first.")
     ports: dict[str, Port] = Field(default_factory=lambda: {"port": 0}, description="Ports that it needs, by name.")
-    binds: tuple[str, ...] = Field((), description="source:destination folders that it needs to see.")
+    binds: tuple[str, ...] = Field((), description="source:destination folders for its container.")
     environment: dict[str, str] = Field(default_factory=dict, description="Further variables; a secret as $NAME.")
-    resources: Resources | None = Field(None, description="What it needs of a machine.")
-    scale: Scale = Field(default_factory=Scale, description="How many of them.")
-    endpoint: str = Field(description="What a driver is given: an address, or a path below {folder}.")
-    metrics: str = Field("", description="Where it tells its own metrics, in Prometheus's format.")
-    ready: Ready = Field(default_factory=Ready, description="When it is up.")
-    refuses_root: bool = Field(False, description="Whether it does not run as root; it is then run as nobody.")
-    stop_signal: Literal["TERM", "INT", "QUIT"] = Field("TERM", description="What asks it to end.")
+    resources: Resources | None = Field(None, description="Resources that it needs.")
+    scale: Scale = Field(default_factory=Scale, description="How many servers.")
+    endpoint: str = Field(description="What drivers connect to: an address, or a path below {folder}.")
+    metrics: str = Field("", description="Address of its metrics in Prometheus format.")
+    ready: Ready = Field(default_factory=Ready, description="How to tell that it is up.")
+    refuses_root: bool = Field(False, description="Whether it refuses to run as root; then it runs as nobody.")
+    stop_signal: Literal["TERM", "INT", "QUIT"] = Field("TERM", description="Signal that ends it.")
 
     @field_validator("image")
     @classmethod

@@ -19,12 +19,12 @@ class Resources(Model):
     """What one trial needs; an executor that can't give it refuses at once."""
 
     model_config = ConfigDict(strict=True, json_schema_extra=_other_spellings)
-    nodes: int = Field(default=1, ge=1, description="Number of nodes.")
+    nodes: int = Field(1, ge=1, description="Number of nodes.")
     cpus: int = Field(
-        default=1, ge=1, validation_alias=AliasChoices("cpus", "cpus_per_task"), description="Cores per node (or task)."
+        1, ge=1, validation_alias=AliasChoices("cpus", "cpus_per_task"), description="Cores per node (or task)."
     )
-    gpus: int = Field(default=0, ge=0, description="GPUs per node.")
-    memory: Bytes | None = Field(default=None, description="Memory per node, e.g. 32GB; `mem_gb: 32` is accepted too.")
+    gpus: int = Field(0, ge=0, description="GPUs per node.")
+    memory: Bytes | None = Field(None, description="Memory per node, e.g. 32GB; `mem_gb: 32` is accepted too.")
 
     @model_validator(mode="before")
     @classmethod
@@ -43,32 +43,28 @@ class Resources(Model):
 class Limits(Model, strict=True):
     """Hard limits of one trial; what goes beyond is ended and recorded as such."""
 
-    wall: Seconds | None = Field(
-        default=None, gt=0, description="Wall-clock time, e.g. 10m; the trial ends as `timeout`."
-    )
-    cpu: Seconds | None = Field(
-        default=None, gt=0, description="CPU time of the trial's process tree; ends as `timeout`."
-    )
-    cpus: float | None = Field(default=None, gt=0, description="Cores the trial may use at once.")
-    memory: Bytes | None = Field(default=None, gt=0, description="Memory of the process tree; ends as `out_of_memory`.")
-    processes: int | None = Field(default=None, ge=1, description="Processes and threads at once.")
+    wall: Seconds | None = Field(None, gt=0, description="Wall-clock time, e.g. 10m; the trial ends as `timeout`.")
+    cpu: Seconds | None = Field(None, gt=0, description="CPU time of the trial's process tree; ends as `timeout`.")
+    cpus: float | None = Field(None, gt=0, description="Cores the trial may use at once.")
+    memory: Bytes | None = Field(None, gt=0, description="Memory of the process tree; ends as `out_of_memory`.")
+    processes: int | None = Field(None, ge=1, description="Processes and threads at once.")
 
 
 class Budget(Model, strict=True):
     """What a whole run may use; when it is spent, no further trial starts."""
 
-    wall: Seconds | None = Field(default=None, gt=0, description="Wall-clock time of the whole run.")
-    cpu: Seconds | None = Field(default=None, gt=0, description="CPU time of all trials together.")
-    trials: int | None = Field(default=None, ge=1, description="Number of trials started.")
-    cost: float | None = Field(default=None, gt=0, description="Money, by `price_per_hour`.")
+    wall: Seconds | None = Field(None, gt=0, description="Wall-clock time of the whole run.")
+    cpu: Seconds | None = Field(None, gt=0, description="CPU time of all trials together.")
+    trials: int | None = Field(None, ge=1, description="Number of trials started.")
+    cost: float | None = Field(None, gt=0, description="Money, by `price_per_hour`.")
 
 
 class Retries(Model, strict=True):
     """How infrastructure failures are retried; an experiment's own failure never is."""
 
-    max_retries: int = Field(default=2, ge=0, le=100, description="Attempts after the first one.")
-    backoff: Seconds = Field(default=1.0, description="Wait before the first retry.")
-    factor: float = Field(default=2.0, ge=1, description="Each further wait is this much longer.")
+    max_retries: int = Field(2, ge=0, le=100, description="Attempts after the first one.")
+    backoff: Seconds = Field(1.0, description="Wait before the first retry.")
+    factor: float = Field(2.0, ge=1, description="Each further wait is this much longer.")
 
     def delay_s(self, attempt: int) -> float:
         """Seconds to wait before attempt number `attempt` (the first retry is attempt 2)."""

@@ -7,17 +7,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from benchhouse.schema.dask import DaskSettings
+from benchhouse.schema.clusters import DaskSettings, RaySettings, SparkSettings
 from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Share
-from benchhouse.schema.ray import RaySettings
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.service import ServiceUse
 from benchhouse.schema.site import Word
 from benchhouse.schema.slurm import SlurmSettings
-from benchhouse.schema.spark import SparkSettings
 from benchhouse.schema.telemetry import Monitors
 
 Order = Literal["interleaved", "sequential", "random"]
@@ -30,9 +28,9 @@ class Range(Model, strict=True):
 
     start: float = Field(alias="from", description="First value.")
     stop: float = Field(alias="to", description="Last value; reached exactly or not passed.")
-    step: float | None = Field(default=None, gt=0, description="Distance between values.")
-    factor: float | None = Field(default=None, gt=1, description="Ratio between values.")
-    count: int | None = Field(default=None, ge=2, le=MAX_AXIS_VALUES, description="How many values, evenly spaced.")
+    step: float | None = Field(None, gt=0, description="Distance between values.")
+    factor: float | None = Field(None, gt=1, description="Ratio between values.")
+    count: int | None = Field(None, ge=2, le=MAX_AXIS_VALUES, description="How many values, evenly spaced.")
 
     @model_validator(mode="after")
     def _one_way(self) -> "Range":
@@ -77,10 +75,10 @@ Values = Annotated[list[Any], Field(min_length=1, max_length=MAX_AXIS_VALUES)] |
 class AxisBlock(Model, strict=True):
     """One block of axes; the blocks of a scenario multiply. Exactly one of the three forms."""
 
-    grid: dict[str, Values] | None = Field(default=None, description="Every combination of the values.")
-    zip: dict[str, Values] | None = Field(default=None, description="The values side by side; lists of equal length.")
+    grid: dict[str, Values] | None = Field(None, description="Every combination of the values.")
+    zip: dict[str, Values] | None = Field(None, description="The values side by side; lists of equal length.")
     points: Annotated[list[dict[str, Any]], Field(min_length=1)] | None = Field(
-        default=None, description="Explicit points, each with the same keys."
+        None, description="Explicit points, each with the same keys."
     )
 
     @model_validator(mode="after")
@@ -122,26 +120,21 @@ def _flow(value: Any) -> str:
 class Runtime(Model, strict=True):
     """What a job runs inside."""
 
-    kind: str = Field(default="process", description="Name of an installed runtime: process, venv, ...")
-    image: str | None = Field(
-        default=None, description="Container image; `artifacts: {container: ...}` is accepted too."
-    )
+    kind: str = Field("process", description="Name of an installed runtime: process, venv, ...")
+    image: str | None = Field(None, description="Container image; or `artifacts: {container: ...}`.")
     requirements: list[str] = Field(default_factory=empty_list, description="What the isolated environment installs.")
-    python: str | None = Field(default=None, description="Interpreter of the isolated environment.")
-    shared: bool = Field(
-        default=False,
-        description="Trials of one worker run in one process, one after the other; else each has its own.",
-    )
+    python: str | None = Field(None, description="Interpreter of the isolated environment.")
+    shared: bool = Field(False, description="Whether trials of one worker share a process, in turn.")
 
 
 class Until(Model, strict=True):
     """Repeat each point until its mean is known well enough."""
 
     ci: Share = Field(description="Half the 95% interval of the mean, as a share of it: 2%.")
-    metric: str | None = Field(default=None, description="Which metric decides; by default the first with a direction.")
-    stat: str | None = Field(default=None, description="Which statistic of it; by default value or mean.")
-    min: int = Field(default=5, ge=3, le=10_000, description="Repetitions before the first look.")
-    max: int = Field(default=30, ge=3, le=10_000, description="Repetitions at most.")
+    metric: str | None = Field(None, description="Which metric decides; by default the first with a direction.")
+    stat: str | None = Field(None, description="Which statistic of it; by default value or mean.")
+    min: int = Field(5, ge=3, le=10_000, description="Repetitions before the first look.")
+    max: int = Field(30, ge=3, le=10_000, description="Repetitions at most.")
 
     @model_validator(mode="after")
     def _in_order(self) -> "Until":
@@ -159,18 +152,18 @@ class Repeated(Model, strict=True):
 class Defined(Model, strict=True):
     """What a benchmark and a scenario have in common: the experiment and its frozen workload."""
 
-    schema_version: Literal[1] = Field(default=1, description="Version of this file format.")
-    description: str = Field(default="", description="For people.")
-    experiment: str | None = Field(default=None, description="Name of an installed experiment.")
+    schema_version: Literal[1] = Field(1, description="Version of this file format.")
+    description: str = Field("", description="For people.")
+    experiment: str | None = Field(None, description="Name of an installed experiment.")
     version: str | Annotated[list[str], Field(min_length=1)] | None = Field(
-        default=None, description="Its version, the newest installed one if not given; a list is an axis."
+        None, description="Its version, the newest installed one if not given; a list is an axis."
     )
     workload: dict[str, Any] = Field(default_factory=dict, description="Parameters; a list is an axis.")
     axes: list[AxisBlock] = Field(default_factory=empty_list, description="Further axes: grid, zip, points.")
     exclude: list[dict[str, Any]] = Field(
-        default_factory=empty_list, description="Points left out; a list means any of."
+        default_factory=empty_list, description="Points to leave out; a list: any of."
     )
-    resources: Resources | None = Field(default=None, description="What one trial needs.")
+    resources: Resources | None = Field(None, description="What one trial needs.")
     limits: Limits = Field(default_factory=Limits, description="Hard limits of one trial.")
 
     @field_validator("axes", mode="before")
@@ -197,7 +190,7 @@ class Benchmark(Defined):
     """A registered benchmark: what a scenario's `uses:` names."""
 
     benchmark: Name = Field(description="Name of the benchmark.")
-    uses: str | None = Field(default=None, description="Another benchmark, whose open inputs this one fills.")
+    uses: str | None = Field(None, description="Another benchmark, whose open inputs this one fills.")
 
     @model_validator(mode="after")
     def _one_subject(self) -> "Benchmark":
@@ -212,28 +205,26 @@ class Scenario(Defined):
     """One scenario file."""
 
     scenario: Name = Field(description="Name; results go to results/<scenario>/.")
-    uses: str | None = Field(default=None, description="A registered benchmark that this scenario runs.")
-    target: dict[str, Any] | str | None = Field(
-        default=None, description="What is benchmarked; a list inside is an axis."
-    )
+    uses: str | None = Field(None, description="A registered benchmark that this scenario runs.")
+    target: dict[str, Any] | str | None = Field(None, description="What is benchmarked; a list inside is an axis.")
     targets: list[dict[str, Any] | str] = Field(
-        default_factory=empty_list, min_length=1, description="Several targets, compared."
+        default_factory=empty_list, min_length=1, description="Targets to compare."
     )
     repetitions: Annotated[int, Field(ge=1, le=100_000)] | Repeated = Field(
-        default=1, description="Trials per point; or `{until: {ci: 2%, max: 30}}`: as many as it takes."
+        1, description="Trials per point; or `{until: {ci: 2%, max: 30}}`: as many as it takes."
     )
-    warmup: int = Field(default=0, ge=0, le=1000, description="Trials per point that are run first and not counted.")
-    seed: int = Field(default=0, ge=0, lt=2**63, description="Seed of order and of each trial (seed + repetition).")
-    order: Order = Field(default="interleaved", description="interleaved: drift hits all points alike.")
+    warmup: int = Field(0, ge=0, le=1000, description="Trials per point that are run first and not counted.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of order and of each trial (seed + repetition).")
+    order: Order = Field("interleaved", description="interleaved: drift hits all points alike.")
     retries: Retries = Field(default_factory=Retries, description="For infrastructure failures only.")
     budget: Budget = Field(default_factory=Budget, description="Limits of the whole run.")
-    executor: str = Field(default="local", description="Where jobs go.")
+    executor: str = Field("local", description="Where jobs go.")
     runtime: Runtime = Field(default_factory=Runtime, description="What a job runs inside.")
-    parallel: int = Field(default=1, ge=1, le=4096, description="Trials at a time, as far as resources allow.")
-    price_per_hour: float | None = Field(default=None, ge=0, description="Cost of one node for one hour.")
-    partition: Word | None = Field(default=None, description="Slurm partition.")
-    account: Word | None = Field(default=None, description="Slurm account.")
-    qos: Word | None = Field(default=None, description="Slurm quality of service.")
+    parallel: int = Field(1, ge=1, le=4096, description="Trials at a time, as far as resources allow.")
+    price_per_hour: float | None = Field(None, ge=0, description="Cost of one node for one hour.")
+    partition: Word | None = Field(None, description="Slurm partition.")
+    account: Word | None = Field(None, description="Slurm account.")
+    qos: Word | None = Field(None, description="Slurm quality of service.")
     slurm: SlurmSettings = Field(default_factory=SlurmSettings, description="How trials become Slurm jobs.")
     dask: DaskSettings = Field(default_factory=DaskSettings, description="How trials run on Dask.")
     ray: RaySettings = Field(default_factory=RaySettings, description="How trials run on Ray.")
@@ -242,15 +233,11 @@ class Scenario(Defined):
     binds: list[str] = Field(default_factory=empty_list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")
     services: dict[Name, ServiceUse] = Field(
-        default_factory=dict, description="Servers that its trials need; `service:NAME` stands for an endpoint."
+        default_factory=dict, description="Servers; `service:NAME` is an endpoint."
     )
-    folder: str | None = Field(
-        default=None, description="Folder that relative paths start in; by default that of this file."
-    )
+    folder: str | None = Field(None, description="Folder that relative paths start in; by default that of this file.")
     logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is printed is kept.")
-    monitors: Monitors | Literal[False] = Field(
-        default_factory=Monitors, description="What is sampled beside a trial, and how often; false: nothing."
-    )
+    monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="Telemetry; false: none.")
 
     @model_validator(mode="after")
     def _one_subject(self) -> "Scenario":

@@ -23,27 +23,19 @@ _BETWEEN = re.compile(r"\s*,\s*(?=[a-z]+://)")  # a comma may also stand in the 
 class ServiceUse(Model, strict=True):
     """A server that a scenario needs. Targets and workloads name its endpoint as `service:NAME`."""
 
-    recipe: str | None = Field(default=None, description="Name of a recipe, or a file of one.")
-    endpoint: str | None = Field(
-        default=None, description="A server that is there already; nothing is started or ended."
-    )
+    recipe: str | None = Field(None, description="Name of a recipe, or a file of one.")
+    endpoint: str | None = Field(None, description="Address of a running server; bench neither starts nor stops it.")
     mode: Literal["embedded", "attached"] = Field(
-        default="embedded",
-        description="embedded: started anew in each trial; attached: once, for all trials of the run.",
+        "embedded", description="embedded: started in each trial; attached: once a run."
     )
     parameters: dict[str, str | int | float] = Field(default_factory=dict, description="Of the recipe.")
-    replicas: int | None = Field(
-        default=None, ge=1, le=256, description="How many; as the recipe says where not given."
-    )
+    replicas: int | None = Field(None, ge=1, le=256, description="How many; as the recipe says where not given.")
     node: Annotated[int, Field(ge=0)] | Literal["others"] = Field(
-        default=0,
-        description="embedded: which of the trial's nodes it stands on, 0 being that of the experiment; others: its "
-        "replicas are spread over all but that one.",
+        0,
+        description="embedded: the node of the trial that it runs on, 0 being that of the experiment; others: replicas "
+        "are spread over all but that one.",
     )
-
-    time: Seconds | None = Field(
-        default=None, gt=0, description="attached, where its keeper is a batch job: time limit of that job."
-    )
+    time: Seconds | None = Field(None, gt=0, description="attached, kept by a batch job: time limit of that job.")
 
     @model_validator(mode="after")
     def _one_origin(self) -> "ServiceUse":
@@ -62,8 +54,8 @@ class TrialService(Model):
     """A service as trial.json names it: what to start, or where it is."""
 
     use: ServiceUse = Field(description="As the scenario says.")
-    recipe: Recipe | None = Field(default=None, description="What its `recipe` names; none with an endpoint.")
-    folder: str | None = Field(default=None, description="attached: where its keeper's files are.")
+    recipe: Recipe | None = Field(None, description="What its `recipe` names; none with an endpoint.")
+    folder: str | None = Field(None, description="attached: where its keeper's files are.")
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -96,19 +88,17 @@ class ServiceSpec(Model):
     recipe: Recipe
     parameters: dict[str, str] = Field(default_factory=dict)
     replicas: int = 1
-    replica: int = Field(default=0, description="Number of the first of them.")
-    run_id: str = Field(
-        default="", description="The run that it is attached to; empty for one that was started by itself."
-    )
-    images: str = Field(default="", description="Folder of the pinned images that it may be started from.")
+    replica: int = Field(0, description="Number of the first of them.")
+    run_id: str = Field("", description="The run that it is attached to; empty for one that was started by itself.")
+    images: str = Field("", description="Folder of the pinned images that it may be started from.")
     owner: str = Field(
-        default="",
-        description="Process with whose end the service ends, too. `stdin`: it ends with its standard input; `files`: "
+        "",
+        description="Process whose end also ends the service. `stdin`: it ends with its standard input; `files`: "
         "when there is a file `stop`.",
     )
-    reach: Literal["machine", "network"] = Field(default="machine", description="Who is to reach it.")
-    time: float | None = Field(default=None, description="Time limit in seconds, where a batch system keeps it.")
-    interface: str | None = Field(default=None, description="network: device on whose address it is to listen.")
+    reach: Literal["machine", "network"] = Field("machine", description="Who is to reach it.")
+    time: float | None = Field(None, description="Time limit in seconds, where a batch system keeps it.")
+    interface: str | None = Field(None, description="network: device on whose address it is to listen.")
     created: str = ""
 
 
@@ -164,11 +154,11 @@ class ServiceState(Model):
     message: str = ""
     keeper: str = Field(description="The process that keeps it: pid, start time and namespace.")
     host: str = ""
-    job: str | None = Field(default=None, description="Slurm's number of the job.")
+    job: str | None = Field(None, description="Slurm's number of the job.")
     replicas: list[Replica] = Field(default_factory=empty_list)
     since: str = Field(description="When this phase began.")
     started: str = ""
-    checked: str = Field(default="", description="When it last answered.")
+    checked: str = Field("", description="When it last answered.")
 
 
 class ServiceFolder(Folder):

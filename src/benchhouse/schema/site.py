@@ -1,16 +1,14 @@
 """Site: what a scenario file must not know of the place where it runs. A small YAML, one for each cluster."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from benchhouse.schema.dask import DaskSite
+from benchhouse.schema.clusters import DaskSite, RaySite, SparkSite
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Bytes, Seconds
-from benchhouse.schema.ray import RaySite
-from benchhouse.schema.spark import SparkSite
 from benchhouse.schema.topology import Cluster
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,@/+=-]*")
@@ -55,24 +53,22 @@ class Quality(Model, strict=True):
 
 
 class SlurmSite(Model, strict=True):
-    """How jobs are asked for on this cluster; a scenario's own partition, account and qos go before these."""
+    """How jobs are submitted on this cluster; a scenario's own partition, account and qos take precedence."""
 
-    partition: Word | None = Field(None, description="Where jobs go that name none.")
-    gpu_partition: Word | None = Field(None, description="The same for jobs that ask for GPUs.")
-    account: Word | None = Field(None, description="Who pays.")
+    partition: Word | None = Field(None, description="Default partition.")
+    gpu_partition: Word | None = Field(None, description="Default partition of GPU jobs.")
+    account: Word | None = Field(None, description="Account to charge.")
     qos: Word | None = Field(None, description="Quality of service.")
     gres: Word = Field("gpu", description="Name of a GPU in --gres, e.g. gpu or gpu:a100.")
     time: Seconds = Field(3600.0, gt=0, description="Time limit of jobs whose trials have none.")
-    max_array: int | None = Field(None, ge=1, description="Longest array; asked of Slurm where it is not given.")
+    max_array: int | None = Field(None, ge=1, description="Longest array; by default as Slurm is configured.")
     max_jobs: int | None = Field(None, ge=1, description="Jobs that one user may have in the queue.")
-    throttle: int | None = Field(None, ge=1, description="Array tasks at a time, where a scenario does not say.")
-    poll: Seconds = Field(15.0, gt=0, description="Longest time between two questions to Slurm while we wait.")
+    throttle: int | None = Field(None, ge=1, description="Array tasks at a time, by default.")
+    poll: Seconds = Field(15.0, gt=0, description="Longest interval between polls of Slurm.")
     flags: tuple[Flag, ...] = Field((), strict=False, description="Further flags of sbatch.")
-    partitions: dict[Word, Partition] = Field(default_factory=dict, description="Partitions by name; empty: unknown.")
-    qualities: dict[Word, Quality] = Field(
-        default_factory=dict, description="Qualities of service by name; empty: unknown."
-    )
-    accounts: tuple[Word, ...] = Field((), strict=False, description="Accounts that may pay; empty: unknown.")
+    partitions: dict[Word, Partition] = Field(default_factory=dict, description="By name; empty: unknown.")
+    qualities: dict[Word, Quality] = Field(default_factory=dict, description="By name; empty: unknown.")
+    accounts: tuple[Word, ...] = Field((), strict=False, description="Accounts that can be charged; empty: unknown.")
 
 
 class Folders(Model, strict=True):
@@ -81,9 +77,7 @@ class Folders(Model, strict=True):
     work: str = Field("", description="The user's or project's large storage, e.g. $WORK.")
     containers: str = Field("", description="Images (.sif).")
     data: str = Field("", description="Datasets.")
-    shared: tuple[str, ...] = Field(
-        (), strict=False, description="Seen by all nodes; a workspace elsewhere is refused."
-    )
+    shared: tuple[str, ...] = Field((), strict=False, description="Visible to all nodes; workspaces must be here.")
 
 
 class Quota(Model, strict=True):
@@ -98,9 +92,7 @@ class Network(Model, strict=True):
 
     egress: bool = Field(True, description="Whether compute nodes reach the internet.")
     interface: Word | None = Field(None, description="Device of the fast network between nodes.")
-    environment: dict[Name, str] = Field(
-        default_factory=dict, description="Variables of multi-node jobs, such as NCCL_SOCKET_IFNAME."
-    )
+    environment: dict[Name, str] = Field(default_factory=dict, description="Variables of multi-node jobs.")
 
 
 class Site(Model, strict=True):
@@ -109,11 +101,9 @@ class Site(Model, strict=True):
     schema_version: int = Field(1, ge=1, le=1, description="Version of this file format.")
     site: Name = Field("local", description="Name of the site.")
     description: str = Field("", description="For people.")
-    executor: Name | None = Field(None, description="Where jobs go when a scenario does not say.")
-    runtime: Name | None = Field(None, description="What they run inside when a scenario does not say.")
-    modules: tuple[Word, ...] = Field(
-        (), strict=False, description="`module load` of these before a container or a job starts."
-    )
+    executor: Name | None = Field(None, description="Default executor.")
+    runtime: Name | None = Field(None, description="Default runtime.")
+    modules: tuple[Word, ...] = Field((), strict=False, description="Modules to load before containers and jobs.")
     environment: dict[Name, str] = Field(default_factory=dict, description="Variables of every job.")
     # What nobody wrote needs no validator: to build one takes longer than all else that is done with a profile.
     slurm: SlurmSite = Field(default_factory=SlurmSite.model_construct)
@@ -121,12 +111,30 @@ class Site(Model, strict=True):
     ray: RaySite = Field(default_factory=RaySite.model_construct)
     spark: SparkSite = Field(default_factory=SparkSite.model_construct)
     folders: Folders = Field(default_factory=Folders.model_construct)
-    quotas: dict[str, Quota] = Field(
-        default_factory=dict, description="By folder, for what no command of the site tells."
-    )
+    quotas: dict[str, Quota] = Field(default_factory=dict, description="By folder, where no command tells.")
     network: Network = Field(default_factory=Network.model_construct)
     cluster: Cluster = Field(default_factory=Cluster, description="Where it is, for tables that compare places.")
     keep_logs: Seconds | None = Field(None, gt=0, description="Age at which logs may be pruned.")
-    to_confirm: tuple[str, ...] = Field(
-        (), strict=False, description="Values that nobody has confirmed on the site itself."
-    )
+    to_confirm: tuple[str, ...] = Field((), strict=False, description="Values not yet confirmed on the site.")
+
+
+State = Literal["good", "missing", "unknown"]
+
+
+class Finding(Model):
+    """The answer to one question."""
+
+    what: str = Field(description="What was looked for.")
+    state: State = Field(description="good: there; missing: not there; unknown: nobody told in time.")
+    value: str = Field("", description="What was found.")
+    note: str = Field("", description="What it means, or what to do.")
+
+
+class SiteCheck(Model):
+    """All answers, and the profile that follows from them."""
+
+    schema_version: Literal[1] = 1
+    host: str
+    time: str = Field(description="When, UTC.")
+    findings: list[Finding]
+    profile: Site

@@ -14,19 +14,15 @@ from benchhouse.schema.site import Flag, Word
 class SlurmSettings(Model, strict=True):
     """How trials become jobs; it changes nothing of what they measure, so it is in no digest."""
 
-    pack: int = Field(default=1, ge=1, le=100_000, description="Trials in one array task, one after the other.")
-    together: int = Field(
-        default=1, ge=1, le=1024, description="Of these, at a time; the task asks for resources for all."
-    )
-    throttle: int | None = Field(default=None, ge=1, description="Array tasks at a time.")
-    time: Seconds | None = Field(
-        default=None, gt=0, description="Time limit of a task; else by limits.wall, else the site's."
-    )
-    ntasks_per_node: int = Field(default=1, ge=1, description="Slots of srun on each node of a multi-node trial.")
-    constraint: Word | None = Field(default=None, description="Features that nodes must have.")
-    reservation: Word | None = Field(default=None, description="A reservation to use.")
-    exclusive: bool = Field(default=False, description="No other job on its nodes.")
-    flags: tuple[Flag, ...] = Field(default=(), strict=False, description="Further flags of sbatch.")
+    pack: int = Field(1, ge=1, le=100_000, description="Trials in one array task, one after the other.")
+    together: int = Field(1, ge=1, le=1024, description="Of these, at a time; the task asks for resources for all.")
+    throttle: int | None = Field(None, ge=1, description="Array tasks at a time.")
+    time: Seconds | None = Field(None, gt=0, description="Time limit of a task; else by limits.wall, else the site's.")
+    ntasks_per_node: int = Field(1, ge=1, description="Slots of srun on each node of a multi-node trial.")
+    constraint: Word | None = Field(None, description="Features that nodes must have.")
+    reservation: Word | None = Field(None, description="A reservation to use.")
+    exclusive: bool = Field(False, description="No other job on its nodes.")
+    flags: tuple[Flag, ...] = Field((), strict=False, description="Further flags of sbatch.")
 
     @model_validator(mode="after")
     def _together_needs_a_pack(self) -> "SlurmSettings":
@@ -43,7 +39,7 @@ class Submitted(Model):
     submitted: str
     tasks: int
     trials: int
-    reason: str = Field(default="", description="Why Slurm never had it.")
+    reason: str = Field("", description="Why Slurm never had it.")
 
 
 class SubmissionFolder(Folder):

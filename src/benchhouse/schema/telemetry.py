@@ -17,10 +17,10 @@ class Series(Model):
     """One sampled quantity of one source."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", description="Name: `cpu_busy`, unit aside.")
-    unit: str = Field(default="1", description="Unit of a value: 1 (a ratio), s, B, W, degC, MHz, ...")
-    kind: Literal["gauge", "counter"] = Field(default="gauge", description="counter: only its growth means something.")
+    unit: str = Field("1", description="Unit of a value: 1 (a ratio), s, B, W, degC, MHz, ...")
+    kind: Literal["gauge", "counter"] = Field("gauge", description="counter: only its growth means something.")
     family: Family = Field(description="Which family of telemetry it belongs to.")
-    description: str = Field(default="", description="What it is, in words.")
+    description: str = Field("", description="What it is, in words.")
 
     @property
     def told_unit(self) -> str:
@@ -56,30 +56,23 @@ class Scrape(Model, strict=True):
     """A Prometheus endpoint that is read at every tick."""
 
     url: str = Field(pattern=r"^https?://", description="Where its metrics are: http://127.0.0.1:8000/metrics.")
-    name: str = Field(
-        default="", description="Its scope in the telemetry is `service:NAME`; the host and port if not given."
-    )
+    name: str = Field("", description="Scope `service:NAME`; by default host and port.")
     series: list[str] = Field(default_factory=empty_list, description="Patterns of metric names to keep: `vllm:*`.")
-    labels: list[str] = Field(
-        default_factory=empty_list, description="Labels to keep apart; over all others it is summed."
-    )
+    labels: list[str] = Field(default_factory=empty_list, description="Labels to keep; others are summed over.")
 
 
 class Monitors(Model, strict=True):
     """What is sampled while a trial runs, and how often."""
 
-    interval: Seconds = Field(default=1.0, ge=0.1, le=3600, description="Time between samples; at least 0.1s.")
+    interval: Seconds = Field(1.0, ge=0.1, le=3600, description="Time between samples; at least 0.1s.")
     sources: list[SourceKind] = Field(
         default_factory=lambda: list(get_args(SourceKind)),
         description="node: the machine; trial: all below the worker; services: each server's process tree; gpu.",
     )
     prometheus: list[Scrape] = Field(default_factory=empty_list, description="Prometheus endpoints to read.")
-    textfile: str | None = Field(
-        default=None,
-        description="Folder of node exporter's textfile collector: results and the last values go there too.",
-    )
+    textfile: str | None = Field(None, description="Folder of node exporter's textfile collector, to export to.")
     labels: dict[Literal["cluster", "region", "node_pool"], str] = Field(
-        default_factory=dict, description="What the text file says of the place: cluster, region, node_pool."
+        default_factory=dict, description="Labels of the exported values."
     )
 
 
@@ -91,9 +84,9 @@ class StandingMonitor(Model):
     started: str = Field(description="Wall-clock time of the start, UTC.")
     host: str
     interval_s: float
-    pid: int | None = Field(default=None, description="Root of a process tree that is sampled beside the node.")
-    pid_start: int | None = Field(default=None, description="When that process started, in clock ticks since boot.")
-    for_s: float | None = Field(default=None, description="Ends by itself after so long; null: when it is stopped.")
+    pid: int | None = Field(None, description="Root of a process tree that is sampled beside the node.")
+    pid_start: int | None = Field(None, description="When that process started, in clock ticks since boot.")
+    for_s: float | None = Field(None, description="Ends by itself after so long; null: when it is stopped.")
 
 
 class Phase(Model):
@@ -102,7 +95,7 @@ class Phase(Model):
     name: str
     begin_s: float
     end_s: float
-    energy_j: float | None = Field(default=None, description="Energy of all devices whose power was read; null: n/a.")
+    energy_j: float | None = Field(None, description="Energy of all devices whose power was read; null: n/a.")
 
 
 class Stats(Model):
@@ -116,7 +109,7 @@ class Stats(Model):
     p95: float | None = None
     p99: float | None = None
     too_few_for: list[str] = Field(default_factory=empty_list, description="Percentiles that `n` values can't carry.")
-    growth: float | None = Field(default=None, description="Of a counter: by how much it grew in the phase.")
+    growth: float | None = Field(None, description="Of a counter: by how much it grew in the phase.")
 
 
 class SeriesSummary(Model):

@@ -41,12 +41,8 @@ class Gpu(Model):
     pcie_width_most: int | None = Field(None, description="Lanes that GPU and slot can have.")
     pcie_generation: int | None = Field(None, description="Generation of its link now.")
     pcie_generation_most: int | None = Field(None, description="Generation that GPU and slot can have.")
-    nvlinks: int | None = Field(
-        None, description="NVLinks that are up; 0: it has some and none is; null: NVML shows none."
-    )
-    nvlink_peers: list[str] = Field(
-        default_factory=empty_list, description="Other ends: addresses of GPUs, or `switch`."
-    )
+    nvlinks: int | None = Field(None, description="Active NVLinks; null: NVML shows none.")
+    nvlink_peers: list[str] = Field(default_factory=empty_list, description="Peers: GPU addresses, or `switch`.")
 
 
 class Nic(Model):

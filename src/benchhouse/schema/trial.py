@@ -207,19 +207,13 @@ class Meta(Model):
     duration_s: float = Field(description="By the monotonic clock, so a clock that is set back does no harm.")
     timestamp: str
     host: str
-    placed: dict[str, str] = Field(
-        default_factory=dict, description="By which executor, on which node as it calls it, and its ids of the job."
-    )
+    placed: dict[str, str] = Field(default_factory=dict, description="Executor, its name of the node, its job ids.")
     partition: str | None = None
     slurm_job_id: str | None = None
     slurm_node_list: str | None = None
-    slurm: dict[str, Any] = Field(
-        default_factory=dict, description="The job as Slurm describes it, and how long it waited in the queue."
-    )
+    slurm: dict[str, Any] = Field(default_factory=dict, description="The job by Slurm, with queue time.")
     container_digest: str | None = None
-    container_enter_s: float | None = Field(
-        None, description="What entering the container cost its worker; trials of one worker share it."
-    )
+    container_enter_s: float | None = Field(None, description="Time to enter the container, once a worker.")
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
     git_commit: str | None = None
     git_dirty: bool | None = None
@@ -236,9 +230,7 @@ class Meta(Model):
     drivers: dict[str, str | None] = Field(description="GPU driver, CUDA, ...; null where there is none.")
     limits: dict[str, Any] = Field(description="What was asked and which mechanism enforced it.")
     usage: dict[str, Any] = Field(description="CPU seconds and peak memory of the trial's process tree.")
-    trials_before: int | None = Field(
-        None, description="Trials that its process had run before, where trials share one; null in one of its own."
-    )
+    trials_before: int | None = Field(None, description="Earlier trials in a shared process; null: own process.")
     custom: dict[str, Any] = Field(default_factory=dict, description="What the experiment said by ctx.metadata.")
 
     def ran_in(self, runtime: Runtime) -> str:

@@ -12,8 +12,7 @@ from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.evidence.writing import now, write_text
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.schema.site import Site
-from benchhouse.schema.site_check import SiteCheck
+from benchhouse.schema.site import Site, SiteCheck
 from benchhouse.sites.probes import Probed, probe
 from benchhouse.sites.profiles import load_site, shipped
 

@@ -17,8 +17,7 @@ from typing import Any
 from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quantities import show_bytes, show_seconds
-from benchhouse.schema.site import Site
-from benchhouse.schema.site_check import Finding, State
+from benchhouse.schema.site import Finding, Site, State
 from benchhouse.sites import slurm_facts
 from benchhouse.sites.commands import ask, installed
 from benchhouse.sites.storage import Mount, mount_of, mounts, rooms

@@ -8,7 +8,7 @@ import click
 from benchhouse.api import screen
 from benchhouse.cli import options
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.lists import shortened
+from benchhouse.schema.quoting import shortened
 
 if TYPE_CHECKING:
     from benchhouse.api.run import RunStatus

@@ -9,7 +9,7 @@ from benchhouse.report.pull_request import by_weight, verdict_sentence
 from benchhouse.report.terminal import screen
 from benchhouse.report.terminal.points import SHAKY
 from benchhouse.results.numbers import number, titled
-from benchhouse.schema.lists import shortened
+from benchhouse.schema.quoting import shortened
 
 if TYPE_CHECKING:
     from benchhouse.results.comparison import ComparisonTable, PointRow
