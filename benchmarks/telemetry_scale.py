@@ -31,13 +31,13 @@ from typing import Any
 
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.ingest import open_catalog, store
-from benchhouse.warehouse.queries import pivot, recent_values, regression
 from benchhouse.warehouse.query import Warehouse
 from benchhouse.warehouse.rows import TrialRows, read_folder
 from benchhouse.warehouse.slices import join, make_slices
 from benchhouse.warehouse.tables import TELEMETRY_SLICE_FACT
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "warehouse"))
+from published_queries import pivot, recent_values, regression  # type: ignore[import-not-found]
 from trial_maker import make_trial  # type: ignore[import-not-found]
 
 TRIALS = 40  # of a run

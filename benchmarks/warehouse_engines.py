@@ -26,7 +26,6 @@ import psycopg
 
 from benchhouse.recipes.postgres import RECIPE
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.warehouse.dialects import PUBLISHED, ask
 from benchhouse.warehouse.engine import Engine
 from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
@@ -38,6 +37,7 @@ from benchhouse.warehouse.transfer import transfer
 from benchhouse.worker.single_server import running
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "warehouse"))
+from published_queries import PUBLISHED, ask  # type: ignore[import-not-found]
 from trial_maker import make_run  # type: ignore[import-not-found]
 
 QUANTILES_AGREE = 1e-14  # of the number itself; a double has 1.1e-16

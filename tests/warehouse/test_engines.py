@@ -5,12 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from engines_at_hand import RUNS, filled, new_database
+from published_queries import PUBLISHED, ask
 from services.postgres import postgres_server  # noqa: F401 - a fixture
 from trial_maker import flip_byte, lake_bytes, make_run, make_trial
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
-from benchhouse.warehouse.dialects import PUBLISHED, ask
 from benchhouse.warehouse.engine import rows_digest
 from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine

@@ -4,6 +4,7 @@ import random
 
 import pytest
 from engines_at_hand import new_database
+from published_queries import ask
 from services.postgres import postgres_server  # noqa: F401 - a fixture
 from trial_maker import make_trial
 
@@ -12,7 +13,6 @@ from benchhouse.results.numbers import mean_interval
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.measurement import Measurement
-from benchhouse.warehouse.dialects import ask
 from benchhouse.warehouse.engine_address import open_engine
 from benchhouse.warehouse.engine_lake import LakeEngine
 from benchhouse.warehouse.ingest import collect

@@ -10,7 +10,7 @@ from benchhouse.evidence.verify import Damage, verify
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
-from benchhouse.warehouse.catalog import FILE_NAME, MIGRATIONS, Catalog, CatalogLost
+from benchhouse.warehouse.catalog import FILE_COLUMNS, FILE_NAME, MIGRATIONS, Catalog, CatalogLost, RunEntry
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, RUN_FACT, SCHEMA_VERSION, TABLES, TRIAL_FACT
 
 Row = tuple[Any, ...]
@@ -53,15 +53,15 @@ def outdated_runs(workspace: WorkspaceFolder) -> list[str]:
 
     with Catalog.open(workspace) as catalog:
         entries = catalog.files(EVIDENCE_TABLES)
-    found = set()
+    outdated = set()
     for entry in entries:
         try:
             names = set(pq.read_schema(workspace.warehouse / entry.file).names)
         except (OSError, pa.ArrowException):
             continue  # damage, which the audit names
-        if entry.schema_version < SCHEMA_VERSION or {one.name for one in TABLES[entry.table].columns} - names:
-            found.add(entry.run_id)
-    return sorted(found)
+        if entry.schema_version < SCHEMA_VERSION or {column.name for column in TABLES[entry.table].columns} - names:
+            outdated.add(entry.run_id)
+    return sorted(outdated)
 
 
 def _problems(workspace: WorkspaceFolder, db: sqlite3.Connection) -> Iterator[str]:
@@ -70,9 +70,7 @@ def _problems(workspace: WorkspaceFolder, db: sqlite3.Connection) -> Iterator[st
     if wrong:
         return
     yield from _check_schema(db)
-    files = db.execute(
-        "SELECT table_name, run_id, file, sha256, rows, trials, schema_version, started_min, started_max FROM files"
-    ).fetchall()
+    files = db.execute(f"SELECT {FILE_COLUMNS} FROM files").fetchall()  # noqa: S608 - our own names
     yield from _check_files(workspace, files)
     yield from _check_runs(workspace, db, files)
     yield from _check_published(workspace, db)
@@ -82,8 +80,8 @@ def _check_schema(db: sqlite3.Connection) -> Iterator[str]:
     fresh = sqlite3.connect(":memory:")
     for step in MIGRATIONS:
         step(fresh)
-    asked = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY 1, 2"
-    if db.execute(asked).fetchall() != fresh.execute(asked).fetchall():
+    schema = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY 1, 2"
+    if db.execute(schema).fetchall() != fresh.execute(schema).fetchall():
         yield f"{FILE_NAME}: its tables are not those of this version"
     fresh.close()
 
@@ -122,21 +120,18 @@ def _check_runs(workspace: WorkspaceFolder, db: sqlite3.Connection, files: list[
             continue
         try:
             fact = list(_rows(workspace.warehouse / tables[TRIAL_FACT.name][2], ("trial_id", "folder", "started")))
-            (run,) = _rows(workspace.warehouse / tables[RUN_FACT.name][2], RUN_COLUMNS)
-        except (OSError, ValueError) as error:
+            (run,) = _rows(workspace.warehouse / tables[RUN_FACT.name][2], RunEntry.__dataclass_fields__)
+            entry_of_run = RunEntry.of(run)
+            starts = [row["started"].isoformat(timespec="milliseconds") for row in fact]
+        except (OSError, ValueError, AttributeError) as error:
             yield f"run {run_id}: its tables can't be read ({error})"
             continue
         if trials.get(run_id, set()) != {(row["trial_id"], row["folder"]) for row in fact}:
             yield f"{FILE_NAME}: its trials of run {run_id} are not those of the tables"
-        if runs[run_id] != tuple(_told(run[name]) for name in RUN_COLUMNS):
+        if runs[run_id] != tuple(vars(entry_of_run).values()):
             yield f"{FILE_NAME}: its row of run {run_id} is not what the tables say"
-        starts = [row["started"].isoformat(timespec="milliseconds") for row in fact]
         if any(entry[5] != len(fact) or entry[7:] != (min(starts), max(starts)) for entry in tables.values()):
             yield f"{FILE_NAME}: its files of run {run_id} name other trials or times"
-
-
-RUN_COLUMNS = ("run_id", "scenario", "started", "ended", "experiment", "experiment_version", "executor", "trials",
-               "succeeded", "failed")  # fmt: skip
 
 
 def _check_published(workspace: WorkspaceFolder, db: sqlite3.Connection) -> Iterator[str]:
@@ -154,7 +149,7 @@ def _check_published(workspace: WorkspaceFolder, db: sqlite3.Connection) -> Iter
         try:
             document = json.loads((workspace.root / place).read_bytes())
             held = {str(cell["ref"]) for cell in document["cells"]}
-            files = {str(one["file"]) for spec in document["queries"].values() for one in spec["inputs"]}
+            files = {str(entry["file"]) for spec in document["queries"].values() for entry in spec["inputs"]}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             yield f"{place}: can't be read as a document of published numbers ({error!r})"
             continue
@@ -176,7 +171,3 @@ def _rows(path: Path, columns: Iterable[str]) -> Iterator[dict[str, Any]]:
         yield from pq.read_table(path, columns=list(columns)).to_pylist()
     except pa.ArrowException as error:
         raise ValueError(str(error)) from error
-
-
-def _told(value: Any) -> Any:
-    return value.isoformat(timespec="milliseconds") + "+00:00" if hasattr(value, "isoformat") else value

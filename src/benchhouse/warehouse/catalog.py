@@ -3,19 +3,20 @@
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
+from benchhouse.warehouse.units import by_metric
 
 FILE_NAME = "catalog.sqlite"
 BUSY_TIMEOUT_MS = 60_000
-_FILE = "table_name, run_id, file, sha256, rows, trials, schema_version, started_min, started_max"
+FILE_COLUMNS = "table_name, run_id, file, sha256, rows, trials, schema_version, started_min, started_max"
 
 
 def _version_1(db: sqlite3.Connection) -> None:
@@ -88,6 +89,12 @@ class RunEntry:
     succeeded: int
     failed: int
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "RunEntry":
+        """From a row of benchmark_run_fact."""
+        times = {name: row[name].isoformat(timespec="milliseconds") + "+00:00" for name in ("started", "ended")}
+        return cls(**{name: row[name] for name in cls.__dataclass_fields__} | times)
+
 
 class Catalog:
     """An open catalog. Close it, or use it as a context manager."""
@@ -139,7 +146,6 @@ class Catalog:
             if version < len(MIGRATIONS):
                 db.execute("PRAGMA journal_mode = WAL")
                 _migrate(db)
-            catalog = cls(workspace, db)
             db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         except sqlite3.OperationalError as error:
             db.close()
@@ -150,14 +156,12 @@ class Catalog:
         except (BenchError, CatalogLost):
             db.close()
             raise
-        return catalog
+        return cls(workspace, db)
 
     def __enter__(self) -> "Catalog":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -171,41 +175,38 @@ class Catalog:
 
     def files(self, tables: Iterable[str], runs: Iterable[str] | None = None) -> list[FileEntry]:
         """The files of these tables, ordered by table and run; of all runs, or of `runs` alone."""
-        found = []
+        rows = []
         with self._reading():
             for table in tables:
-                select = f"SELECT {_FILE} FROM files WHERE table_name = ?"  # noqa: S608 - no outside text
+                select = f"SELECT {FILE_COLUMNS} FROM files WHERE table_name = ?"  # noqa: S608 - no outside text
                 if runs is None:
-                    found += self._db.execute(f"{select} ORDER BY run_id", [table]).fetchall()
+                    rows += self._db.execute(f"{select} ORDER BY run_id", [table]).fetchall()
                 else:
                     for run in sorted(set(runs)):
-                        found += self._db.execute(f"{select} AND run_id = ?", [table, run]).fetchall()
-        return [FileEntry(*row) for row in found]
+                        rows += self._db.execute(f"{select} AND run_id = ?", [table, run]).fetchall()
+        return [FileEntry(*row) for row in rows]
 
     def files_of(self, run_id: str) -> list[FileEntry]:
         """All files of a run, ordered by table."""
         with self._reading():
-            found = self._db.execute(f"SELECT {_FILE} FROM files WHERE run_id = ? ORDER BY table_name", [run_id])  # noqa: S608
-            return [FileEntry(*row) for row in found]
+            rows = self._db.execute(f"SELECT {FILE_COLUMNS} FROM files WHERE run_id = ? ORDER BY table_name", [run_id])  # noqa: S608
+            return [FileEntry(*row) for row in rows]
 
     def older_runs(self, version: int, runs: Iterable[str] | None = None) -> list[str]:
         """Runs with files of an older schema than `version`; of all runs, or of `runs` alone."""
         with self._reading():
-            found = self._db.execute("SELECT DISTINCT run_id FROM files WHERE schema_version < ?", [version]).fetchall()
+            rows = self._db.execute("SELECT DISTINCT run_id FROM files WHERE schema_version < ?", [version]).fetchall()
         wanted = None if runs is None else set(runs)
-        return sorted(run for (run,) in found if wanted is None or run in wanted)
+        return sorted(run for (run,) in rows if wanted is None or run in wanted)
 
     def units(self, runs: Iterable[str] | None = None) -> dict[str, dict[str, str]]:
         """Metrics that have more than one unit in these runs (all, if not given): unit to the last run that has it."""
         wanted = None if runs is None else set(runs)
         several = "SELECT metric FROM units GROUP BY metric HAVING count(DISTINCT unit) > 1"
         sql = f"SELECT metric, unit, run_id FROM units WHERE metric IN ({several}) ORDER BY run_id"  # noqa: S608
-        found: dict[str, dict[str, str]] = {}
         with self._reading():
-            for metric, unit, run in self._db.execute(sql):
-                if wanted is None or run in wanted:
-                    found.setdefault(metric, {})[unit] = run
-        return {metric: units for metric, units in found.items() if len(units) > 1}
+            known = by_metric(row for row in self._db.execute(sql) if wanted is None or row[2] in wanted)
+        return {metric: units for metric, units in known.items() if len(units) > 1}
 
     def is_intact(self, entry: FileEntry) -> bool:
         """Whether the file is there with the bytes that the catalog names; read again only if it was touched since."""
@@ -242,8 +243,7 @@ class Catalog:
             root = str(self.workspace.warehouse)
             if not all(os.path.isfile(f"{root}/{entry.file}") for entry in files):  # noqa: PTH113 - ten times a run
                 return False
-            for table in ("files", "trials", "units"):
-                self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run.run_id])  # noqa: S608 - our own names
+            self._delete(run.run_id, "files", "trials", "units")
             self._insert("files", [tuple(vars(entry).values()) for entry in files])
             self._insert("runs", [tuple(vars(run).values())])
             self._insert("trials", [(trial, run.run_id, folder) for trial, folder in trials])
@@ -255,8 +255,7 @@ class Catalog:
         with self._writing():
             if self.files_of(run_id) != list(instead_of):
                 return False
-            for table in ("files", "trials", "runs", "units"):
-                self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])  # noqa: S608 - our own names
+            self._delete(run_id, "files", "trials", "runs", "units")
         self.remove_unused(entry.file for entry in instead_of)
         return True
 
@@ -265,9 +264,9 @@ class Catalog:
 
         A collector that loses a file this way, between writing and registering it, notices and writes it again.
         """
-        names, removed = sorted(set(files)), []
+        names, removed = sorted(set(files)), list[str]()
         if not names:
-            return []
+            return removed
         used = "SELECT 1 FROM files WHERE file = :file UNION ALL SELECT 1 FROM pinned WHERE file = :file"
         with self._writing():
             for name in names:
@@ -282,14 +281,6 @@ class Catalog:
         sql = f"SELECT * FROM runs {where} ORDER BY started DESC, run_id DESC LIMIT ?"  # noqa: S608 - no outside text
         with self._reading():
             return [RunEntry(*row) for row in self._db.execute(sql, [*values, -1 if limit is None else limit])]
-
-    def run_at(self, back: int) -> str | None:
-        """The run that is `back` before the newest."""
-        sql = "SELECT run_id FROM runs ORDER BY started DESC, run_id DESC LIMIT 1 OFFSET ?"
-        return self._first(sql, [back])
-
-    def last_run_of(self, scenario: str) -> str | None:
-        return self._first("SELECT run_id FROM runs WHERE scenario = ? ORDER BY started DESC, run_id DESC", [scenario])
 
     def run_ids(self, prefix: str, limit: int) -> list[str]:
         return self._with_prefix("runs", "run_id", prefix, limit)
@@ -326,6 +317,10 @@ class Catalog:
         return self._first("SELECT report FROM published WHERE ref = ?", [ref])
 
     # -- the ground
+
+    def _delete(self, run_id: str, *tables: str) -> None:
+        for table in tables:
+            self._db.execute(f"DELETE FROM {table} WHERE run_id = ?", [run_id])  # noqa: S608 - our own names
 
     def _insert(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:

@@ -5,19 +5,20 @@ rows themselves, whatever the engine keeps them in. An engine proves both before
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.query import QueryInput, QuerySpec
-from benchhouse.warehouse.query import Result, _plain, _tables_in
+from benchhouse.warehouse.query import Parameters, Result, Runs, as_plain, tables_in
 from benchhouse.warehouse.table import SCHEMA_VERSION, Table
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Row = tuple[Any, ...]
 Files = Mapping[str, str]
 """A run as an engine has it: table to the sha256 of its Parquet file."""
 
@@ -37,7 +38,7 @@ class RunTables:
 
     @property
     def size(self) -> int:
-        return sum(one.num_rows for one in self.tables.values())
+        return sum(table.num_rows for table in self.tables.values())
 
 
 class Engine(Protocol):
@@ -63,14 +64,7 @@ class Engine(Protocol):
         """A run as it was written; raises BenchError where a digest does not fit."""
         ...
 
-    def query(
-        self,
-        sql: str,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        runs: Iterable[str] | None = None,
-        name: str = "",
-    ) -> Result:
+    def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
         """Answer one SELECT in the engine's own dialect; nothing can be written by it, and no file read.
 
         `runs` are those that it is about, where that is known; the embedded engine reads the files of no others.
@@ -91,51 +85,57 @@ def rows_digest(table: Table, content: "pa.Table") -> str:
 
 def checked(table: Table, content: "pa.Table", expected: str, where: str) -> "pa.Table":
     """`content`, if its rows are those of the digest."""
-    found = rows_digest(table, content)
-    if found != expected:
+    actual = rows_digest(table, content)
+    if actual != expected:
         raise BenchError(
-            f"{where}: the rows of {table.name} have changed since they were written: sha256 {found[:12]}, "
+            f"{where}: the rows of {table.name} have changed since they were written: sha256 {actual[:12]}, "
             f"expected {expected[:12]}",
             "Push the run again from where its evidence is: bench warehouse push TO --run RUN --replace",
         )
     return content
 
 
-def answer(rows: list[tuple[Any, ...]], columns: tuple[str, ...], types: tuple[str, ...], spec: QuerySpec) -> Result:
-    """Rows as the embedded engine gives them: ready for JSON."""
-    return Result(columns, types, [tuple(_plain(value) for value in row) for row in rows], spec)
+def read_run(
+    engine: str, run_id: str, entry: tuple[int, Files, Files] | None, read_table: "Callable[[Table], pa.Table]"
+) -> RunTables:
+    """A run by what the engine noted of it: schema version, digests of files and of rows."""
+    if entry is None:
+        raise BenchError(f"{engine}: has no run {run_id}", "What it has: bench warehouse pull FROM --dry-run")
+    version, files, rows = entry
+    need_version(version, engine)
+    where = f"{engine}: run {run_id}"
+    tables = {
+        name: checked(EVIDENCE_TABLES[name], read_table(EVIDENCE_TABLES[name]), rows[name], where) for name in files
+    }
+    return RunTables(run_id, tables, dict(files), dict(rows))
 
 
-def spec_of(
-    engine: str,
-    version: str,
-    name: str,
-    sql: str,
-    parameters: Mapping[str, Any],
-    runs: Mapping[str, Files],
-    about: Iterable[str] | None,
-) -> QuerySpec:
-    """How to ask again, with the digests of all that the question is about."""
+def answer(
+    rows: Iterable[Row], columns: Sequence[tuple[str, str]], spec: QuerySpec, runs: Mapping[str, Files], about: Runs
+) -> Result:
+    """Rows as the embedded engine gives them, ready for JSON; `columns` are names and types.
+
+    The spec gets the digests of those of the engine's `runs` that the query is `about` (None: of all).
+    """
     named = set(runs if about is None else about)
-    wanted = [table for table in _tables_in(sql) if table in EVIDENCE_TABLES]
     inputs = [
         QueryInput(
             table=table, run_id=run_id, file=f"{table}/{run_id}-{files[table][:12]}.parquet", sha256=files[table]
         )
-        for table in wanted
+        for table in tables_in(spec.sql)
         for run_id, files in sorted(runs.items())
-        if table in files and run_id in named
+        if table in EVIDENCE_TABLES and table in files and run_id in named
     ]
-    return QuerySpec(
-        name=name, sql=sql, parameters=dict(parameters), engine=engine, engine_version=version, inputs=inputs
-    )
+    plain = [tuple(as_plain(value) for value in row) for row in rows]
+    names, types = tuple(name for name, _ in columns), tuple(kind for _, kind in columns)
+    return Result(names, types, plain, spec.model_copy(update={"inputs": inputs}))
 
 
-def need_version(found: int, where: str) -> None:
+def need_version(version: int, where: str) -> None:
     """Raises where the tables were made by a newer benchhouse."""
-    if found > SCHEMA_VERSION:
+    if version > SCHEMA_VERSION:
         raise BenchError(
-            f"{where}: tables of schema version {found}, but this benchhouse knows {SCHEMA_VERSION}",
+            f"{where}: tables of schema version {version}, but this benchhouse knows {SCHEMA_VERSION}",
             "Use the newer benchhouse that made them.",
         )
 

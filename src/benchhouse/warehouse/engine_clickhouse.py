@@ -12,18 +12,19 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.errors import BenchError, unwritable
-from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, spec_of
+from benchhouse.schema.query import QuerySpec
+from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, read_run
 from benchhouse.warehouse.points import POINTS_VIEW, clickhouse_view
-from benchhouse.warehouse.query import Result
-from benchhouse.warehouse.table import SCHEMA_VERSION, Column, Kind, Table
+from benchhouse.warehouse.query import ONE_SELECT, Parameters, Result, Runs
+from benchhouse.warehouse.table import SCHEMA_VERSION, Kind, Table
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT
-from benchhouse.warehouse.units import refuse_mixed_units
+from benchhouse.warehouse.units import MIXED, by_metric, refuse_mixed_units
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,9 +78,7 @@ class ClickHouseEngine:
     def write(self, run: RunTables, instead_of: Files | None) -> bool:
         with self._asking(writes=True):
             present = self.runs().get(run.run_id)
-            if (dict(present) if present is not None else None) != (
-                dict(instead_of) if instead_of is not None else None
-            ):
+            if present != (None if instead_of is None else dict(instead_of)):
                 return False
             self._sweep()
             mark = uuid.uuid4().hex
@@ -104,42 +103,21 @@ class ClickHouseEngine:
             "ORDER BY entered DESC LIMIT 1"
         )
         with self._asking():
-            found = self._rows(sql, run=run_id)
-            if not found:
-                raise BenchError(
-                    f"{self.name}: has no run {run_id}", "What it has: bench warehouse pull FROM --dry-run"
-                )
-            mark, version, files, rows = found[0]
-            need_version(version, self.name)
-            digests = json.loads(rows)
-            where = f"{self.name}: run {run_id}"
-            tables = {
-                name: checked(EVIDENCE_TABLES[name], self._select(EVIDENCE_TABLES[name], mark), digests[name], where)
-                for name in json.loads(files)
-            }
-        return RunTables(run_id, tables, json.loads(files), digests)
+            mark, version, files, rows = next(iter(self._rows(sql, run=run_id)), ("", 0, "", ""))
+            entry = (version, json.loads(files), json.loads(rows)) if mark else None
+            return read_run(self.name, run_id, entry, lambda table: self._select(table, mark))
 
-    def query(
-        self,
-        sql: str,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        runs: Iterable[str] | None = None,
-        name: str = "",
-    ) -> Result:
+    def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
         """`{name:Type}` takes a parameter. Asked in a session that may only read."""
         given = dict(parameters or {})
         self._open(asks_only=True)
         with self._asking():
             present = self.runs()
             refuse_mixed_units(sql, given, self._units)
-            one = self._understood(sql)
-            found = self._arrow(f"SELECT * FROM ({one})", {key: _parameter(value) for key, value in given.items()})
+            result = self._arrow(f"SELECT * FROM ({self._normalised(sql)})", given)
             version = str(self._rows("SELECT version()")[0][0])
-        columns = [found.column(at).to_pylist() for at in range(found.num_columns)]
-        rows = list(zip(*columns, strict=True))
-        spec = spec_of("clickhouse", version, name, sql, given, present, runs)
-        return answer(rows, tuple(found.column_names), tuple(str(field.type) for field in found.schema), spec)
+        spec = QuerySpec(name=name, sql=sql, parameters=given, engine="clickhouse", engine_version=version, inputs=[])
+        return answer(_tuples(result), [(field.name, str(field.type)) for field in result.schema], spec, present, runs)
 
     def close(self) -> None:
         if self._session is not None:
@@ -171,52 +149,43 @@ class ClickHouseEngine:
         try:
             yield
         except ChdbError as error:
-            words = re.sub(r"\s*\(version [^)]*\)", "", str(error).strip())
-            raise BenchError(f"{self.name}: {words}", "Tables and columns: bench warehouse schema") from None
+            message = re.sub(r"\s*\(version [^)]*\)", "", str(error).strip())
+            raise BenchError(f"{self.name}: {message}", "Tables and columns: bench warehouse schema") from None
 
     def _do(self, sql: str, **parameters: str) -> None:
         self._session.query(sql, "Null", params={key: _parameter(value) for key, value in parameters.items()})
 
     def _rows(self, sql: str, **parameters: str) -> list[tuple[Any, ...]]:
-        found = self._arrow(sql, {key: _parameter(value) for key, value in parameters.items()})
-        return list(zip(*(found.column(at).to_pylist() for at in range(found.num_columns)), strict=True))
+        return _tuples(self._arrow(sql, parameters))
 
-    def _arrow(self, sql: str, parameters: Mapping[str, str]) -> "pa.Table":
+    def _arrow(self, sql: str, parameters: Mapping[str, Any]) -> "pa.Table":
         import pyarrow as pa
 
-        content = self._session.query(sql, "Arrow", params=dict(parameters)).bytes()
+        texts = {key: _parameter(value) for key, value in parameters.items()}
+        content = self._session.query(sql, "Arrow", params=texts).bytes()
         return pa.ipc.open_file(pa.BufferReader(content)).read_all() if content else pa.table({})
 
-    def _understood(self, sql: str) -> str:
-        """The question as ClickHouse itself reads and writes it: one SELECT, without comments.
+    def _normalised(self, sql: str) -> str:
+        """The query as ClickHouse itself parses and prints it: one SELECT, without comments.
 
         Inside of another SELECT it can't choose a file or a format to write. The function `file` reads any file of the
         machine, even where nothing may be written, and settings could lift that.
         """
-        one = str(self._rows("SELECT formatQuerySingleLine({text:String})", text=sql.strip().rstrip(";"))[0][0])
-        if not re.match(r"\(*\s*(?:SELECT|WITH)\b", one):
-            raise BenchError("only one SELECT at a time is answered: the warehouse is read, never written, by SQL")
-        if found := _FORBIDDEN.search(_TEXT.sub("''", one)):
-            raise BenchError(f"{found[0]}: not answered, for by it a question could read or write what it must not")
-        return one
+        statement = str(self._rows("SELECT formatQuerySingleLine({text:String})", text=sql.strip().rstrip(";"))[0][0])
+        if not re.match(r"\(*\s*(?:SELECT|WITH)\b", statement):
+            raise BenchError(ONE_SELECT)
+        if match := _FORBIDDEN.search(_TEXT.sub("''", statement)):
+            raise BenchError(f"{match[0]}: refused, because with it a query could read or write other files")
+        return statement
 
     def _units(self) -> dict[str, dict[str, str]]:
-        shown = f"benchhouse.{MEASUREMENT_FACT.name}"
-        several = f"SELECT metric FROM {shown} GROUP BY metric HAVING uniqExact(unit) > 1"
-        sql = (
-            f"SELECT metric, unit, max(run_id) AS run FROM {shown} WHERE metric IN ({several}) GROUP BY 1, 2 ORDER BY 3"
-        )
-        found: dict[str, dict[str, str]] = {}
-        for metric, unit, run in self._rows(sql):
-            found.setdefault(metric, {})[unit] = run
-        return found
+        return by_metric(self._rows(MIXED.format(f"benchhouse.{MEASUREMENT_FACT.name}")))
 
     def _make_ready(self) -> None:
         if self._rows("SELECT 1 FROM system.tables WHERE database = 'benchhouse_store' AND name = 'layout'"):
             version = self._rows("SELECT max(schema_version) FROM benchhouse_store.layout")[0][0]
             need_version(version, self.name)
             if version == SCHEMA_VERSION:
-                self._make_view()
                 return
         for database in ("benchhouse_store", "benchhouse"):
             self._do(f"CREATE DATABASE IF NOT EXISTS {database} ENGINE = Atomic")
@@ -240,22 +209,16 @@ class ClickHouseEngine:
         self._do(
             "CREATE TABLE IF NOT EXISTS benchhouse_store.layout (schema_version Int32) ENGINE = MergeTree ORDER BY ()"
         )
+        self._do(f"CREATE OR REPLACE VIEW benchhouse.{POINTS_VIEW.name} AS {clickhouse_view()}")
         self._do(f"INSERT INTO benchhouse_store.layout VALUES ({SCHEMA_VERSION})")
-        self._make_view()
-
-    def _make_view(self) -> None:
-        if not self._rows("SELECT 1 FROM system.tables WHERE database = 'benchhouse' AND name = 'points'"):
-            self._do(f"CREATE VIEW benchhouse.{POINTS_VIEW.name} AS {clickhouse_view()}")
 
     def _sweep(self) -> None:
         """Remove rows of pushes that were interrupted, and of those that a later one replaced."""
         last = "SELECT argMax(mark, entered) FROM benchhouse_store.runs GROUP BY run_id"
-        sql = f"SELECT mark FROM benchhouse_store.begun WHERE mark NOT IN ({last})"
-        for (mark,) in self._rows(sql):
+        for (mark,) in self._rows(f"SELECT mark FROM benchhouse_store.begun WHERE mark NOT IN ({last})"):
             for name in EVIDENCE_TABLES:
-                if self._rows(
-                    f"SELECT 1 FROM benchhouse_store.{name} WHERE _mark = {{mark:String}} LIMIT 1", mark=mark
-                ):
+                some = f"SELECT 1 FROM benchhouse_store.{name} WHERE _mark = {{mark:String}} LIMIT 1"
+                if self._rows(some, mark=mark):
                     self._remove(name, "_mark", mark)
             for name in ("runs", "begun"):
                 self._remove(name, "mark", mark)
@@ -296,16 +259,15 @@ class ClickHouseEngine:
         import pyarrow.compute as pc
 
         names = ", ".join(f"`{name}`" for name, _ in _stored(table))
-        found = self._arrow(
-            f"SELECT {names} FROM benchhouse_store.{table.name} WHERE _mark = {{mark:String}} ORDER BY _row",
-            {"mark": mark},
-        )
+        sql = f"SELECT {names} FROM benchhouse_store.{table.name} WHERE _mark = {{mark:String}} ORDER BY _row"
+        content = self._arrow(sql, {"mark": mark})
+        if not content.num_columns:
+            return table.schema().empty_table()
         columns = []
         for field in table.schema():
-            values = found.column(field.name).combine_chunks() if found.num_columns else pa.array([], field.type)
-            values = values.cast(field.type)
-            if pa.types.is_list(field.type) and found.num_columns:
-                is_null = found.column(f"_null_{field.name}").combine_chunks().cast(pa.bool_())
+            values = content.column(field.name).combine_chunks().cast(field.type)
+            if pa.types.is_list(field.type):
+                is_null = content.column(f"_null_{field.name}").combine_chunks().cast(pa.bool_())
                 values = pc.if_else(is_null, pa.scalar(None, field.type), values)
             columns.append(values)
         return pa.Table.from_arrays(columns, schema=table.schema())
@@ -314,13 +276,10 @@ class ClickHouseEngine:
 def _stored(table: Table) -> Iterator[tuple[str, str]]:
     """Columns and their types: ours, and where a list is null."""
     for column in table.columns:
-        yield column.name, _type(column)
+        # A run's id is part of the sorting key, which can't be null.
+        yield column.name, "String" if column.name == "run_id" else _TYPES[column.kind]
         if column.kind == "texts":
             yield f"_null_{column.name}", "UInt8"
-
-
-def _type(column: Column) -> str:
-    return "String" if column.name == "run_id" else _TYPES[column.kind]  # it is part of the sorting key
 
 
 def _shown(table: Table) -> str:
@@ -333,10 +292,14 @@ def _shown(table: Table) -> str:
     return f"{sql} ORDER BY {key}, run_id, _row LIMIT 1 BY {key}"
 
 
+def _tuples(table: "pa.Table") -> list[tuple[Any, ...]]:
+    return list(zip(*(table.column(at).to_pylist() for at in range(table.num_columns)), strict=True))
+
+
 def _parameter(value: Any) -> str:
     """As ClickHouse reads the text of a parameter."""
     if isinstance(value, list | tuple):
-        return "[" + ", ".join("'" + _escaped(str(one)) + "'" for one in value) + "]"
+        return "[" + ", ".join("'" + _escaped(str(item)) + "'" for item in value) + "]"
     return _escaped(str(value))
 
 

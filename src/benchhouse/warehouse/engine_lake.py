@@ -1,17 +1,16 @@
 """The embedded engine behind the common interface: the lake of a workspace, this one or another."""
 
 import hashlib
-import os
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import Catalog, FileEntry, RunEntry
 from benchhouse.warehouse.engine import Files, RunTables, need_version, rows_digest
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.ingest import open_catalog
-from benchhouse.warehouse.lake import encode
-from benchhouse.warehouse.query import Result, Warehouse
+from benchhouse.warehouse.lake import encode, write_files
+from benchhouse.warehouse.query import Parameters, Result, Runs, Warehouse
 from benchhouse.warehouse.slices import slices_of
 from benchhouse.warehouse.table import SCHEMA_VERSION, Table
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT, RUN_FACT, TELEMETRY_SLICE_FACT, TRIAL_FACT
@@ -32,10 +31,8 @@ class LakeEngine:
         return str(self._workspace.root)
 
     def runs(self) -> dict[str, Files]:
-        found: dict[str, dict[str, str]] = {}
-        for entry in self._catalog.files(EVIDENCE_TABLES):
-            found.setdefault(entry.run_id, {})[entry.table] = entry.sha256
-        return dict(found)
+        entries = grouped(self._catalog.files(EVIDENCE_TABLES), lambda entry: entry.run_id)
+        return {run_id: {entry.table: entry.sha256 for entry in files} for run_id, files in entries.items()}
 
     def read(self, run_id: str) -> RunTables:
         entries = self._catalog.files_of(run_id)
@@ -50,35 +47,24 @@ class LakeEngine:
         base = self._catalog.files_of(run.run_id)
         if {entry.table: entry.sha256 for entry in base} != dict(instead_of or {}):
             return False
-        starts = [text for text in _texts(run.tables[TRIAL_FACT.name], "started") if text]
-        entries = []
-        for name, content in sorted(run.tables.items()):
-            parquet = run.parquet.get(name) or encode(EVIDENCE_TABLES[name], _as_collected(run, name))
-            sha256 = hashlib.sha256(parquet).hexdigest()
-            file = f"{name}/{run.run_id}-{sha256[:12]}.parquet"
-            self._put(file, parquet)
-            entries.append(
-                FileEntry(
-                    name, run.run_id, file, sha256, content.num_rows, len(starts), SCHEMA_VERSION,
-                    min(starts), max(starts),
-                )
-            )  # fmt: skip
-        trials = run.tables[TRIAL_FACT.name]
-        folders = list(zip(*(trials.column(name).to_pylist() for name in ("trial_id", "folder")), strict=True))
-        won = self._catalog.replace_run(
-            _run_entry(run.tables[RUN_FACT.name]), entries, folders, _units(run), instead_of=base
-        )
+        contents = {
+            name: (run.parquet.get(name) or encode(EVIDENCE_TABLES[name], _as_collected(run, name)), content.num_rows)
+            for name, content in run.tables.items()
+        }
+        trials = run.tables[TRIAL_FACT.name].select(["trial_id", "folder", "started"]).to_pylist()
+        try:
+            entries = write_files(self._workspace, run.run_id, contents, [row["started"] for row in trials])
+        except OSError as error:
+            raise unwritable(self._workspace.warehouse, error) from error
+        (fact,) = run.tables[RUN_FACT.name].to_pylist()
+        folders = [(row["trial_id"], row["folder"]) for row in trials]
+        measured = run.tables.get(MEASUREMENT_FACT.name, MEASUREMENT_FACT.schema().empty_table())
+        units = sorted(set(zip(*(measured.column(name).to_pylist() for name in ("metric", "unit")), strict=True)))
+        won = self._catalog.replace_run(RunEntry.of(fact), entries, folders, units, instead_of=base)
         self._catalog.remove_unused(entry.file for entry in (base if won else entries))
         return won
 
-    def query(
-        self,
-        sql: str,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        runs: Iterable[str] | None = None,
-        name: str = "",
-    ) -> Result:
+    def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
         with Warehouse(self._workspace, open_catalog(self._workspace)) as warehouse:
             return warehouse.query(sql, parameters, runs=runs, name=name)
 
@@ -100,29 +86,15 @@ class LakeEngine:
             )
         return content
 
-    def _put(self, file: str, content: bytes) -> None:
-        path = self._workspace.warehouse / file
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as out:
-                out.write(content)
-                out.flush()
-                os.fsync(out.fileno())
-            temporary.replace(path)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise unwritable(path.parent, error) from error
-
 
 def _decoded(table: Table, content: bytes) -> "pa.Table":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    found = pq.read_table(pa.BufferReader(content))
-    if not found.schema.equals(table.schema()):
+    decoded = pq.read_table(pa.BufferReader(content))
+    if not decoded.schema.equals(table.schema()):
         raise BenchError(f"its columns are not those of {table.name}", "Make it anew: bench warehouse rebuild")
-    return found
+    return decoded
 
 
 def _as_collected(run: RunTables, name: str) -> list[Any]:
@@ -131,22 +103,3 @@ def _as_collected(run: RunTables, name: str) -> list[Any]:
         return list(run.tables[name].to_pylist())
     trials = {row["trial_id"]: row for row in run.tables[TRIAL_FACT.name].to_pylist()}
     return [(trials[trial], slices) for (trial, _), slices in slices_of(run.tables[name]).items()]
-
-
-def _texts(content: "pa.Table", column: str) -> list[str | None]:
-    times = content.column(column).to_pylist()
-    return [time.isoformat(timespec="milliseconds") if time else None for time in times]
-
-
-def _run_entry(content: "pa.Table") -> RunEntry:
-    row = content.to_pylist()[0]
-    for name in ("started", "ended"):
-        row[name] = row[name].isoformat(timespec="milliseconds") + "+00:00"
-    return RunEntry(**{name: row[name] for name in RunEntry.__dataclass_fields__})
-
-
-def _units(run: RunTables) -> Iterable[tuple[str, str]]:
-    content = run.tables.get(MEASUREMENT_FACT.name)
-    if content is None:
-        return ()
-    return sorted(set(zip(*(content.column(name).to_pylist() for name in ("metric", "unit")), strict=True)))

@@ -9,18 +9,18 @@ the names that SQL uses everywhere. Text sorts by its bytes, as it does in the e
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from benchhouse.schema.errors import BenchError
-from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, spec_of
+from benchhouse.schema.query import QuerySpec
+from benchhouse.warehouse.engine import Files, RunTables, answer, checked, need_version, read_run
 from benchhouse.warehouse.points import POINTS_VIEW, postgres_view
-from benchhouse.warehouse.query import Result
+from benchhouse.warehouse.query import ONE_SELECT, Parameters, Result, Runs
 from benchhouse.warehouse.table import SCHEMA_VERSION, Kind, Table, quoted
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT
-from benchhouse.warehouse.units import refuse_mixed_units
+from benchhouse.warehouse.units import COMMENT, MIXED, by_metric, refuse_mixed_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +54,10 @@ _DEVIATION = (
         INITCOND = '{0,0,0}')""",
 )
 _READS = re.compile(r"\s*(?:select|with|values|table|\()", re.IGNORECASE)
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-# The role is put on for the question; by these a question could take it off again.
-_UNDRESSES = re.compile(r"\b(?:set_config|query_to_xml\w*|cursor_to_xml\w*|table_to_xml\w*|dblink\w*)\b|\bu&\"", re.I)
+# The role is set for one query; with these the query could set another.
+_CHANGES_ROLE = re.compile(
+    r"\b(?:set_config|query_to_xml\w*|cursor_to_xml\w*|table_to_xml\w*|dblink\w*)\b|\bu&\"", re.I
+)
 
 
 class PostgresEngine:
@@ -82,12 +83,16 @@ class PostgresEngine:
             self._make_ready()
         with self._asking(), self._connection.transaction():
             self._do("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))", [run.run_id, _LOCK])
-            if self._files(run.run_id) != (dict(instead_of) if instead_of is not None else None):
+            known = self._rows("SELECT files FROM benchhouse_store.runs WHERE run_id = %s", [run.run_id])
+            if known != ([] if instead_of is None else [(dict(instead_of),)]):
                 return False
             for name, table in EVIDENCE_TABLES.items():
                 self._do(f"DELETE FROM {_stored(name)} WHERE run_id = %s", [run.run_id])
                 if name in run.tables:
-                    self._copy_in(table, run.run_id, run.tables[name])
+                    names = ", ".join(["_row", *(quoted(column.name) for column in table.columns)])
+                    copying = f"COPY {_stored(name)} ({names}) FROM STDIN (FORMAT csv)"
+                    with self._connection.cursor().copy(copying) as copy:
+                        copy.write(_csv(table, run.run_id, run.tables[name]))
                     checked(table, self._copy_out(table, run.run_id), run.rows[name], f"{self.name}: run {run.run_id}")
             self._do(
                 "INSERT INTO benchhouse_store.runs VALUES (%s, %s, %s, %s) ON CONFLICT (run_id) DO UPDATE SET "
@@ -100,41 +105,22 @@ class PostgresEngine:
     def read(self, run_id: str) -> RunTables:
         with self._asking(), self._connection.transaction():
             self._do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            found = self._rows(
-                "SELECT schema_version, files, rows FROM benchhouse_store.runs WHERE run_id = %s", [run_id]
-            )
-            if not found:
-                raise BenchError(
-                    f"{self.name}: has no run {run_id}", "What it has: bench warehouse pull FROM --dry-run"
-                )
-            version, files, rows = found[0]
-            need_version(version, self.name)
-            where = f"{self.name}: run {run_id}"
-            tables = {
-                name: checked(EVIDENCE_TABLES[name], self._copy_out(EVIDENCE_TABLES[name], run_id), rows[name], where)
-                for name in files
-            }
-        return RunTables(run_id, tables, files, rows)
+            sql = "SELECT schema_version, files, rows FROM benchhouse_store.runs WHERE run_id = %s"
+            entry = next(iter(self._rows(sql, [run_id])), None)
+            return read_run(self.name, run_id, entry, lambda table: self._copy_out(table, run_id))
 
-    def query(
-        self,
-        sql: str,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        runs: Iterable[str] | None = None,
-        name: str = "",
-    ) -> Result:
+    def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
         """`%(name)s` takes a parameter. Asked as a role that may only read the views, in a read-only transaction."""
-        bare = _COMMENT.sub(" ", sql)
+        bare = COMMENT.sub(" ", sql)
         if not _READS.match(bare):
-            raise BenchError("only one SELECT at a time is answered: the warehouse is read, never written, by SQL")
-        if found := _UNDRESSES.search(bare):
-            raise BenchError(f"{found[0]}: not answered, for it could change who asks")
+            raise BenchError(ONE_SELECT)
+        if match := _CHANGES_ROLE.search(bare):
+            raise BenchError(f"{match[0]}: refused, because it could change the role that the query runs as")
         given = dict(parameters or {})
         with self._asking(), self._connection.transaction(force_rollback=True):
             self._do("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             present = self._listed()
-            refuse_mixed_units(sql, given, self._units)
+            refuse_mixed_units(sql, given, lambda: self._units() if present else {})
             if self._rows("SELECT 1 FROM pg_roles WHERE rolname = %s AND pg_has_role(oid, 'MEMBER')", [ROLE]):
                 self._do(f"SET LOCAL ROLE {ROLE}")
             self._do("SET LOCAL search_path = benchhouse, pg_catalog")
@@ -142,9 +128,10 @@ class PostgresEngine:
             cursor.execute(sql, given or None, prepare=True)  # prepared: one statement, not two
             description = cursor.description or []
             rows = cursor.fetchall() if description else []
-            types = tuple(column.type_display for column in description)
-        spec = spec_of("postgresql", self._version(), name, sql, given, present, runs)
-        return answer(rows, tuple(column.name for column in description), types, spec)
+            columns = [(column.name, column.type_display) for column in description]
+        version = str(self._connection.info.parameter_status("server_version"))
+        spec = QuerySpec(name=name, sql=sql, parameters=given, engine="postgresql", engine_version=version, inputs=[])
+        return answer(rows, columns, spec, present, runs)
 
     def close(self) -> None:
         self._connection.close()
@@ -162,8 +149,10 @@ class PostgresEngine:
                 options="-c TimeZone=UTC -c DateStyle=ISO,YMD",
             )  # fmt: skip
         except (psycopg.Error, UnicodeError) as error:
-            words = self._blank(str(error).strip())
-            raise BenchError(f"{self.name}: {words}", "Is it there, and is PGPASSWORD or the variable set?") from None
+            message = self._without_password(str(error).strip())
+            raise BenchError(
+                f"{self.name}: {message}", "Is it running, and is PGPASSWORD or the variable set?"
+            ) from None
 
     @contextmanager
     def _asking(self) -> "Iterator[None]":
@@ -172,10 +161,10 @@ class PostgresEngine:
         try:
             yield
         except psycopg.Error as error:
-            words = self._blank(str(error).strip()) or type(error).__name__
-            raise BenchError(f"{self.name}: {words}", "Tables and columns: bench warehouse schema") from None
+            message = self._without_password(str(error).strip()) or type(error).__name__
+            raise BenchError(f"{self.name}: {message}", "Tables and columns: bench warehouse schema") from None
 
-    def _blank(self, text: str) -> str:
+    def _without_password(self, text: str) -> str:
         password = urlsplit(self._address).password
         return text.replace(password, "[redacted]") if password else text
 
@@ -184,9 +173,6 @@ class PostgresEngine:
 
     def _rows(self, sql: str, values: "list[Any] | None" = None) -> list[Any]:
         return self._connection.execute(sql, values).fetchall()
-
-    def _version(self) -> str:
-        return str(self._connection.info.parameter_status("server_version"))
 
     def _exists(self) -> bool:
         return self._rows("SELECT to_regclass('benchhouse_store.runs')")[0][0] is not None
@@ -197,19 +183,8 @@ class PostgresEngine:
         need_version(self._rows("SELECT schema_version FROM benchhouse_store.layout")[0][0], self.name)
         return dict(self._rows("SELECT run_id, files FROM benchhouse_store.runs ORDER BY run_id"))
 
-    def _files(self, run_id: str) -> dict[str, str] | None:
-        found = self._rows("SELECT files FROM benchhouse_store.runs WHERE run_id = %s", [run_id])
-        return dict(found[0][0]) if found else None
-
     def _units(self) -> dict[str, dict[str, str]]:
-        if not self._exists():
-            return {}
-        found: dict[str, dict[str, str]] = {}
-        several = "SELECT metric FROM {0} GROUP BY metric HAVING count(DISTINCT unit) > 1"
-        sql = "SELECT metric, unit, max(run_id) FROM {0} WHERE metric IN (" + several + ") GROUP BY 1, 2 ORDER BY 3"
-        for metric, unit, run in self._rows(sql.format(_stored(MEASUREMENT_FACT.name))):
-            found.setdefault(metric, {})[unit] = run
-        return found
+        return by_metric(self._rows(MIXED.format(_stored(MEASUREMENT_FACT.name))))
 
     def _make_ready(self) -> None:
         """Make the schemas, or add what a newer version of the tables has; one process at a time."""
@@ -217,13 +192,11 @@ class PostgresEngine:
             return
         with self._connection.transaction():
             self._do("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-            found = self._rows("SELECT schema_version FROM benchhouse_store.layout") if self._exists() else []
-            if found:
-                need_version(found[0][0], self.name)
-            if not found or found[0][0] < SCHEMA_VERSION:
+            layout = self._rows("SELECT schema_version FROM benchhouse_store.layout") if self._exists() else []
+            if layout:
+                need_version(layout[0][0], self.name)
+            if not layout or layout[0][0] < SCHEMA_VERSION:
                 self._make_tables()
-            elif self._rows("SELECT to_regclass('benchhouse.points')")[0][0] is None:  # made before there was one
-                self._make_view()
         self._ready = True
 
     def _make_tables(self) -> None:
@@ -241,17 +214,14 @@ class PostgresEngine:
             stored = _stored(table.name)
             columns = [f"{quoted(column.name)} {_TYPES[column.kind]}" for column in table.columns]
             self._do(f"CREATE TABLE IF NOT EXISTS {stored} (_row bigint NOT NULL, {', '.join(columns)})")
-            self._do(f"ALTER TABLE {stored} {', '.join(f'ADD COLUMN IF NOT EXISTS {one}' for one in columns)}")
+            self._do(f"ALTER TABLE {stored} {', '.join(f'ADD COLUMN IF NOT EXISTS {column}' for column in columns)}")
             self._do(f"CREATE INDEX IF NOT EXISTS {quoted(table.name + '_by_run')} ON {stored} (run_id, _row)")
             self._do(f"DROP VIEW IF EXISTS benchhouse.{quoted(table.name)}")
             self._do(f"CREATE VIEW benchhouse.{quoted(table.name)} AS {_shown(table)}")
-        self._make_view()
-        self._do("DELETE FROM benchhouse_store.layout")
-        self._do("INSERT INTO benchhouse_store.layout VALUES (%s)", [SCHEMA_VERSION])
-
-    def _make_view(self) -> None:
         self._do(f"CREATE VIEW benchhouse.{POINTS_VIEW.name} AS {postgres_view()}")
         self._let_readers_in()
+        self._do("DELETE FROM benchhouse_store.layout")
+        self._do("INSERT INTO benchhouse_store.layout VALUES (%s)", [SCHEMA_VERSION])
 
     def _let_readers_in(self) -> None:
         """Where this user may not make roles, an administrator may: the transaction is read-only in any case."""
@@ -266,12 +236,6 @@ class PostgresEngine:
         except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UniqueViolation, psycopg.errors.DuplicateObject):
             return
 
-    def _copy_in(self, table: Table, run_id: str, content: "pa.Table") -> None:
-        names = ", ".join(["_row", *(quoted(column.name) for column in table.columns)])
-        sql = f"COPY {_stored(table.name)} ({names}) FROM STDIN (FORMAT csv)"
-        with self._connection.cursor().copy(sql) as copy:
-            copy.write(_csv(table, run_id, content))
-
     def _copy_out(self, table: Table, run_id: str) -> "pa.Table":
         """The rows of a run, in their order, with their types."""
         from psycopg import sql as compose
@@ -281,8 +245,8 @@ class PostgresEngine:
             for column in table.columns
         )
         select = f"COPY (SELECT {names} FROM {_stored(table.name)} WHERE run_id = "
-        asked = compose.SQL(select) + compose.Literal(run_id)
-        with self._connection.cursor().copy(asked + compose.SQL(" ORDER BY _row) TO STDOUT (FORMAT csv)")) as copy:
+        sql = compose.SQL(select) + compose.Literal(run_id) + compose.SQL(" ORDER BY _row) TO STDOUT (FORMAT csv)")
+        with self._connection.cursor().copy(sql) as copy:
             text = b"".join(bytes(piece) for piece in copy)
         return _from_csv(table, text)
 
@@ -326,7 +290,7 @@ def _csv(table: Table, run_id: str, content: "pa.Table") -> bytes:
 def _array_text(values: "list[str | None] | None") -> str | None:
     if values is None:
         return None
-    parts = ["NULL" if one is None else '"' + re.sub(r'(["\\])', r"\\\1", one) + '"' for one in values]
+    parts = ["NULL" if text is None else '"' + re.sub(r'(["\\])', r"\\\1", text) + '"' for text in values]
     return "{" + ",".join(parts) + "}"
 
 
@@ -351,7 +315,6 @@ def _from_csv(table: Table, text: bytes) -> "pa.Table":
     for field in schema:
         values = read.column(field.name)
         if pa.types.is_list(field.type):
-            lists = [None if one is None else json.loads(one) for one in values.to_pylist()]
-            values = pa.array(lists, field.type)
+            values = pa.array([text and json.loads(text) for text in values.to_pylist()], field.type)
         columns.append(values)
     return pa.Table.from_arrays(columns, schema=schema)

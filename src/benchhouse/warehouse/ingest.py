@@ -8,15 +8,17 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.lake import READ_BACK, list_lake, read_back, write_tables
 from benchhouse.warehouse.rows import NotCollectable, TrialRows, read_folder, tabulate
-from benchhouse.warehouse.table import SCHEMA_VERSION, Row
+from benchhouse.warehouse.table import SCHEMA_VERSION
 from benchhouse.warehouse.tables import EVIDENCE_TABLES, MEASUREMENT_FACT, RUN_FACT, TRIAL_FACT
 
 Say = Callable[[str], None]
@@ -77,13 +79,12 @@ def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, kee
         _publish_again(catalog, skipped)
         folders, unread = sealed_folders(workspace), list[str]()
         evidence = _group_by_run(folders, unread)
-        lake: dict[str, list[str]] = {}
-        for run_id, file in list_lake(workspace):
-            lake.setdefault(run_id, []).append(file)
+        in_lake = grouped(list_lake(workspace), itemgetter(0))
+        lake = {run_id: [file for _, file in files] for run_id, files in in_lake.items()}
         strangers = [f"{file}: not a name of this warehouse; ignored" for file in lake.pop("", [])]
         known = {entry.run_id for entry in catalog.files([TRIAL_FACT.name])}
         run_ids = sorted(evidence.keys() | lake.keys() | known)
-        done = []
+        done = list[Collected]()
         for at, run_id in enumerate(run_ids, start=1):
             extra = [] if run_id in known else lake.get(run_id, [])
             done.append(_collect(catalog, run_id, evidence.get(run_id, []), extra, keep_rows=keep_rows))
@@ -91,16 +92,15 @@ def rebuild(workspace: WorkspaceFolder, progress: Progress | None = None, *, kee
                 progress(at, len(run_ids), run_id)
         catalog.finish()
         # Of the others, files of an older schema may be all that is left.
-        told = {one.run_id for one in done if one.trials or not keep_rows}
-        removed = catalog.remove_unused(file for run_id, files in lake.items() for file in files if run_id in told)
+        known = {run.run_id for run in done if run.trials or not keep_rows}
+        removed = catalog.remove_unused(file for run_id, files in lake.items() for file in files if run_id in known)
     removed += _remove_temporaries(workspace)
-    skipped += unread + [line for one in done for line in one.skipped]
-    unread += [line for one in done for line in one.unread]
+    skipped += unread + [line for run in done for line in run.skipped]
+    unread += [line for run in done for line in run.unread]
     skipped += [line for line in strangers if (workspace.warehouse / line.partition(":")[0]).exists()]
-    dropped = [line for one in done for line in one.dropped]
-    filled = [one for one in done if one.trials]
-    trials, rows = (sum(getattr(one, name) for one in filled) for name in ("trials", "rows"))
-    return Rebuilt(len(filled), trials, rows, skipped, removed, dropped, len(folders), unread)
+    dropped = [line for run in done for line in run.dropped]
+    trials, rows = sum(run.trials for run in done), sum(run.rows for run in done if run.trials)
+    return Rebuilt(sum(run.trials > 0 for run in done), trials, rows, skipped, removed, dropped, len(folders), unread)
 
 
 def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_of: list[FileEntry]) -> int | None:
@@ -112,12 +112,11 @@ def store(catalog: Catalog, run_id: str, trials: dict[str, TrialRows], instead_o
         return 0 if catalog.forget_run(run_id, instead_of) else None
     tables: dict[str, Any] = {**tabulate(list(trials.values()))}
     entries = write_tables(catalog.workspace, run_id, tables)
-    run = _run_entry(tables[RUN_FACT.name][0])
+    run = RunEntry.of(tables[RUN_FACT.name][0])
     folders = [(row["trial_id"], row["folder"]) for row in tables[TRIAL_FACT.name]]
     units = {(row["metric"], row["unit"]) for row in tables.get(MEASUREMENT_FACT.name, ())}
     won = catalog.replace_run(run, entries, folders, sorted(units), instead_of=instead_of)
-    unused = instead_of if won else entries
-    catalog.remove_unused(entry.file for entry in unused)
+    catalog.remove_unused(entry.file for entry in (instead_of if won else entries))
     return sum(entry.rows for entry in entries) if won else None
 
 
@@ -139,14 +138,13 @@ def open_catalog(workspace: WorkspaceFolder, say: Say | None = None, given: Iter
         else:
             import logging
 
-            tell = say or logging.getLogger(__name__).warning
-            tell(f"{lost}; it is made again from the evidence")
+            warn = say or logging.getLogger(__name__).warning
+            warn(f"{lost}; it is made again from the evidence")
             # Nobody asked for rows to go: the evidence may be on a disk that is away.
             made = rebuild(workspace, keep_rows=True)
             if made.unread:
-                tell(
-                    f"{len(made.unread)} of {made.sealed} sealed trials are not in the tables: bench warehouse rebuild"
-                )
+                left_out = f"{len(made.unread)} of {made.sealed} sealed trials"
+                warn(f"{left_out} are not in the tables: bench warehouse rebuild")
         return Catalog.open(workspace)
 
 
@@ -187,7 +185,7 @@ def _collect(
 def _read_folders(
     workspace: WorkspaceFolder, run_id: str, folders: Iterable[Path], skipped: list[str]
 ) -> dict[str, TrialRows]:
-    found: dict[str, TrialRows] = {}
+    trials: dict[str, TrialRows] = {}
     for folder in folders:
         try:
             rows = read_folder(workspace, TrialFolder(folder))
@@ -196,10 +194,10 @@ def _read_folders(
         except NotCollectable as reason:
             skipped.append(f"{folder}: {reason}")
             continue
-        known = found.get(rows.trial["trial_id"])
+        known = trials.get(rows.trial["trial_id"])
         if known is None or rows.trial["attempt"] >= known.trial["attempt"]:
-            found[rows.trial["trial_id"]] = rows
-    return found
+            trials[rows.trial["trial_id"]] = rows
+    return trials
 
 
 def _kept(
@@ -257,7 +255,7 @@ def _publish_again(catalog: Catalog, skipped: list[str]) -> None:
         try:
             report: dict[str, Any] = json.loads(path.read_bytes())
             refs = [str(cell["ref"]) for cell in report["cells"]]
-            files = [str(one["file"]) for spec in report["queries"].values() for one in spec["inputs"]]
+            files = [str(entry["file"]) for spec in report["queries"].values() for entry in spec["inputs"]]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             skipped.append(f"{path}: not a report that can be read ({error!r})")
             continue
@@ -273,18 +271,3 @@ def _remove_temporaries(workspace: WorkspaceFolder) -> list[str]:
                 path.unlink(missing_ok=True)
                 removed.append(f"{table}/{path.name}")
     return removed
-
-
-def _run_entry(row: Row) -> RunEntry:
-    return RunEntry(
-        run_id=row["run_id"],
-        scenario=row["scenario"],
-        started=row["started"].isoformat(timespec="milliseconds") + "+00:00",
-        ended=row["ended"].isoformat(timespec="milliseconds") + "+00:00",
-        experiment=row["experiment"],
-        experiment_version=row["experiment_version"],
-        executor=row["executor"],
-        trials=row["trials"],
-        succeeded=row["succeeded"],
-        failed=row["failed"],
-    )

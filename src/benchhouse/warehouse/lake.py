@@ -4,6 +4,8 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.catalog import FileEntry
 from benchhouse.warehouse.columns import records
 from benchhouse.warehouse.dimensions import OWN_IDS
+from benchhouse.warehouse.grouping import grouped
 from benchhouse.warehouse.rows import Content, TrialRows
 from benchhouse.warehouse.slices import NO_SLICES, Slices, join, slices_of
 from benchhouse.warehouse.table import SCHEMA_VERSION, Row, Table
@@ -29,17 +32,27 @@ class Foreign(Exception):  # noqa: N818 - a reason, told to the user in a list
 
 def write_tables(workspace: WorkspaceFolder, run_id: str, tables: Mapping[str, Content]) -> list[FileEntry]:
     """Write the files of one run, synced to disk; equal rows give equal bytes and so equal names."""
+    contents = {
+        # A tuple: a trial's slices.
+        name: (encode(EVIDENCE_TABLES[name], rows), sum(len(row[1]) if isinstance(row, tuple) else 1 for row in rows))
+        for name, rows in tables.items()
+    }
     trials: list[Any] = tables[TRIAL_FACT.name]
-    starts = [row["started"].isoformat(timespec="milliseconds") for row in trials]
+    return write_files(workspace, run_id, contents, [row["started"] for row in trials])
+
+
+def write_files(
+    workspace: WorkspaceFolder, run_id: str, contents: Mapping[str, tuple[bytes, int]], started: Iterable[datetime]
+) -> list[FileEntry]:
+    """Write the files of one run from their bytes and numbers of rows, by table; `started` has a time a trial."""
+    starts = [time.isoformat(timespec="milliseconds") for time in started]
     first, last = min(starts), max(starts)
-    contents = {name: encode(EVIDENCE_TABLES[name], rows) for name, rows in tables.items()}
     entries = []
-    for name, content in contents.items():
+    for name, (content, rows) in contents.items():
         sha256 = hashlib.sha256(content).hexdigest()
         file = f"{name}/{run_id}-{sha256[:12]}.parquet"
-        rows = sum(len(row[1]) if isinstance(row, tuple) else 1 for row in tables[name])  # a tuple: a trial's slices
         entries.append(FileEntry(name, run_id, file, sha256, rows, len(starts), SCHEMA_VERSION, first, last))
-    _write(str(workspace.warehouse), [(entry, contents[entry.table]) for entry in entries])
+    _write(str(workspace.warehouse), [(entry, contents[entry.table][0]) for entry in entries])
     return sorted(entries, key=lambda entry: entry.table)
 
 
@@ -85,34 +98,23 @@ def read_back(workspace: WorkspaceFolder, files: Iterable[str], skipped: list[st
             skipped.append(f"{file}: {reason}; ignored")
             continue
         if table is TRIAL_FACT:
-            _take_newest(trials, content.to_pylist())
+            for row in content.to_pylist():
+                known = trials.get(row["trial_id"])
+                if known is None or row["ended"] >= known["ended"]:
+                    trials[row["trial_id"]] = row
         elif table is TELEMETRY_SLICE_FACT:
             slices |= slices_of(content)
         elif table is MEASUREMENT_FACT:
-            numbers |= _by_trial(content.to_pylist())
+            numbers |= grouped(content.to_pylist(), itemgetter("trial_id", "artifact_manifest_digest"))
         else:
             dimensions[table.name] |= {row[OWN_IDS[table.name]]: row for row in content.to_pylist()}
-    found = {}
+    read = {}
     for trial_id, row in trials.items():
         key = trial_id, row["artifact_manifest_digest"]
         own = {table: rows[row[OWN_IDS[table]]] for table, rows in dimensions.items() if row[OWN_IDS[table]] in rows}
         if len(own) == len(OWN_IDS):  # else the evidence must tell
-            found[trial_id] = TrialRows(row, numbers.get(key, []), slices.get(key, NO_SLICES), own)
-    return found
-
-
-def _take_newest(trials: dict[str, Row], rows: Iterable[Row]) -> None:
-    for row in rows:
-        known = trials.get(row["trial_id"])
-        if known is None or row["ended"] >= known["ended"]:
-            trials[row["trial_id"]] = row
-
-
-def _by_trial(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
-    found: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        found.setdefault((row["trial_id"], row["artifact_manifest_digest"]), []).append(row)
-    return found
+            read[trial_id] = TrialRows(row, numbers.get(key, []), slices.get(key, NO_SLICES), own)
+    return read
 
 
 def list_lake(workspace: WorkspaceFolder) -> Iterator[tuple[str, str]]:
@@ -134,9 +136,9 @@ def _read(path: Path, table: Table) -> "pa.Table":
         content = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
         raise Foreign(f"can't be read ({error})") from error
-    found = (content.schema.metadata or {}).get(b"benchhouse.schema_version", b"").decode()
-    if found != str(SCHEMA_VERSION):
-        raise Foreign(f"schema version {found or 'none'}, expected {SCHEMA_VERSION}")
+    version = (content.schema.metadata or {}).get(b"benchhouse.schema_version", b"").decode()
+    if version != str(SCHEMA_VERSION):
+        raise Foreign(f"schema version {version or 'none'}, expected {SCHEMA_VERSION}")
     if not content.schema.equals(table.schema()):
         raise Foreign(f"its columns are not those of {table.name}")
     return content
@@ -155,8 +157,11 @@ def _write(root: str, files: Iterable[tuple[FileEntry, bytes]]) -> None:
                 continue
             folder, _, name = path.rpartition("/")
             temporary = f"{folder}/.{name}.{os.getpid()}.tmp"
-            begun.append((_create(temporary), entry, temporary))
-            _fill(begun[-1][0], content)
+            file = _create(temporary)
+            begun.append((file, entry, temporary))
+            left = memoryview(content)
+            while left:
+                left = left[os.write(file, left) :]
         for file, entry, temporary in begun:
             if entry.table in READ_BACK:
                 os.fsync(file)
@@ -173,9 +178,3 @@ def _create(path: str) -> int:
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120 - once a table
         return os.open(path, flags, 0o666)
-
-
-def _fill(file: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(file, left) :]

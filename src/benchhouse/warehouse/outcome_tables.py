@@ -21,6 +21,9 @@ from benchhouse.warehouse.run_tables import (
 from benchhouse.warehouse.table import Column, Table
 
 _QUANTILES = ("p50", "p95", "p99")
+_POINT_IDENTITY = (
+    RUN_ID, CASE, WORKLOAD, MANIFESTS, INSTANCE, SCENARIO, EXPERIMENT, VERSION, TARGET_NAME, POINT,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -121,20 +124,11 @@ def _table(name: str, grain: str, what: str, own: tuple[Column, ...], outcomes: 
         name,
         f"One row per {grain}: {what}. Means over good trials; warm-ups and trials that did not succeed are left out.",
         (
-            RUN_ID,
-            CASE,
-            WORKLOAD,
-            MANIFESTS,
-            INSTANCE,
-            SCENARIO,
-            EXPERIMENT,
-            VERSION,
-            TARGET_NAME,
-            POINT,
+            *_POINT_IDENTITY,
             *own,
             Column("trials", "integer", "Trials of the point that were no warm-up."),
             Column("succeeded", "integer", "Of these, those that the values are means of."),
-            *(one.column for one in outcomes),
+            *(outcome.column for outcome in outcomes),
             UNKNOWN,
         ),
         ("instance_digest", "phase") if any(column.name == "phase" for column in own) else ("instance_digest",),

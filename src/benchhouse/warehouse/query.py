@@ -6,29 +6,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.query import QueryInput, QuerySpec
 from benchhouse.warehouse.catalog import Catalog, CatalogLost, FileEntry, RunEntry
 from benchhouse.warehouse.points import POINTS_VIEW, SOURCES, duckdb_view
 from benchhouse.warehouse.shared import SharedViews, is_in_lake, listed, lock
-from benchhouse.warehouse.sources import source_files
 from benchhouse.warehouse.tables import SCHEMA_VERSION, TABLES, VIEWS, quoted
 from benchhouse.warehouse.units import refuse_mixed_units
 
 if TYPE_CHECKING:
     import duckdb
 
+Parameters = Mapping[str, Any] | None
+Runs = Iterable[str] | None
+ONE_SELECT = "only one SELECT at a time is answered: the warehouse is read, never written, by SQL"
 _ANY_TABLE = re.compile(rf"\b(?:{'|'.join([*TABLES, *VIEWS])})\b", re.IGNORECASE)
 _FROM_SOMEWHERE = re.compile(r"\b(?:from|show|describe|summarize|table)\b", re.IGNORECASE)
 _NOT_PLAIN = re.compile(r"TIME|DATE|DECIMAL|UUID|BLOB|INTERVAL|HUGEINT")  # of a type: its values are no JSON
 _SHOWN = 5
 _OWN: set[str] = set()
-_LOOKS = 40  # a collector may replace files between the look at the catalog and the look at the lake
+_ATTEMPTS = 40  # a collector may replace files after the catalog was read and before the lake is
 
 
 def own(sql: str) -> str:
@@ -78,9 +80,7 @@ class Warehouse:
     def __enter__(self) -> "Warehouse":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -92,28 +92,21 @@ class Warehouse:
             self._shared = None
         self.catalog.close()
 
-    def query(
-        self,
-        sql: str,
-        parameters: Mapping[str, Any] | None = None,
-        *,
-        runs: Iterable[str] | None = None,
-        name: str = "",
-    ) -> Result:
+    def query(self, sql: str, parameters: Parameters = None, *, runs: Runs = None, name: str = "") -> Result:
         """Answer one SELECT; `$name` in it takes a parameter. With `runs`, only the files of those are read.
 
         The bytes of every file are checked against the catalog first; a damaged one is made again from evidence.
         """
-        tables = _tables_in(sql)
+        tables = tables_in(sql)
         wanted = None if runs is None else sorted(set(runs))
         refuse_mixed_units(sql, parameters or {}, lambda: self.catalog.units(wanted))
-        for _ in range(_LOOKS):
-            entries = self._sound_files(tables, wanted)
+        for _ in range(_ATTEMPTS):
+            entries = self._intact_files(tables, wanted)
             inputs = [
                 QueryInput(table=entry.table, run_id=entry.run_id, file=entry.file, sha256=entry.sha256)
                 for entry in entries
             ]
-            inputs += source_files(self.workspace, tables)
+            inputs += _source_files(self.workspace, tables)
             older = any(entry.schema_version < SCHEMA_VERSION for entry in entries)
             try:
                 return self._run(name, sql, parameters or {}, inputs, older)
@@ -136,19 +129,15 @@ class Warehouse:
     def require_run(self, run_id: str) -> str:
         """The id itself, where the tables have that run."""
         if run_id not in self.catalog.run_ids(run_id, 1):
-            raise BenchError(f"run '{run_id}' has not been collected: {self._stock()}", f"bench collect {run_id}")
+            newest = ", ".join(run.run_id for run in self.catalog.runs(_SHOWN))
+            known = f"the newest are {newest}" if newest else "nothing has been collected in this workspace yet"
+            raise BenchError(f"run '{run_id}' has not been collected: {known}", f"bench collect {run_id}")
         return run_id
 
-    def _stock(self) -> str:
-        newest = self.catalog.runs(_SHOWN)
-        if not newest:
-            return "nothing has been collected in this workspace yet"
-        return "the newest are " + ", ".join(run.run_id for run in newest)
-
-    def _sound_files(self, tables: Sequence[str], runs: Sequence[str] | None) -> list[FileEntry]:
+    def _intact_files(self, tables: Sequence[str], runs: Sequence[str] | None) -> list[FileEntry]:
         """The catalog's files, after those that are damaged or of an older schema were made again."""
         repaired: set[str] = set()
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             entries = self.catalog.files(tables, runs)
             newer = next((entry for entry in entries if entry.schema_version > SCHEMA_VERSION), None)
             if newer:
@@ -157,19 +146,19 @@ class Warehouse:
                     hint="Use the newer benchhouse that wrote it.",
                 )
             older = [run for run in self.catalog.older_runs(SCHEMA_VERSION, runs) if run not in repaired]
-            bad = [entry for entry in entries if entry.run_id not in older and not self.catalog.is_intact(entry)]
-            if not bad and not older:
+            damaged = [entry for entry in entries if entry.run_id not in older and not self.catalog.is_intact(entry)]
+            if not damaged and not older:
                 return entries
             present = set(self.catalog.files(tables, runs))
-            bad = [entry for entry in bad if entry in present]
-            if not repaired.isdisjoint(entry.run_id for entry in bad):
+            damaged = [entry for entry in damaged if entry in present]
+            if not repaired.isdisjoint(entry.run_id for entry in damaged):
                 break
             self._renew(older)
-            self._repair(bad)
-            repaired |= {*older, *(entry.run_id for entry in bad)}
-        names = ", ".join(entry.file for entry in bad[:_SHOWN])
+            self._repair(damaged)
+            repaired |= {*older, *(entry.run_id for entry in damaged)}
+        names = ", ".join(entry.file for entry in damaged[:_SHOWN])
         raise BenchError(
-            f"{len(bad)} files of the warehouse are damaged, and can't be made again: {names}",
+            f"{len(damaged)} files of the warehouse are damaged, and can't be made again: {names}",
             hint="Their evidence under results/ is missing or damaged. What is there: bench warehouse rebuild",
         )
 
@@ -191,11 +180,11 @@ class Warehouse:
                 f"{SCHEMA_VERSION} added is null"
             )
 
-    def _repair(self, bad: Sequence[FileEntry]) -> None:
+    def _repair(self, damaged: Sequence[FileEntry]) -> None:
         from benchhouse.warehouse.ingest import collect
 
-        for run_id in sorted({entry.run_id for entry in bad}):
-            files = ", ".join(entry.file for entry in bad if entry.run_id == run_id)
+        for run_id in sorted({entry.run_id for entry in damaged}):
+            files = ", ".join(entry.file for entry in damaged if entry.run_id == run_id)
             done = collect(self.workspace, run_id, self.catalog.trial_folders(run_id).values())
             if done.trials:
                 self._note(f"{files}: damaged; made again from the evidence of run {run_id}")
@@ -217,8 +206,8 @@ class Warehouse:
         try:
             connection = self._engine_for(sql, inputs, older)
             # Ours are known to be one SELECT; to look costs as much as to parse it.
-            asked = sql if sql in _OWN else _one_select(connection, sql)
-            cursor = connection.execute(asked, dict(parameters) or None)
+            statement = sql if sql in _OWN else _one_select(connection, sql)
+            cursor = connection.execute(statement, dict(parameters) or None)
             description = cursor.description or []
             rows = cursor.fetchall()
         except duckdb.Error as error:
@@ -230,14 +219,18 @@ class Warehouse:
         return Result(tuple(str(column[0]) for column in description), types, rows, spec)
 
     def _engine_for(self, sql: str, inputs: Sequence[QueryInput], older: bool) -> "duckdb.DuckDBPyConnection":
-        if sql in _OWN and all(is_in_lake(one) for one in inputs):
+        if sql in _OWN and all(map(is_in_lake, inputs)):
             self._shared = self._shared or SharedViews(self.workspace)
-            return self._shared.show(_tables_in(sql), inputs, older)
+            return self._shared.show(tables_in(sql), inputs, older)
         connection = self._connect(tuple(inputs), older)
-        self._show_empty(connection, _tables_in(sql))
-        if POINTS_VIEW.name in _names_in(sql) and POINTS_VIEW.name not in self._shown:
-            connection.execute(f"CREATE VIEW {POINTS_VIEW.name} AS {duckdb_view()}")
-            self._shown.add(POINTS_VIEW.name)
+        # Tables without a file are views of no rows; made when they are asked for, as each costs milliseconds.
+        wanted = {table: TABLES[table].empty_sql for table in tables_in(sql)}
+        if POINTS_VIEW.name in _names_in(sql):
+            wanted[POINTS_VIEW.name] = duckdb_view
+        for name, select in wanted.items():
+            if name not in self._shown:
+                connection.execute(f"CREATE VIEW {quoted(name)} AS {select()}")
+                self._shown.add(name)
         return connection
 
     def _connect(self, inputs: tuple[QueryInput, ...], older: bool) -> "duckdb.DuckDBPyConnection":
@@ -253,8 +246,8 @@ class Warehouse:
             self._engine[1].close()
             self._engine = None
         root, paths = os.path.realpath(self.workspace.warehouse), dict[str, list[str]]()
-        for one in inputs:
-            paths.setdefault(one.table, []).append(os.path.normpath(f"{root}/{one.file}"))
+        for file in inputs:
+            paths.setdefault(file.table, []).append(os.path.normpath(f"{root}/{file.file}"))
         connection = duckdb.connect(":memory:")
         if any(TABLES[table].source for table in paths):
             connection.execute("SET TimeZone = 'UTC'")
@@ -267,24 +260,28 @@ class Warehouse:
         self._engine = (inputs, older), connection
         return connection
 
-    def _show_empty(self, connection: "duckdb.DuckDBPyConnection", tables: Iterable[str]) -> None:
-        """Tables without a file are views of no rows; made when they are asked for, as each costs milliseconds."""
-        for table in tables:
-            if table not in self._shown:
-                connection.execute(f"CREATE VIEW {quoted(table)} AS {TABLES[table].empty_sql()}")
-                self._shown.add(table)
-
 
 def _one_select(connection: "duckdb.DuckDBPyConnection", sql: str) -> "duckdb.Statement":
     import duckdb
 
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-        raise BenchError("only one SELECT at a time is answered: the warehouse is read, never written, by SQL")
+        raise BenchError(ONE_SELECT)
     return statements[0]
 
 
-def _tables_in(sql: str) -> list[str]:
+def _source_files(workspace: WorkspaceFolder, tables: Iterable[str]) -> list[QueryInput]:
+    """JSON files behind tables that are not made of evidence, as they are now; `file` is relative to the warehouse."""
+    return [
+        QueryInput(table=table, run_id="", file=os.path.relpath(path, workspace.warehouse), sha256=file_digest(path))
+        for table in tables
+        if TABLES[table].source
+        for path in sorted(workspace.root.glob(TABLES[table].source))
+        if path.is_file() and path.stat().st_size
+    ]
+
+
+def tables_in(sql: str) -> list[str]:
     """The tables that an answer is made of."""
     names = _names_in(sql)
     return sorted({*names - VIEWS.keys(), *(SOURCES if POINTS_VIEW.name in names else ())})
@@ -304,11 +301,12 @@ def _with_plain(row: Sequence[Any], places: Iterable[int]) -> tuple[Any, ...]:
     """The row with plain values at these places."""
     values = list(row)
     for at in places:
-        values[at] = _plain(values[at])
+        values[at] = as_plain(values[at])
     return tuple(values)
 
 
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
+    """A value that can go into JSON."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=value.tzinfo or UTC).isoformat(timespec="milliseconds")
     if isinstance(value, date):
@@ -316,9 +314,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [as_plain(item) for item in value]
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: as_plain(item) for key, item in value.items()}
     if isinstance(value, UUID) or not isinstance(value, str | int | float | bool | None):
         return str(value)
     return value

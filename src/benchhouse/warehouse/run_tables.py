@@ -1,4 +1,7 @@
-"""Tables of what ran and what it gave: runs, trials, every number, and slices of telemetry."""
+"""Tables made of evidence: runs, trials, every number, slices of telemetry; and the dimensions that runs share.
+
+The id of a dimension's row is the digest of what it says.
+"""
 
 from benchhouse.warehouse.table import Column, Table
 
@@ -24,7 +27,7 @@ CLUSTER_ID = Column("cluster_region_id", "text", "Row of cluster_region_dim.")
 _EXECUTOR = Column(
     "executor", "text", "Where the jobs went: local, slurm, ...; of a run that was finished elsewhere, each place."
 )
-_RUNTIME = Column(
+RUNTIME = Column(
     "runtime", "text", "What jobs ran inside: process, venv, ...; `process, shared` where trials shared it."
 )
 _PLAN = Column("plan_digest", "text", "Digest of the plan that was run.")
@@ -34,21 +37,18 @@ _WARMUP = Column("warmup", "truth", "A warm-up never enters a summary.")
 _OUTCOME = Column("outcome", "text", "succeeded, invalid, failed, error, timeout, out_of_memory, cancelled or lost.")
 _SCHEDULER_RUN = Column("scheduler_run_id", "text", "The batch system's id of the submission, such as an array job.")
 _SCHEDULER_PATH = Column("scheduler_path", "text", "Executor, partition and quality of service: `slurm/gpu/default`.")
-_NODE = Column("node_name", "text", "Host that ran it.")
+
+_DIMENSIONS = (SOFTWARE_ID, HARDWARE_ID, CLUSTER_ID)
+_OF_TRIAL = (_TRIAL_ID, RUN_ID, CASE, WORKLOAD, MANIFEST, INSTANCE)
+_OF_REPETITION = (_REPETITION, _WARMUP, _OUTCOME)
+_RUN_IDENTITY = (RUN_ID, RUN_CASE, SCENARIO, _PLAN, EXPERIMENT, VERSION, _EXECUTOR, RUNTIME, _SCHEDULER_PATH)
+_TRIAL_IDENTITY = (_TRIAL_ID, RUN_ID, SCENARIO, CASE, WORKLOAD, MANIFEST, INSTANCE, _PLAN, EXPERIMENT, VERSION)
 
 RUN_FACT = Table(
     "benchmark_run_fact",
     "One row per run, derived from the evidence of its trials alone.",
     (
-        RUN_ID,
-        RUN_CASE,
-        SCENARIO,
-        _PLAN,
-        EXPERIMENT,
-        VERSION,
-        _EXECUTOR,
-        _RUNTIME,
-        _SCHEDULER_PATH,
+        *_RUN_IDENTITY,
         _SCHEDULER_RUN,
         Column("intent", "text", "What the run was for, as its contract says; null where it has none."),
         Column("mode", "text", "publication or realism, as its contract says; null where it has none."),
@@ -66,9 +66,7 @@ RUN_FACT = Table(
         Column("git_commit", "text", "Commit of the workspace; null when unknown or when trials differ."),
         Column("git_dirty", "truth", "Whether any trial ran with uncommitted changes; null when unknown."),
         Column("hosts", "texts", "Hosts that ran trials, sorted."),
-        SOFTWARE_ID,
-        HARDWARE_ID,
-        CLUSTER_ID,
+        *_DIMENSIONS,
         RUN_WORKLOADS,
         MANIFESTS,
         UNKNOWN,
@@ -81,22 +79,13 @@ TRIAL_FACT = Table(
     "trial_fact",
     "One row per sealed trial.",
     (
-        _TRIAL_ID,
-        RUN_ID,
-        SCENARIO,
-        CASE,
-        WORKLOAD,
-        MANIFEST,
-        INSTANCE,
-        _PLAN,
-        EXPERIMENT,
-        VERSION,
+        *_TRIAL_IDENTITY,
         Column("distribution", "text", "Python distribution that provides the experiment."),
         Column("distribution_version", "text", "Its version."),
         Column("component", "text", "Component of the common metrics schema."),
         Column("service", "text", "Service of the common metrics schema."),
         _EXECUTOR,
-        _RUNTIME,
+        RUNTIME,
         TARGET_NAME,
         Column("target", "text", "The target, canonical JSON."),
         Column("parameters", "text", "The workload's parameters, canonical JSON."),
@@ -127,9 +116,7 @@ TRIAL_FACT = Table(
         Column("pod_uid", "text", "The pod's id; null outside of Kubernetes."),
         Column("nodes", "integer", "Nodes that were asked for."),
         Column("gpus", "integer", "GPUs that were asked for, on each node."),
-        SOFTWARE_ID,
-        HARDWARE_ID,
-        CLUSTER_ID,
+        *_DIMENSIONS,
         Column("git_commit", "text", "Commit of the workspace; null when unknown."),
         Column("git_dirty", "truth", "Whether there were uncommitted changes; null when unknown."),
         Column("package_lock_digest", "text", "Digest of the installed distributions and versions."),
@@ -149,12 +136,7 @@ MEASUREMENT_FACT = Table(
     "measurement_fact",
     "One row per number that a trial produced: the raw replicates, each with its unit and direction.",
     (
-        _TRIAL_ID,
-        RUN_ID,
-        CASE,
-        WORKLOAD,
-        MANIFEST,
-        INSTANCE,
+        *_OF_TRIAL,
         Column("metric", "text", "Name of the metric."),
         Column("stat", "text", "value, mean, stdev, min, p50, p90, p95, p99, p99.9, max, n."),
         Column("value", "number", "The number, bit for bit as in metrics.csv."),
@@ -163,9 +145,7 @@ MEASUREMENT_FACT = Table(
         Column("n", "integer", "Samples behind the number."),
         Column("scope", "text", "trial, or the part of it that the number is about."),
         Column("window", "text", "Part of the trial's time; empty for all of it."),
-        _REPETITION,
-        _WARMUP,
-        _OUTCOME,
+        *_OF_REPETITION,
     ),
     ("trial_id", "metric", "stat", "scope", "window"),
     grain="number of a trial",
@@ -176,13 +156,8 @@ TELEMETRY_SLICE_FACT = Table(
     "One row per trial, phase, scope and series that monitors sampled, reduced as in telemetry/summary.json. A trial "
     "shorter than one sampling interval has none.",
     (
-        _TRIAL_ID,
-        RUN_ID,
-        CASE,
-        WORKLOAD,
-        MANIFEST,
-        INSTANCE,
-        _NODE,
+        *_OF_TRIAL,
+        Column("node_name", "text", "Host that ran it."),
         Column("gpu_uuid", "text", "The GPU that a scope such as gpu0 is about; null for others."),
         Column("rank_id", "integer", "Rank of a distributed job; null where the slice is not of one."),
         Column("request_id", "text", "Request that the slice is about; null: of all requests."),
@@ -207,10 +182,133 @@ TELEMETRY_SLICE_FACT = Table(
         Column("window_start", "time", "The same by the node's clock, UTC."),
         Column("window_end", "time", "Where it ends, by the node's clock, UTC."),
         Column("interval_s", "number", "Time between samples."),
-        _REPETITION,
-        _WARMUP,
-        _OUTCOME,
+        *_OF_REPETITION,
     ),
     ("trial_id", "scope", "series", "phase"),
     grain="run x time window x node, rank or request scope",
+)
+
+_FIRST_RUN = Column("run_id", "text", "The first of the runs that are read in which it was found.")
+
+
+def _dimension(id_column: Column, name: str, description: str, grain: str, columns: tuple[Column, ...]) -> Table:
+    found_in = (_FIRST_RUN, RUN_CASE, RUN_WORKLOADS, MANIFESTS)
+    key = (id_column.name,)
+    return Table(name, description, (id_column, *found_in, *columns, UNKNOWN), key, grain=grain, key=key)
+
+
+SOFTWARE_VERSION_DIM = _dimension(
+    SOFTWARE_ID,
+    "software_version_dim",
+    "One row per unique software bundle, as the worker found it on the node.",
+    "unique software bundle",
+    (
+        Column("image_digest", "text", "sha256 of the container image; null outside of one."),
+        Column("kernel", "text", "Release of the operating system's kernel."),
+        Column("gpu_driver", "text", "Version of the GPU driver."),
+        Column("cuda", "text", "Newest CUDA that the driver knows, else what the environment says."),
+        Column("nccl", "text", "Version of NCCL, by its Python distribution."),
+        Column("framework", "text", "What computes, with version: torch, jax, tensorflow, faiss-cpu, ..."),
+        RUNTIME,
+        Column("server", "text", "What serves, as the target or the service says: vllm, triton, ..."),
+        Column("server_version", "text", "Its version, as the experiment was told by it."),
+        Column("python", "text", "Version of Python."),
+        Column("benchhouse", "text", "Version of Benchhouse."),
+        Column("package_lock_digest", "text", "Digest of all installed distributions and versions."),
+        Column("packages", "text", "Those that matter for speed and their versions, canonical JSON."),
+    ),
+)
+
+HARDWARE_TOPOLOGY_DIM = _dimension(
+    HARDWARE_ID,
+    "hardware_topology_dim",
+    "One row per unique hardware and topology, as the worker read it on the node. Not which node: nodes that are alike "
+    "share a row.",
+    "unique hardware and topology bundle",
+    (
+        Column("machine", "text", "Architecture: x86_64, aarch64."),
+        Column("cpu_model", "text", "Model of the processors."),
+        Column("cpu_sockets", "integer", "Processors."),
+        Column("cpu_cores", "integer", "Cores of all processors."),
+        Column("cpu_threads", "integer", "Hardware threads that are online."),
+        Column("cpus_usable", "integer", "Hardware threads that the worker may use."),
+        Column("cpu_quota", "number", "Processors that the cgroup allows; null: no limit."),
+        Column("cpu_governor", "text", "Who sets the clocks: performance, powersave, ..."),
+        Column("numa_nodes", "integer", "NUMA nodes."),
+        Column("numa_layout", "text", "Processors of each NUMA node and distances, JSON."),
+        Column("memory_bytes", "integer", "Memory of the machine."),
+        Column("memory_limit_bytes", "integer", "Memory that the cgroup allows; null: no limit."),
+        Column("gpu_model", "text", "Model of the GPUs; several kinds joined by `+`."),
+        Column("gpu_count", "integer", "GPUs that the worker sees."),
+        Column("gpu_memory_bytes", "integer", "Memory of the smallest of them."),
+        Column("pcie_layout", "text", "Of each GPU: width and generation of its link and the most it can, JSON."),
+        Column("nvlink_topology", "text", "Of each GPU: links that are up and to whom, JSON."),
+        Column(
+            "gpu_nic_affinity", "text", "Of each GPU: NUMA node, and places in `nics` of those on the same one, JSON."
+        ),
+        Column("nics", "text", "Network devices with driver, speed in Mbit/s and NUMA node, JSON."),
+        Column("storage_fabric", "text", "File system of the evidence folder: ext4, lustre, nfs, ..."),
+    ),
+)
+
+CLUSTER_REGION_DIM = _dimension(
+    CLUSTER_ID,
+    "cluster_region_dim",
+    "One row per cluster, region, zone and way through the scheduler, as the site profile and the scheduler say.",
+    "cluster x region x zone x scheduler slice",
+    (
+        Column("cluster", "text", "Name of the cluster."),
+        Column("region", "text", "Region."),
+        Column("zone", "text", "Availability zone."),
+        Column("provider", "text", "Who runs it: a cloud, a centre."),
+        Column("scheduler", "text", "Scheduler: slurm, kubernetes, ...; local where there is none."),
+        Column("scheduler_path", "text", "Executor, partition and quality of service: `slurm/gpu/default`."),
+        Column("node_pool", "text", "Partition or pool of nodes."),
+        Column("queue", "text", "Quality of service or queue."),
+        Column("resource_flavor", "text", "Kind of resources, as the site calls it."),
+        Column("tenant_mode", "text", "shared or exclusive, as the site says."),
+    ),
+)
+
+WORKLOAD_DIM = Table(
+    "workload_dim",
+    "One row per frozen workload of an experiment. The columns are filled where the parameters say so.",
+    (
+        WORKLOAD,
+        _FIRST_RUN,
+        CASE,
+        Column("artifact_manifest_digest", "text", "Digest of the sorted manifest digests of the trials that ran it."),
+        EXPERIMENT,
+        VERSION,
+        Column("model", "text", "Models of the targets that were asked, sorted, joined by `+`."),
+        Column("precision", "text", "Number format: fp16, int8, ..."),
+        Column("prompt_distribution", "text", "What is asked: kind and lengths, canonical JSON."),
+        Column("output_distribution", "text", "Lengths of what is answered, canonical JSON."),
+        Column("concurrency", "number", "Requests at a time, in a closed loop."),
+        Column("request_rate", "number", "Requests a second, in an open loop."),
+        Column("batching", "text", "How requests are put together."),
+        Column("protocol", "text", "Protocols that were spoken, sorted, joined by `+`."),
+        Column("deployment_model", "text", "How the targets are deployed, sorted, joined by `+`."),
+        Column("parameters", "text", "All parameters, canonical JSON."),
+        UNKNOWN,
+    ),
+    ("workload_spec_digest", "benchmark_case_id"),
+    grain="frozen workload spec",
+    key=("workload_spec_digest", "benchmark_case_id"),
+)
+
+LINEAGE_DIM = Table(
+    "artifact_lineage_dim",
+    "One row per run: where its raw evidence lies and how it is sealed.",
+    (
+        RUN_ID,
+        RUN_CASE,
+        Column("raw_uri", "text", "Folder of the run's evidence, relative to the workspace."),
+        RUN_WORKLOADS,
+        MANIFESTS,
+        Column("trial_manifests", "texts", "sha256 of each trial's manifest.json, sorted."),
+        Column("signing_state", "text", "unsigned: evidence is sealed by digests; claims made of it are signed."),
+    ),
+    ("run_id",),
+    grain="run",
 )

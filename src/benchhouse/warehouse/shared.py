@@ -31,22 +31,22 @@ class SharedViews:
     def show(self, tables: Iterable[str], inputs: Sequence[QueryInput], older: bool) -> "duckdb.DuckDBPyConnection":
         """The engine, in which each of these tables is now made of these files; those without one have no rows."""
         files: dict[str, list[str]] = {table: [] for table in tables}
-        for one in inputs:
-            files.setdefault(one.table, []).append(f"{self._root}/{one.file}")
-        for table, found in files.items():
-            if self._shown.get(table) != (found, older):
-                some = TABLES[table].sql_over(listed(found), older=older) if found else TABLES[table].empty_sql()
-                self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(table)} AS {some}")
-                self._shown[table] = found, older
+        for file in inputs:
+            files.setdefault(file.table, []).append(f"{self._root}/{file.file}")
+        for table, paths in files.items():
+            if self._shown.get(table) != (paths, older):
+                select = TABLES[table].sql_over(listed(paths), older=older) if paths else TABLES[table].empty_sql()
+                self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(table)} AS {select}")
+                self._shown[table] = paths, older
         return self._connection
 
     def close(self) -> None:
         self._connection.close()
 
 
-def is_in_lake(one: QueryInput) -> bool:
+def is_in_lake(file: QueryInput) -> bool:
     """Whether the file stands where the lake has those of its table."""
-    return one.table in EVIDENCE_TABLES and os.path.dirname(one.file) == one.table  # noqa: PTH120 - many a question
+    return file.table in EVIDENCE_TABLES and os.path.dirname(file.file) == file.table  # noqa: PTH120 - called often
 
 
 def lock(connection: "duckdb.DuckDBPyConnection", allowed: str) -> None:

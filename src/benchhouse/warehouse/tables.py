@@ -3,13 +3,6 @@
 Tables of evidence, which `rows.py` fills, raise SCHEMA_VERSION when they change; those with a `source` need not.
 """
 
-from benchhouse.warehouse.dimension_tables import (
-    CLUSTER_REGION_DIM,
-    HARDWARE_TOPOLOGY_DIM,
-    LINEAGE_DIM,
-    SOFTWARE_VERSION_DIM,
-    WORKLOAD_DIM,
-)
 from benchhouse.warehouse.outcome_tables import (
     SERVING_OUTCOME_FACT,
     STORAGE_OUTCOME_FACT,
@@ -17,7 +10,17 @@ from benchhouse.warehouse.outcome_tables import (
     VECTOR_OUTCOME_FACT,
 )
 from benchhouse.warehouse.points import POINTS_VIEW
-from benchhouse.warehouse.run_tables import MEASUREMENT_FACT, RUN_FACT, TELEMETRY_SLICE_FACT, TRIAL_FACT
+from benchhouse.warehouse.run_tables import (
+    CLUSTER_REGION_DIM,
+    HARDWARE_TOPOLOGY_DIM,
+    LINEAGE_DIM,
+    MEASUREMENT_FACT,
+    RUN_FACT,
+    SOFTWARE_VERSION_DIM,
+    TELEMETRY_SLICE_FACT,
+    TRIAL_FACT,
+    WORKLOAD_DIM,
+)
 from benchhouse.warehouse.table import SCHEMA_VERSION, Column, Kind, Row, Table, quoted
 from benchhouse.warehouse.verdict_tables import ALARM_FACT, BASELINE_FACT, CLAIM_FACT, NOTICE_FACT, REGRESSION_FACT
 

@@ -1,7 +1,7 @@
 """A metric that was given in ms by one version of an experiment and in s by the next can't be averaged over both."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from benchhouse.schema.errors import BenchError
@@ -20,9 +20,15 @@ _VALUE = {
     "points": re.compile(r"\b(?:mean|stdev|stderr|ci_low|ci_high|min|max|values)\b(?!\s*\()", re.IGNORECASE),
 }
 """Tables with values in several units, and their columns of such values."""
+MIXED = """
+SELECT metric, unit, max(run_id) AS run FROM {0}
+WHERE metric IN (SELECT metric FROM {0} GROUP BY metric HAVING count(DISTINCT unit) > 1) GROUP BY 1, 2 ORDER BY 3
+""".strip()
+"""The metrics with several units in measurement_fact, whatever an engine calls that."""
 _UNIT = re.compile(r"\bunit\b", re.IGNORECASE)
 _TEXT = re.compile(r"'((?:[^']|'')*)'")
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_NAMES_METRICS = re.compile(r"\bmetric\b\"?\s*(?:=|in\s*\()", re.IGNORECASE)  # `metric = ''`, `metric IN ('', ...)`
+COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def refuse_mixed_units(sql: str, parameters: Mapping[str, Any], units: Callable[[], Units]) -> None:
@@ -31,7 +37,7 @@ def refuse_mixed_units(sql: str, parameters: Mapping[str, Any], units: Callable[
     `units` is asked only where the question could. Whoever names the column `unit` knows what they do.
     """
     texts = {text.replace("''", "'") for text in _TEXT.findall(sql)} | {str(value) for value in parameters.values()}
-    bare = _TEXT.sub("''", _COMMENT.sub(" ", sql))
+    bare = _TEXT.sub("''", COMMENT.sub(" ", sql))
     if _UNIT.search(bare) or not _AGGREGATE.search(bare):
         return
     if not any(
@@ -40,16 +46,19 @@ def refuse_mixed_units(sql: str, parameters: Mapping[str, Any], units: Callable[
         return
     changed = units()
     named = {metric: changed[metric] for metric in changed if metric in texts}
-    if not named and _names_metrics(bare):
+    if not named and _NAMES_METRICS.search(bare):
         return  # it asks for others
-    for metric, found in sorted((named or changed).items()):
-        told = ", ".join(f"{unit} (run {run})" for unit, run in found.items())
+    for metric, runs_by_unit in sorted((named or changed).items()):
+        listed = ", ".join(f"{unit} (run {run})" for unit, run in runs_by_unit.items())
         raise BenchError(
-            f"{metric} was measured in different units: {told}; put together they mean nothing",
+            f"{metric} was measured in different units: {listed}; put together they mean nothing",
             hint="Name the column unit: WHERE unit = '...', or GROUP BY unit.",
         )
 
 
-def _names_metrics(bare: str) -> bool:
-    """Whether the question picks metrics by name: `metric = ''`, `metric IN ('', ...)`, texts left out."""
-    return re.search(r"\bmetric\b\"?\s*(?:=|in\s*\()", bare, re.IGNORECASE) is not None
+def by_metric(rows: Iterable[tuple[str, str, str]]) -> dict[str, dict[str, str]]:
+    """Units of each metric with the last run that has it, from rows of metric, unit and run."""
+    units: dict[str, dict[str, str]] = {}
+    for metric, unit, run in rows:
+        units.setdefault(metric, {})[unit] = run
+    return units

@@ -12,6 +12,8 @@ _METRIC = Column("metric", "text", "Name of the metric.")
 _STAT = Column("stat", "text", "Which statistic of it.")
 _UNIT = Column("unit", "text", "Unit of the numbers.")
 _DIRECTION = Column("direction", "text", "Which way is better: higher or lower; null: neither.")
+_NUMBER = (_METRIC, _STAT, _UNIT, _DIRECTION)
+_SERIES = (_CASE, _TARGET, _METRIC, _STAT, _UNIT)
 _SELFTEST = Column("selftest_run_id", "text", "Run of the selftest that the verdict cites; null: there was none.")
 
 REGRESSION_FACT = Table(
@@ -24,10 +26,7 @@ REGRESSION_FACT = Table(
         Column("selection", "text", "What was judged, as it was asked for: a run or `RUN:key=value`."),
         Column("scenario", "text", "Name of the scenario."),
         Column("point", "text", "Label of the point."),
-        _METRIC,
-        _STAT,
-        _UNIT,
-        _DIRECTION,
+        *_NUMBER,
         Column("judgement", "text", "regression, good, or can't tell."),
         Column("worse", "number", "By how much it is worse, a fraction; below zero it is better."),
         Column("low", "number", "Lower end of the interval of `worse`."),
@@ -50,11 +49,7 @@ ALARM_FACT = Table(
     "New runs that no longer fit an accepted baseline, as `bench history` noticed them.",
     (
         _TIME,
-        _CASE,
-        _TARGET,
-        _METRIC,
-        _STAT,
-        _UNIT,
+        *_SERIES,
         _DIRECTION,
         Column("run_id", "text", "The run at which it was noticed."),
         Column("since_run_id", "text", "The first run that does not fit."),
@@ -79,11 +74,7 @@ NOTICE_FACT = Table(
         _TIME,
         Column("action", "text", "fired, cleared, or told: `channel` was told of the row before."),
         Column("alarm", "text", "Name of the alarm."),
-        _CASE,
-        _TARGET,
-        _METRIC,
-        _STAT,
-        _UNIT,
+        *_SERIES,
         Column("run_id", "text", "The run that made it fire, or that ended it."),
         Column("value", "number", "Mean over the run's trials; null where none succeeded."),
         Column("low", "number", "Lower end of its 95% interval; null for one trial."),
@@ -104,11 +95,7 @@ BASELINE_FACT = Table(
     (
         _TIME,
         Column("action", "text", "accept: this level counts from now on; clear: none does."),
-        _CASE,
-        _TARGET,
-        _METRIC,
-        _STAT,
-        _UNIT,
+        *_SERIES,
         _DIRECTION,
         Column("run_id", "text", "The last run that is part of the level."),
         Column("runs", "texts", "All runs that the level is made of, oldest first."),

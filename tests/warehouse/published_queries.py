@@ -1,12 +1,10 @@
-"""The published queries in the dialect of every engine: the same rows give the same numbers.
+"""The published queries, and others that engines are measured by, in the dialect of every engine: equal numbers.
 
 A mean is the sum in the order of repetition, divided; a deviation is Welford's, of n - 1: both to the bit. A quantile
 is Hyndman and Fan's seventh, whose interpolation engines round in their own ways: the same but for the last digit.
 Engines' own functions differ: PostgreSQL's deviation and ClickHouse's mean in the last digits, and ClickHouse's
 `median` and `medianExact` in the first.
 """
-
-# ruff: noqa: S608 - the names in these texts are our own
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +14,64 @@ from benchhouse.warehouse import queries
 from benchhouse.warehouse.engine import Engine
 from benchhouse.warehouse.natural_order import clickhouse_key, postgres_key
 from benchhouse.warehouse.points import CLICKHOUSE_MEAN, clickhouse_points, postgres_points
-from benchhouse.warehouse.query import Result
+from benchhouse.warehouse.query import Result, Warehouse, own
+
+PIVOT = own(
+    """
+WITH sides AS (
+  SELECT scope, series, phase, node_name, unit,
+         list_avg(list(avg ORDER BY trial_id) FILTER (WHERE run_id = $base)) AS base,
+         list_avg(list(avg ORDER BY trial_id) FILTER (WHERE run_id = $run)) AS now,
+         count(*) FILTER (WHERE run_id = $base) AS n_base, count(*) FILTER (WHERE run_id = $run) AS n_now
+  FROM telemetry_slice_fact
+  WHERE NOT warmup AND outcome = 'succeeded' AND (phase = 'steady' OR phase = 'trial')
+  GROUP BY scope, series, phase, node_name, unit
+)
+SELECT scope, series, phase, node_name, unit, base, now, n_base, n_now,
+       (now - base) / nullif(abs(base), 0) AS change
+FROM sides WHERE n_base > 0 AND n_now > 0
+ORDER BY abs((now - base) / nullif(abs(base), 0)) DESC NULLS LAST, scope, series, phase, node_name, unit
+LIMIT 50
+""".strip()
+)
+
+REGRESSION = own(
+    """
+SELECT instance_digest, metric, stat, unit, direction,
+       list("value" ORDER BY repetition, trial_id) FILTER (WHERE run_id = $base) AS base,
+       list("value" ORDER BY repetition, trial_id) FILTER (WHERE run_id = $run) AS now
+FROM measurement_fact
+WHERE outcome = 'succeeded' AND NOT warmup AND scope = 'trial' AND "window" = '' AND direction IS NOT NULL
+GROUP BY instance_digest, metric, stat, unit, direction
+ORDER BY instance_digest, metric, stat, unit, direction
+""".strip()
+)
+
+RECENT = own(
+    """
+SELECT run_id, stat, unit, direction, list("value" ORDER BY repetition, trial_id) AS "values"
+FROM measurement_fact
+WHERE metric = $metric AND benchmark_case_id = $case AND outcome = 'succeeded' AND NOT warmup AND scope = 'trial'
+  AND "window" = ''
+GROUP BY run_id, stat, unit, direction ORDER BY run_id, stat, unit, direction NULLS FIRST
+""".strip()
+)
+
+
+def pivot(warehouse: Warehouse, base: str, run: str) -> Result:
+    """What monitors saw in `run` against `base`: the scopes and series whose mean moved most, joined on identity."""
+    return warehouse.query(PIVOT, {"base": base, "run": run}, runs=[base, run], name="pivot")
+
+
+def regression(warehouse: Warehouse, base: str, run: str) -> Result:
+    """Every metric of every point, `run` beside `base`, value by value; a metric in two units is two rows."""
+    return warehouse.query(REGRESSION, {"base": base, "run": run}, runs=[base, run], name="regression")
+
+
+def recent_values(warehouse: Warehouse, case: str, metric: str, run_ids: Iterable[str]) -> Result:
+    """One metric of one case, run by run: what a detector of regressions looks at."""
+    return warehouse.query(RECENT, {"metric": metric, "case": case}, runs=sorted(set(run_ids)), name="recent")
+
 
 QUANTILES = """
 SELECT run_id, benchmark_case_id, metric, stat, unit, count(*) AS n, quantile_cont("value", 0.5) AS p50,
@@ -149,9 +204,9 @@ _DUCKDB = {
     "points": queries.POINTS,
     "trials": queries.TRIALS,
     "failures": queries.FAILURES,
-    "pivot": queries.PIVOT,
-    "regression": queries.REGRESSION,
-    "recent": queries.RECENT,
+    "pivot": PIVOT,
+    "regression": REGRESSION,
+    "recent": RECENT,
     "quantiles": QUANTILES,
 }
 _SAME = ("failures", "quantiles")

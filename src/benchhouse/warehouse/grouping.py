@@ -1,0 +1,15 @@
+"""Things that belong together, in the order in which they come."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """The items by key; keys stand in the order of their first item."""
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
