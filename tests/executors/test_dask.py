@@ -15,7 +15,7 @@ from benchhouse.documents.problems import ProblemsError
 from benchhouse.executors.cluster_engine import Ask, Slot
 from benchhouse.executors.dask import read_security
 from benchhouse.executors.dask_engine import DaskEngine, Held, counted, described
-from benchhouse.executors.dask_slot import IMPOSED
+from benchhouse.executors.task_slots import DASK_SETS
 from benchhouse.schema.clusters import DaskSettings
 
 pytestmark = pytest.mark.timeout(900)
@@ -88,7 +88,7 @@ def test_a_cluster_whose_workers_have_all_left_is_not_waited_for_without_end(lab
 def test_trials_have_no_variable_that_dask_sets_for_its_own_tasks(lab, dask_cluster):
     run(lab, "command", dask_cluster, target={"shell": "env > $LAB/env"}, workload={"executions": 1}, parallel=1)
     seen = dict(line.partition("=")[::2] for line in (lab.marks / "env").read_text().splitlines())
-    assert {name: seen.get(name) for name in IMPOSED} == {name: os.environ.get(name) for name in IMPOSED}
+    assert {name: seen.get(name) for name in DASK_SETS} == {name: os.environ.get(name) for name in DASK_SETS}
     assert seen["LAB"] == str(lab.marks)
 
 

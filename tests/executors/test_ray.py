@@ -191,7 +191,7 @@ def test_something_that_is_no_ray_is_told_from_something_silent():
 
         thread = threading.Thread(target=answer)
         thread.start()
-        assert unanswered(*other.getsockname(), limit_s=60) == "something else than Ray is there"
+        assert unanswered(*other.getsockname(), limit_s=60) == "something other than Ray is there"
         thread.join(120)
 
 

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from services.spark_cluster import spark_cluster as spark_cluster
 
 from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.spark import unanswered
 from benchhouse.executors.spark_engine import essence, properties, slots_in
-from benchhouse.executors.spark_probe import unanswered
-from benchhouse.executors.spark_slot import IMPOSED
+from benchhouse.executors.task_slots import SPARK_SETS
 from benchhouse.schema.clusters import SparkSettings
 
 pytestmark = pytest.mark.timeout(900)  # two Javas and more have to start
@@ -39,7 +39,7 @@ def test_a_killed_executor_costs_only_its_trial(lab, spark_cluster):
     assert {trial.meta["placed"]["executor"] for trial in lab.trials()} == {"spark"}
     for path in lab.marks.glob("env-*"):
         seen = dict(line.partition("=")[::2] for line in path.read_text().splitlines())
-        assert {name: seen.get(name) for name in IMPOSED} == {name: lab.environment().get(name) for name in IMPOSED}
+        assert all(seen.get(name) == lab.environment().get(name) for name in SPARK_SETS)
 
 
 def test_what_no_worker_has_is_refused_with_what_they_have(lab, spark_cluster):
@@ -98,7 +98,7 @@ def test_a_cluster_that_dies_for_good_ends_the_run_and_another_executor_finishes
 
 
 @pytest.mark.parametrize(
-    ("says", "why"), [(None, "refused"), (b"HTTP/1.0 400 no\r\n\r\n", "something else than Spark")]
+    ("says", "why"), [(None, "refused"), (b"HTTP/1.0 400 no\r\n\r\n", "something other than Spark")]
 )
 def test_a_master_that_does_not_answer_is_told_with_what_to_do(lab, says, why):
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -116,7 +116,7 @@ def test_a_master_that_does_not_answer_is_told_with_what_to_do(lab, says, why):
 
 def test_silence_is_no_answer():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert unanswered("127.0.0.1", server.getsockname()[1], {}, 0.2) == "no answer within 0.2 s"
+        assert unanswered(f"spark://127.0.0.1:{server.getsockname()[1]}", {}, 0.2) == "no answer within 0.2 s"
 
 
 def test_a_missing_java_says_how_to_install_it(lab):

@@ -5,21 +5,25 @@
 cluster, with why). When its input ends, so does everything that it started.
 """
 
+import contextlib
 import json
 import os
 import select
 import signal
+import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import Field
 
+from benchhouse.executors.cluster_node import ORDERS, append
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 
 _LOOK_S = 0.2
-_words = -1  # where `serve` answers its orchestrator
+_replies = -1  # the descriptor by which `serve` answers its orchestrator
 _OWN = ("RAY_", "DASK_", "SPARK_", "PYSPARK_", "SLURM_", "CUDA_VISIBLE_DEVICES", "HOSTNAME", "BENCHHOUSE_")
 
 
@@ -57,7 +61,7 @@ class ClusterGoneError(Exception):
 
 
 class Engine(Protocol):
-    """What Ray, Dask or Spark must fill in. A slot is one long call of `far_node.keep_slot`, retried by nobody."""
+    """What Ray, Dask or Spark must fill in. A slot is one long call of `cluster_node.keep_slot`, retried by nobody."""
 
     def open(self, settings: Mapping[str, Any]) -> None:
         """Start a cluster of our own, or find one; BenchError within 15 s where an address does not answer."""
@@ -91,8 +95,8 @@ def serve(engine: Engine) -> int:
     """Obey until the input ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)  # the orchestrator's to handle; not SIG_IGN, which children would keep
-    global _words
-    _words = words = os.dup(1)
+    global _replies
+    _replies = os.dup(1)
     os.dup2(2, 1)  # what libraries print is not for the orchestrator
     environment, buffer, opened = carried(os.environ), b"", False
     try:
@@ -104,26 +108,26 @@ def serve(engine: Engine) -> int:
                     return 0
                 *lines, buffer = (buffer + chunk).split(b"\n")
                 for line in lines:
-                    _obey(engine, json.loads(line), environment, words)
+                    _obey(engine, json.loads(line), environment)
                     opened = True
             for slot, reason in engine.gone().items() if opened else ():
-                _say(words, {"gone": slot, "reason": reason})
+                _reply({"gone": slot, "reason": reason})
     except BenchError as error:
-        _say(words, {"refused": error.message, "hint": error.hint})
+        _reply({"refused": error.message, "hint": error.hint})
         return 1
     except ClusterGoneError as error:
-        _say(words, {"lost": str(error)})
+        say_lost(str(error))
         return 1
     finally:
         engine.close()
         sys.stderr.flush()
 
 
-def _obey(engine: Engine, order: dict[str, Any], environment: Mapping[str, str], words: int) -> None:
+def _obey(engine: Engine, order: dict[str, Any], environment: Mapping[str, str]) -> None:
     if "open" in order:
         engine.open(order["open"])
     if "open" in order or "nodes" in order:
-        _say(words, {"nodes": [node.model_dump() for node in engine.nodes()]})
+        _reply({"nodes": [node.model_dump() for node in engine.nodes()]})
     if "start" in order:
         engine.start(Slot.model_validate(order["start"]), environment)
     if "stop" in order:
@@ -131,12 +135,32 @@ def _obey(engine: Engine, order: dict[str, Any], environment: Mapping[str, str],
 
 
 def say_lost(why: str) -> None:
-    """From another thread, while a call of the library does not return: the cluster is gone, and this process ends."""
-    _say(_words, {"lost": why})
+    """The cluster is gone, and this process ends. Also from another thread, where a call of the library hangs."""
+    _reply({"lost": why})
 
 
-def _say(words: int, message: dict[str, Any]) -> None:
+def _reply(message: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the input will end too
+        os.write(_replies, json.dumps(message).encode() + b"\n")
+
+
+def unanswered(title: str, place: tuple[str, int], limit_s: float, speaks: Callable[[socket.socket], bool]) -> str:
+    """Why no `title` is there, by a probe of its protocol; empty where it is. Libraries wait a minute or for ever."""
     try:
-        os.write(words, json.dumps(message).encode() + b"\n")
-    except BrokenPipeError:
-        return  # the input will end too
+        with socket.create_connection(place, timeout=limit_s) as connection:
+            return "" if speaks(connection) else f"something other than {title} is there"
+    except TimeoutError:
+        return f"no answer within {limit_s:g} s"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def first_line(error: Exception) -> str:
+    """What a library's exception says, for a message: its first line that is not empty."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]
+
+
+def tell_end(slot: Slot) -> None:
+    """By its orders: a thread or a task of another slot's job can't be ended from outside."""
+    with contextlib.suppress(OSError):
+        append(Path(slot.folder) / ORDERS, {"end": "it was stopped"})

@@ -1,9 +1,11 @@
 """Whether a cluster has a place for a trial: at first, and later, when its nodes may have left."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 
 from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.local import machine
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quantities import show_bytes, show_seconds
 
@@ -31,7 +33,7 @@ class Vacancy:
 
     def look(self, ask: Ask, nodes: Sequence[Node]) -> str:
         """Why to wait no longer; nothing while there is hope."""
-        if any(_misses(ask, node) == [] for node in nodes):
+        if any(not misses(ask, node) for node in nodes):
             if self._since is not None:
                 self._say(f"a node of the {self.title} cluster is there again")
             self._since = None
@@ -50,9 +52,9 @@ class Vacancy:
 
 def refuse_unless_fits(title: str, ask: Ask, nodes: Sequence[Node]) -> None:
     """Raise BenchError, with what the nodes have, where not one of them could ever hold it."""
-    if any(_misses(ask, node) == [] for node in nodes):
+    least = min((misses(ask, node) for node in nodes), key=len, default=["a node"])
+    if not least:
         return
-    least = min((_misses(ask, node) for node in nodes), key=len, default=["a node"])
     have = "; ".join(dict.fromkeys(_has(node) for node in nodes)) or "there is none"
     raise BenchError(
         f"no node of the {title} cluster can give what a trial asks for: {', '.join(least)} (nodes: {have})",
@@ -67,7 +69,14 @@ def no_worker(title: str) -> BenchError:
     )
 
 
-def _misses(ask: Ask, node: Node) -> list[str]:
+def this_machine() -> Node:
+    """What a cluster of the run's own has."""
+    have = machine()
+    return Node(name=os.uname().nodename, cpus=have.cpus, gpus=have.gpus, memory=have.memory)
+
+
+def misses(ask: Ask, node: Node) -> list[str]:
+    """What the node lacks of what is asked for; nothing where it fits."""
     missing = []
     if ask.cpus > node.cpus:
         missing.append(f"{ask.cpus} cores")

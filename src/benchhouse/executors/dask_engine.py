@@ -1,11 +1,10 @@
-"""Dask as an engine of `far`: slots are Dask tasks, each sent to a worker that has room for it by our own count.
+"""Dask as an engine: slots are Dask tasks, each sent to a worker that has room for it by our own count.
 
 Dask gives a task one thread, whatever it needs, and would pile tasks up in its scheduler. So slots wait here, and one
 is handed over when a worker's threads, memory and resources, less those of our other slots there, hold it.
 """
 
 import contextlib
-import os
 import shutil
 import socket
 import ssl
@@ -18,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchhouse.executors import cluster_node
-from benchhouse.executors.cluster_engine import Ask, ClusterGoneError, Node, Slot, serve
-from benchhouse.executors.dask import OWN, no_dask, this_machine
-from benchhouse.executors.dask_slot import run_slot
+from benchhouse.executors import cluster_engine
+from benchhouse.executors.cluster_engine import Ask, ClusterGoneError, Node, Slot, first_line, serve, tell_end
+from benchhouse.executors.cluster_places import misses, this_machine
+from benchhouse.executors.remote_cluster import OWN
+from benchhouse.executors.task_slots import run_dask_slot
 from benchhouse.schema.errors import BenchError
 
 _ANSWER_S = 8.0
@@ -47,7 +47,7 @@ class DaskEngine:
         self.cluster: Any = None
         self.scratch: Path | None = None
         self.address = ""
-        self.workers: dict[str, dict[str, Any]] = {}  # by address, as the scheduler tells
+        self.workers: dict[str, dict[str, Any]] = {}  # by address, as the scheduler lists them
         self.waiting: dict[str, tuple[Slot, dict[str, str]]] = {}
         self.held: dict[str, Held] = {}
         self._next_look, self._connected = 0.0, time.monotonic()
@@ -56,11 +56,9 @@ class DaskEngine:
         self.address = settings["address"]
         if "://" in self.address and (why := unanswered(self.address, settings["security"])):
             raise _no_answer(self.address, why)
-        try:
-            import dask
-            import distributed
-        except ImportError as error:
-            raise no_dask() from error
+        import dask
+        import distributed
+
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-dask-"))
         dask.config.set(
             {"distributed.comm.timeouts.connect": f"{_ANSWER_S:g}s", "temporary-directory": str(self.scratch)}
@@ -94,20 +92,20 @@ class DaskEngine:
         return over
 
     def stop(self, slots: Sequence[str]) -> None:
-        """A thread can't be ended from outside: one that has begun is told by its orders, and forgotten by Dask."""
+        """One that has begun is told by its orders, and forgotten by Dask."""
         for name in slots:
             self.waiting.pop(name, None)
             if name in self.held:
-                self._tell_end(self.held[name])
+                tell_end(self.held[name].slot)
                 self.held[name].future.cancel()
 
     def close(self) -> None:
         for held in self.held.values():
-            self._tell_end(held)
-        for thing in (self.client, self.cluster):
-            if thing is not None:
+            tell_end(held.slot)
+        for connection in (self.client, self.cluster):
+            if connection is not None:
                 with contextlib.suppress(Exception):
-                    thing.close(timeout=5)
+                    connection.close(timeout=5)
         if self.scratch:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -132,13 +130,12 @@ class DaskEngine:
         try:
             return distributed.Client(**where, timeout=_ANSWER_S, set_as_default=False)
         except Exception as error:  # by many names, all with words for people
-            said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             if self.address.startswith("tls") and not security:
                 raise BenchError(
-                    f"{self.address} can't be spoken to without certificates: {said[:300]}",
-                    "name the file that names them: dask: {security: /path/security.yaml}",
+                    f"{self.address} can't be reached without certificates: {first_line(error)}",
+                    "name the file that lists them: dask: {security: /path/security.yaml}",
                 ) from error
-            raise _no_answer(self.address, said[:300]) from error
+            raise _no_answer(self.address, first_line(error)) from error
 
     def _look(self, *, now: bool = False) -> None:
         """Ask the scheduler for its workers, once in a while; without an answer what was known stays."""
@@ -147,11 +144,11 @@ class DaskEngine:
         self._next_look = time.monotonic() + _LOOK_S
         if self.client.status == "running":
             try:
-                found = self.client.scheduler_info(n_workers=-1)
-            except TypeError:  # before 2025 it always told of all
-                found = self.client.scheduler_info()
-            if "workers" in found:  # an answer, be it that all have left
-                self.workers = dict(found["workers"])
+                info = self.client.scheduler_info(n_workers=-1)
+            except TypeError:  # before 2025 it always listed all
+                info = self.client.scheduler_info()
+            if "workers" in info:  # an answer, be it that all have left
+                self.workers = dict(info["workers"])
 
     def _check_scheduler(self) -> None:
         now = time.monotonic()
@@ -167,18 +164,16 @@ class DaskEngine:
             if worker is None:
                 return
             del self.waiting[name]
-            self.held[name] = Held(slot, worker, self._submit(slot, environment, worker))
-
-    def _submit(self, slot: Slot, environment: dict[str, str], worker: str) -> Any:
-        return self.client.submit(
-            run_slot, slot.folder, list(slot.python), environment, slot.patience_s,
-            workers=[worker], allow_other_workers=False, pure=False, retries=0, key=f"bench-{slot.name}",
-            resources=counted(slot.ask, self.workers[worker].get("resources") or {}),
-        )  # fmt: skip
+            future = self.client.submit(
+                run_dask_slot, slot.folder, list(slot.python), environment, slot.patience_s,
+                workers=[worker], allow_other_workers=False, pure=False, retries=0, key=f"bench-{slot.name}",
+                resources=counted(slot.ask, self.workers[worker].get("resources") or {}),
+            )  # fmt: skip
+            self.held[name] = Held(slot, worker, future)
 
     def _roomiest(self, ask: Ask) -> str | None:
         room = {address: self._free(address, info) for address, info in self.workers.items()}
-        fitting = [address for address, free in room.items() if _fits(ask, free)]
+        fitting = [address for address, free in room.items() if not misses(ask, free)]
         return max(fitting, key=lambda address: room[address].cpus, default=None)
 
     def _free(self, address: str, info: Mapping[str, Any]) -> Node:
@@ -186,58 +181,31 @@ class DaskEngine:
         node = described(address, info)
         taken = [held.slot.ask for held in self.held.values() if held.worker == address]
         custom = {name: amount - sum(ask.custom.get(name, 0) for ask in taken) for name, amount in node.custom.items()}
+        free = {"cpus": node.cpus - sum(ask.cpus for ask in taken), "gpus": node.gpus - sum(ask.gpus for ask in taken)}
         memory = None if node.memory is None else node.memory - sum(ask.memory or 0 for ask in taken)
-        return node.model_copy(
-            update={
-                "cpus": node.cpus - sum(ask.cpus for ask in taken),
-                "gpus": node.gpus - sum(ask.gpus for ask in taken),
-                "memory": memory,
-                "custom": custom,
-            }
-        )
-
-    def _tell_end(self, held: Held) -> None:
-        with contextlib.suppress(OSError):
-            cluster_node.append(Path(held.slot.folder) / cluster_node.ORDERS, {"end": "it was stopped"})
+        return node.model_copy(update={**free, "memory": memory, "custom": custom})
 
 
 def described(address: str, info: Mapping[str, Any]) -> Node:
     """A worker as a node: its threads are its cores, its memory limit its memory."""
     resources: Mapping[str, float] = info.get("resources") or {}
     own = {name for names in _NAMES.values() for name in names}
-    cpus, gpus, memory = (_named(resources, kind) for kind in ("cpus", "gpus", "memory"))
-    limit = info.get("memory_limit") or None
+    cpus, gpus, memory = (
+        next((resources[name] for name in names if name in resources), None) for names in _NAMES.values()
+    )
     return Node(
         name=str(info.get("name") or address),
         cpus=info["nthreads"] if cpus is None else min(cpus, info["nthreads"]),
         gpus=gpus or 0,
-        memory=int(memory) if memory is not None else limit,
+        memory=int(memory) if memory is not None else info.get("memory_limit") or None,
         custom={name: amount for name, amount in resources.items() if name not in own},
     )
 
 
 def counted(ask: Ask, resources: Mapping[str, float]) -> dict[str, float]:
     """What Dask itself is to count, so that others on the cluster are counted too: kinds that the worker declares."""
-    wanted: dict[str, float] = dict(ask.custom)
-    for kind in _NAMES:
-        amount = getattr(ask, kind)
-        name = next((name for name in _NAMES[kind] if name in resources), None)
-        if amount and name:
-            wanted[name] = amount
-    return wanted
-
-
-def _named(resources: Mapping[str, float], kind: str) -> float | None:
-    return next((resources[name] for name in _NAMES[kind] if name in resources), None)
-
-
-def _fits(ask: Ask, free: Node) -> bool:
-    return (
-        ask.cpus <= free.cpus
-        and ask.gpus <= free.gpus
-        and (not ask.memory or free.memory is None or ask.memory <= free.memory)
-        and all(amount <= free.custom.get(name, 0) for name, amount in ask.custom.items())
-    )
+    declared = {kind: next((name for name in names if name in resources), None) for kind, names in _NAMES.items()}
+    return ask.custom | {name: getattr(ask, kind) for kind, name in declared.items() if name and getattr(ask, kind)}
 
 
 def _reason(future: Any) -> str:
@@ -257,26 +225,21 @@ def _no_answer(address: str, why: str) -> BenchError:
 
 
 def unanswered(address: str, security: Mapping[str, str] | None = None, limit_s: float = _ANSWER_S) -> str:
-    """Why no scheduler is there; nothing where one is. Dask itself waits for ever for one that takes and is silent."""
+    """Why no scheduler is there; empty where one is. Dask itself waits for ever for one that accepts and is silent."""
     protocol, _, place = address.partition("://")
     host, _, port = place.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=limit_s) as connection:
-            connection.settimeout(limit_s)
-            if protocol == "tcp":
-                return "" if _says_hello(connection) else "something else than Dask is there"
-            if protocol == "tls" and security:
-                with _trusting(security).wrap_socket(connection) as inner:
-                    return "" if _says_hello(inner) else "something else than Dask is there"
-            return ""
-    except TimeoutError:
-        return f"no answer within {limit_s:g} s"
-    except OSError as error:
-        return error.strerror or str(error)
+
+    def speaks(connection: socket.socket) -> bool:
+        if protocol == "tls" and security:
+            with _trusting(security).wrap_socket(connection) as inner:
+                return _says_hello(inner)
+        return protocol != "tcp" or _says_hello(connection)
+
+    return cluster_engine.unanswered("Dask", (host.strip("[]"), int(port)), limit_s, speaks)
 
 
 def _says_hello(connection: socket.socket) -> bool:
-    """Dask tells of itself, unasked, and before that how long it will be."""
+    """Dask introduces itself unasked, and sends the length of that first."""
     hello = b""
     while len(hello) < 8 and (more := connection.recv(8 - len(hello))):
         hello += more
@@ -291,6 +254,4 @@ def _trusting(security: Mapping[str, str]) -> ssl.SSLContext:
 
 
 if __name__ == "__main__":
-    code = serve(DaskEngine())
-    sys.stderr.flush()
-    os._exit(code)  # threads of a cluster of our own may be busy with slots, which end as this process does
+    sys.exit(serve(DaskEngine()))

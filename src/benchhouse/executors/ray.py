@@ -4,18 +4,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchhouse.executors.cluster_engine import Ask, Node
+from benchhouse.executors.cluster_engine import Ask
 from benchhouse.executors.ray_jobs import RayJobs
-from benchhouse.executors.remote_cluster import FarExecutor
+from benchhouse.executors.remote_cluster import OWN, ClusterExecutor
 from benchhouse.schema.clusters import RaySettings
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.resources import Resources
 
-OWN = "local"
 
-
-class RayExecutor(FarExecutor):
+class RayExecutor(ClusterExecutor):
     """A slot is one Ray task that nobody but us retries."""
 
     title = "Ray"
@@ -23,9 +21,9 @@ class RayExecutor(FarExecutor):
     library = "ray"
 
     def __init__(self, assignment: Assignment) -> None:
-        super().__init__(assignment)
-        self.ray: RaySettings = assignment.scenario.ray if assignment.scenario else RaySettings()
-        self.address = address(self.ray.address or assignment.site.ray.address)
+        self.ray = assignment.scenario.ray if assignment.scenario else RaySettings()
+        site = assignment.site.ray
+        super().__init__(assignment, address(self.ray.address or site.address), self.ray.patience or site.patience)
         self.carrier = RayJobs(self.address) if self.address.startswith("http") else None
 
     def settings(self) -> Mapping[str, Any]:
@@ -49,30 +47,13 @@ class RayExecutor(FarExecutor):
             )
         return super().submit(jobs)
 
-    def patience_s(self) -> float | None:
-        return self.ray.patience or self.assignment.site.ray.patience
-
-    def nodes(self) -> Sequence[Node]:
-        return super().nodes() if self.address != OWN else [this_machine()]
-
     def python(self, job: Job) -> tuple[str, ...]:
         return () if self.ray.runtime_env else job.python  # then it is whatever Python Ray has made
 
-    def _where(self) -> str:
-        return "a cluster of its own" if self.address == OWN else self.address
 
-
-def address(asked: str | None) -> str:
+def address(configured: str | None) -> str:
     """Inside of a job that carries a whole run, Ray itself says where its cluster is."""
     given = os.environ.get("RAY_ADDRESS", "")
-    if asked and not (asked.startswith("http") and given):
-        return asked
+    if configured and not (configured.startswith("http") and given):
+        return configured
     return given or OWN
-
-
-def this_machine() -> Node:
-    """What a cluster of our own will have; asked without starting one."""
-    from benchhouse.executors.local import machine
-
-    have = machine()
-    return Node(name=os.uname().nodename, cpus=have.cpus, gpus=have.gpus, memory=have.memory)

@@ -1,4 +1,4 @@
-"""Ray as an engine of `far`: slots are Ray tasks. It has a process of its own, which Ray ends when a cluster dies."""
+"""Ray as an engine: slots are Ray tasks. It has a process of its own, which Ray ends when a cluster dies."""
 
 import contextlib
 import os
@@ -14,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchhouse.executors import cluster_node
-from benchhouse.executors.cluster_engine import ClusterGoneError, Node, Slot, say_lost, serve
-from benchhouse.executors.ray import OWN, this_machine
+from benchhouse.executors import cluster_engine, cluster_node
+from benchhouse.executors.cluster_engine import ClusterGoneError, Node, Slot, first_line, say_lost, serve
+from benchhouse.executors.cluster_places import this_machine
+from benchhouse.executors.remote_cluster import OWN
 from benchhouse.schema.errors import BenchError
 
 _ANSWER_S = 10.0
@@ -45,19 +46,15 @@ class RayEngine:
         address: str = settings["address"]
         self.runtime_env = dict(settings["runtime_env"])
         own = address == OWN
-        if not own and address != "auto":
-            host, port = endpoint(address)
-            if why := unanswered(host, port):
-                raise BenchError(
-                    f"no Ray cluster answers at {address}: {why}",
-                    "start one: ray start --head; or run here: --executor local",
-                )
+        if not own and address != "auto" and (why := unanswered(*endpoint(address))):
+            raise BenchError(
+                f"no Ray cluster answers at {address}: {why}",
+                "start one: ray start --head; or run here: --executor local",
+            )
         if own:
             self._prepare_own()
-        try:
-            import ray
-        except ImportError as error:
-            raise BenchError("Ray is not installed here", "pip install 'benchhouse[ray]'") from error
+        import ray
+
         self.ray = ray
         self.ray.cloudpickle.register_pickle_by_value(cluster_node)  # its Python need not have benchhouse
         for _ in range(_TRIES - 1 if own else 0):
@@ -71,9 +68,8 @@ class RayEngine:
         try:
             self.ray.init(**how, log_to_driver=False, configure_logging=False)
         except Exception as error:
-            said = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise BenchError(
-                f"Ray can't be used at {address}: {said[:300]}",
+                f"Ray can't be used at {address}: {first_line(error)}",
                 "from a machine that is no node of it use ray://HOST:10001; its token: RAY_AUTH_TOKEN_PATH",
             ) from error
         with contextlib.suppress(Exception):
@@ -90,12 +86,10 @@ class RayEngine:
             "resources": slot.ask.custom,
             "max_retries": 0,  # retries are ours
             "name": f"bench {slot.name}",
+            "memory": slot.ask.memory or None,
+            "runtime_env": self.runtime_env or None,
         }
-        if slot.ask.memory:
-            wanted["memory"] = slot.ask.memory
-        if self.runtime_env:
-            wanted["runtime_env"] = self.runtime_env
-        task = self.ray.remote(run_slot).options(**wanted)
+        task = self.ray.remote(run_slot).options(**{key: value for key, value in wanted.items() if value is not None})
         reference = task.remote(slot.folder, list(slot.python), dict(environment), slot.patience_s)
         self.slots[reference] = slot.name
 
@@ -109,13 +103,14 @@ class RayEngine:
             ended, _ = self.ray.wait(references, num_returns=len(references), timeout=0)
         except Exception as error:
             self.is_gone = True
-            raise ClusterGoneError(str(error).splitlines()[0]) from error
+            raise ClusterGoneError(first_line(error)) from error
         return {self.slots.pop(reference): self._reason(reference) for reference in ended}
 
     def stop(self, slots: Sequence[str]) -> None:
-        for reference in [reference for reference, name in self.slots.items() if name in slots]:
-            with contextlib.suppress(Exception):
-                self.ray.cancel(reference, force=True)
+        for reference, name in self.slots.items():
+            if name in slots:
+                with contextlib.suppress(Exception):
+                    self.ray.cancel(reference, force=True)
 
     def close(self) -> None:
         self._over.set()
@@ -138,8 +133,8 @@ class RayEngine:
             return f"{type(error).__name__}: {' '.join(lines)}"[:400]
 
     def _watch(self) -> None:
-        """Ray waits a minute for a head that is gone, then ends this process; we tell before. In a thread, as calls of
-        Ray's do not return for that long where this node has died with the head."""
+        """Ray waits a minute for a head that is gone, then ends this process; we report it before. In a thread, as
+        calls of Ray's do not return for that long where this node has died with the head."""
         seen = time.monotonic()
         while not self._over.wait(_LOOK_S):
             why = unanswered(*endpoint(self.address), limit_s=3.0)
@@ -151,7 +146,7 @@ class RayEngine:
         if not self._over.wait(_LOOK_S):  # nobody has seen it
             say_lost(self._why_gone)
             self.close()
-            os._exit(1)
+            os._exit(1)  # the main thread hangs in a call of Ray's, so nothing else ends this process
 
     def _prepare_own(self) -> None:
         """Its own folder, which is short, as names of sockets are; and its own token, before Ray looks for one."""
@@ -223,20 +218,16 @@ def endpoint(address: str) -> tuple[str, int]:
 
 
 def unanswered(host: str, port: int, limit_s: float = _ANSWER_S) -> str:
-    """Why nothing that speaks gRPC is there; nothing where it is."""
-    try:
-        with socket.create_connection((host, port), timeout=limit_s) as connection:
-            if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
-                return ""
-            connection.settimeout(limit_s)
-            connection.sendall(_HELLO)
-            answer = connection.recv(9)
-    except TimeoutError:
-        return f"no answer within {limit_s:g} s"
-    except OSError as error:
-        return error.strerror or str(error)
-    return "" if answer[3:4] == b"\x04" else "something else than Ray is there"
+    """Why nothing that speaks gRPC is there; empty where it is."""
+
+    def speaks(connection: socket.socket) -> bool:
+        if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+            return True
+        connection.sendall(_HELLO)
+        return connection.recv(9)[3:4] == b"\x04"
+
+    return cluster_engine.unanswered("Ray", (host, port), limit_s, speaks)
 
 
 if __name__ == "__main__":
-    os._exit(serve(RayEngine()))  # Ray's own farewell waits long for a cluster that is gone
+    sys.exit(serve(RayEngine()))

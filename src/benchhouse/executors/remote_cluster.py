@@ -1,16 +1,16 @@
 """Trials on the nodes of a cluster that see the same files: what Ray, Dask and Spark share.
 
 A run asks its cluster for slots, each as large as one trial. A slot is one long call on a node; it keeps the worker
-host of the local executor (`far_node`), which is given jobs and answers by files in the run's folder. So limits,
+host of the local executor (`cluster_node`), which is given jobs and answers by files in the run's folder. So limits,
 outcomes and evidence are the local ones, and the cluster does what it is there for: it places. Why so:
 docs/design/executors.md.
 """
 
 import contextlib
 import itertools
+import shlex
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,15 +19,16 @@ from typing import Any, ClassVar
 
 from benchhouse.executors.cluster_engine import Ask, Node, Slot
 from benchhouse.executors.cluster_node import ALIVE, ORDERS, REPORTS, Tail, append
-from benchhouse.executors.cluster_places import PATIENCE_S, Vacancy, refuse_unless_fits
+from benchhouse.executors.cluster_places import PATIENCE_S, Vacancy, refuse_unless_fits, this_machine
 from benchhouse.executors.cluster_process import EngineProcess
+from benchhouse.executors.job_queue import QueueExecutor, more_trials
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
 from benchhouse.schema.resources import Resources
 
-_PATIENCE_S = 30.0
+OWN = "local"  # the address of a cluster of the run's own, on this machine
 _BEAT_S = 2.0
-_OPEN_S = 180.0  # a cluster that is there may be slow; an address that does not answer is the engine's to tell, soon
+_OPEN_S = 180.0  # a cluster that is there may be slow; the engine itself soon reports an address that does not answer
 _NEVER_READY = 3  # slots in a row that end before they could begin: then none ever will
 _STOP_S = 30.0
 _LOST_STOP_S = 8.0  # for nodes that are left of a cluster that is gone
@@ -47,23 +48,19 @@ class Taken:
         append(Path(self.slot.folder) / ORDERS, message)
 
 
-class FarExecutor:
+class ClusterExecutor(QueueExecutor):
     """An engine names itself and says what to open and what a trial asks for; all else is here."""
 
-    outlives = False
-    keepers = None
     title: ClassVar[str]  # for people: Ray, Dask, Spark
     engine: ClassVar[str]  # module to run: benchhouse.executors.ray_engine
     library: ClassVar[str]  # what that imports
 
-    def __init__(self, assignment: Assignment) -> None:
-        self.assignment = assignment
-        self.parallel = assignment.parallel
-        self.window = 2 * self.parallel + 1
+    def __init__(self, assignment: Assignment, address: str, patience_s: float | None) -> None:
+        """`address` is OWN for a cluster of the run's own; `patience_s`: how long to wait when no node is left."""
+        super().__init__(assignment)
+        self.assignment, self.address, self.patience_s = assignment, address, patience_s or PATIENCE_S
+        self.waits_for = f"waits for a slot on {self.title}"
         self.home = (assignment.run.path / "slots").absolute()
-        self.queue: deque[Job] = deque()
-        self.states: dict[JobId, JobState] = {}
-        self.running: dict[JobId, Job] = {}
         self.slots: dict[str, Taken] = {}
         self.never_ready: list[str] = []
         self._process: EngineProcess | None = None
@@ -77,29 +74,19 @@ class FarExecutor:
         """What `Engine.open` is given."""
         raise NotImplementedError
 
-    def patience_s(self) -> float | None:
-        """How long to wait for a node when none is left; none: as by default."""
-        return None
-
     def ask(self, resources: Resources) -> Ask:
         """What a slot asks for, so that a trial of these resources runs in it."""
         return Ask(cpus=resources.cpus, gpus=resources.gpus, memory=resources.memory)
 
     def nodes(self) -> Sequence[Node]:
-        """Who is there with what; may be answered without a cluster where one is yet to be started."""
-        return self._opened().nodes
+        """The nodes and what they have; a cluster of the run's own is not started to find out."""
+        return [this_machine()] if self.address == OWN else self._opened().nodes
 
     def python(self, job: Job) -> tuple[str, ...]:
         """The interpreter of a slot."""
         return job.python
 
     # -- the protocol --------------------------------------------------------------------------------------------
-
-    def adopt(self) -> Mapping[JobId, int]:
-        return {}
-
-    def end_services(self) -> None:
-        """They are processes of whoever runs it."""
 
     def check(self, resources: Resources) -> None:
         if resources.nodes > 1:
@@ -112,38 +99,20 @@ class FarExecutor:
         refuse_unless_fits(self.title, self.ask(resources), self.nodes())
 
     def render(self, jobs: Sequence[Job], trials: int) -> str:
-        import shlex
-
-        ask = self.ask(jobs[0].resources).model_dump(exclude_none=True, exclude_defaults=False)
+        ask = self.ask(jobs[0].resources).model_dump(exclude_none=True)
         wants = ", ".join(f"{key}={value}" for key, value in ask.items() if value)
-        command = shlex.join([*self.python(jobs[0]), "-m", "benchhouse.worker", "--host", "--own"])
         slots = min(self.parallel, trials)
-        lines = [f"# {self.title}, {self._where()}: {slots} slot{'s' * (slots > 1)} of {wants}, each of which keeps"]
-        lines += [command, f"# and is given its share of {trials} trials:"]
-        lines += [f"# {job.label}: {job.folder}" for job in jobs]
-        return "\n".join([*lines, *([f"# ... and {trials - len(jobs)} more"] if trials > len(jobs) else [])])
-
-    def submit(self, jobs: Sequence[Job]) -> list[JobId]:
-        for job in jobs:
-            self.queue.append(job)
-            self.states[job.id] = JobState("pending", f"waits for a slot on {self.title}")
-        self._fill()
-        return [job.id for job in jobs]
-
-    def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
-        self._fill()
-        self._listen(wait_s)
-        known = {job: self.states[job] for job in ids}
-        for job, state in known.items():
-            if state.phase == "done":
-                del self.states[job]
-        return known
+        lines = [
+            f"# {self.title}, {self._where()}: {slots} slot{'s' * (slots > 1)} of {wants}, each of which runs",
+            shlex.join([*self.python(jobs[0]), "-m", "benchhouse.worker", "--host", "--own"]),
+            f"# and is given its share of {trials} trials:",
+            *(f"# {job.label}: {job.folder}" for job in jobs),
+        ]
+        return "\n".join([*lines, *more_trials(jobs, trials)])
 
     def cancel(self, ids: Sequence[JobId]) -> None:
         wanted = set(ids)
-        for job in [job for job in self.queue if job.id in wanted]:
-            self.queue.remove(job)
-            self.states[job.id] = JobState("done", "cancelled before it started")
+        self._cancel_queued(wanted)
         for taken in self.slots.values():
             if taken.job in wanted:
                 taken.send({"stop": taken.job})
@@ -165,7 +134,7 @@ class FarExecutor:
             self._heart = None
         if self._process:
             if self.home.exists():
-                self._process.end()
+                self._process.close()
             else:
                 self._process.give_back()  # it was only looked at
             self._process = None
@@ -173,13 +142,13 @@ class FarExecutor:
     # -- slots ---------------------------------------------------------------------------------------------------
 
     def _where(self) -> str:
-        return str(self.settings().get("address") or "a cluster of its own")
+        return "a cluster of its own" if self.address == OWN else self.address
 
     def _opened(self) -> EngineProcess:
         if self._process is None:
-            if (found := EngineProcess.parked(self.engine, self.settings())) is None:
+            if (parked := EngineProcess.parked(self.engine, self.settings())) is None:
                 self.assignment.say(f"{self.title}: opening {self._where()} ...")
-            self._process = found or EngineProcess.open(self.title, self.engine, self.settings(), _OPEN_S)
+            self._process = parked or EngineProcess.open(self.title, self.engine, self.settings(), _OPEN_S)
         return self._process
 
     def _fill(self) -> None:
@@ -212,9 +181,7 @@ class FarExecutor:
         if self._heart is None:
             self._heart = _Heart(self.home / ALIVE)
         process = self._opened()
-        slot = Slot(
-            name=name, ask=self.ask(job.resources), folder=str(folder), python=self.python(job), patience_s=_PATIENCE_S
-        )
+        slot = Slot(name=name, ask=self.ask(job.resources), folder=str(folder), python=self.python(job))
         self.slots[name] = Taken(slot, Tail(folder / REPORTS))
         process.start(slot)
 
@@ -252,7 +219,7 @@ class FarExecutor:
             self._vacancy = None
             return
         if self._vacancy is None:
-            self._vacancy = Vacancy(self.title, self.patience_s() or PATIENCE_S, self.assignment.say)
+            self._vacancy = Vacancy(self.title, self.patience_s, self.assignment.say)
         if self._vacancy.is_due():
             if process.answered and (why := self._vacancy.look(waiting[0].slot.ask, process.nodes)):
                 raise self._cluster_gone(why, f"the {self.title} cluster ({self._where()}) has no place for a trial")
@@ -267,11 +234,8 @@ class FarExecutor:
         elif "ended" in report:
             self._lose(taken, report["ended"])
         elif "exit" in report and report["id"] in self.running:
-            del self.running[report["id"]]
             taken.job = None
-            code = report["exit"]
-            reason = f"the worker was killed by signal {-code}" if code < 0 else f"the worker exited with code {code}"
-            self.states[report["id"]] = JobState("done", reason if code else "", self._detail(taken))
+            self._note_exit(report["id"], report["exit"], self._detail(taken))
 
     def _detail(self, taken: Taken) -> str:
         placed = taken.placed or {}
@@ -284,9 +248,8 @@ class FarExecutor:
         with contextlib.suppress(OSError):  # should it live on after all, it is to end
             taken.send({"end": "it was given up"})
         where = f" on {taken.placed['node']}" if taken.placed else ""
-        said = f"its slot{where} ended: {reason}"
         if taken.job and self.running.pop(taken.job, None):
-            self.states[taken.job] = JobState("done", said, self._detail(taken))
+            self.states[taken.job] = JobState("done", f"its slot{where} ended: {reason}", self._detail(taken))
         elif not taken.ready and self.queue:
             self.never_ready.append(reason)
             if len(self.never_ready) >= _NEVER_READY:
@@ -314,7 +277,7 @@ class FarExecutor:
         lost = self._process is not None and self._process.is_lost()
         deadline = time.monotonic() + (_LOST_STOP_S if lost else _STOP_S)
         while waiting and time.monotonic() < deadline:
-            ended = {name for name, _ in self._process.gone().items()} if self._process else set()
+            ended = set(self._process.gone()) if self._process else set()
             waiting = [
                 taken
                 for taken in waiting

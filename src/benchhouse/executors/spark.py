@@ -2,20 +2,27 @@
 
 import os
 import shutil
+import socket
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from benchhouse.executors import cluster_engine, cluster_places
 from benchhouse.executors.cluster_engine import Ask, Node
-from benchhouse.executors.cluster_places import no_worker
-from benchhouse.executors.remote_cluster import FarExecutor
-from benchhouse.executors.spark_probe import page_of, workers
+from benchhouse.executors.remote_cluster import ClusterExecutor
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.clusters import LOCAL_CLUSTER, STANDALONE, SparkSettings
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.resources import Resources
 
+_PAGE_S = 3.0
+_ASKED, _REFUSED = 0, 2  # types of messages of Spark's transport: a request of a chunk, and its refusal
+_REQUEST = struct.pack(">qbqi", 8 + 1 + 8 + 4, _ASKED, 0, 0)
+"""For a chunk of a stream that does not exist: whoever speaks the protocol refuses it in the protocol."""
 
-class SparkExecutor(FarExecutor):
+
+class SparkExecutor(ClusterExecutor):
     """All slots of a run are tasks of one Spark job; those that replace lost ones are tasks of another."""
 
     title = "Spark"
@@ -23,63 +30,97 @@ class SparkExecutor(FarExecutor):
     library = "pyspark"
 
     def __init__(self, assignment: Assignment) -> None:
-        super().__init__(assignment)
-        self.spark: SparkSettings = assignment.scenario.spark if assignment.scenario else SparkSettings()
+        spark = assignment.scenario.spark if assignment.scenario else SparkSettings()
         site = assignment.site.spark
-        self.master = self.spark.master or site.master or "local[*]"
-        self.ui = self.spark.ui or site.ui
-        self.conf = {**site.conf, **self.spark.conf}
-        self._asked = Ask()
+        super().__init__(assignment, spark.master or site.master or "local[*]", spark.patience or site.patience)
+        self.ui = spark.ui or site.ui
+        self.conf = {**site.conf, **spark.conf}
+        self._slot = Ask()
 
     def settings(self) -> Mapping[str, Any]:
-        asked = self._asked.model_dump(mode="json")
-        return {"master": self.master, "ui": self.ui, "conf": self.conf, "ask": asked, "slots": self.parallel}
-
-    def patience_s(self) -> float | None:
-        return self.spark.patience or self.assignment.site.spark.patience
+        ask = self._slot.model_dump(mode="json")
+        return {"master": self.address, "ui": self.ui, "conf": self.conf, "ask": ask, "slots": self.parallel}
 
     def check(self, resources: Resources) -> None:
         check_java()
-        self._asked = self.ask(resources)
+        self._slot = self.ask(resources)
         super().check(resources)
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
         if jobs:
-            self._asked = self.ask(jobs[0].resources)
+            self._slot = self.ask(jobs[0].resources)
         return super().submit(jobs)
 
     def nodes(self) -> Sequence[Node]:
         """Without starting anything where that can be told: a Spark application is as large as it was when it began."""
-        if cluster := LOCAL_CLUSTER.fullmatch(self.master):
+        if cluster := LOCAL_CLUSTER.fullmatch(self.address):
             cores, memory = int(cluster["cores"]), int(cluster["megabytes"]) << 20
             return [Node(name=f"worker {at}", cpus=cores, memory=memory) for at in range(int(cluster["nodes"]))]
-        if STANDALONE.fullmatch(self.master):
-            told = workers(page_of(self.master, self.ui), self.master)
-            if told == []:
-                raise no_worker(self.title)
-            return told or super().nodes()
-        return [this_machine(self.master)]
+        if STANDALONE.fullmatch(self.address):
+            known = workers(self.address, self.ui)
+            if known == []:
+                raise cluster_places.no_worker(self.title)
+            return known or super().nodes()
+        return [this_machine(self.address)]
 
     def _where(self) -> str:
-        return self.master
+        return self.address
 
 
 def this_machine(master: str) -> Node:
-    """What `local[N]` has: N cores, whether or not there are so many, as Spark takes it; and all else."""
-    from benchhouse.executors.local import machine
-
-    have = machine()
-    asked = master.partition("[")[2].rstrip("]") or ("1" if master == "local" else "*")
-    cores = have.cpus if asked == "*" else int(asked)
-    return Node(name=os.uname().nodename, cpus=min(cores, have.cpus), gpus=have.gpus, memory=have.memory)
+    """What `local[N]` has: N cores, but no more than there are."""
+    have = cluster_places.this_machine()
+    cores = master.partition("[")[2].rstrip("]") or ("1" if master == "local" else "*")
+    return have if cores == "*" else have.model_copy(update={"cpus": min(int(cores), have.cpus)})
 
 
 def check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if (home and os.access(f"{home}/bin/java", os.X_OK)) or (not home and shutil.which("java")):
         return
-    found = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java on this machine"
+    lack = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is no java on this machine"
     raise BenchError(
-        f"Spark needs Java 17 or later, and {found}",
+        f"Spark needs Java 17 or later, and {lack}",
         "install it: sudo apt-get install default-jre-headless (or dnf install java-21-openjdk-headless)",
     )
+
+
+def unanswered(master: str, conf: Mapping[str, str], limit_s: float) -> str:
+    """Why there is no master at this address; empty where there is. One that wants a secret first is believed."""
+    standalone = STANDALONE.fullmatch(master)
+    assert standalone
+
+    def speaks(connection: socket.socket) -> bool:
+        if conf.get("spark.authenticate") == "true" or conf.get("spark.ssl.rpc.enabled") == "true":
+            return True
+        connection.sendall(_REQUEST)
+        return connection.recv(9)[8:] == bytes([_REFUSED])
+
+    return cluster_engine.unanswered("Spark", (standalone["host"], int(standalone["port"])), limit_s, speaks)
+
+
+def workers(master: str, ui: str | None) -> list[Node] | None:
+    """Those that are alive, by the master's web page; None where it does not answer, or is another's.
+
+    Nothing else of Spark says it: an application without executors may wait for its turn, or for nobody.
+    """
+    standalone = STANDALONE.fullmatch(master)
+    assert standalone
+    page = (ui or f"http://{standalone['host']}:8080").rstrip("/")
+    try:
+        answer = HttpClient(_PAGE_S, proxy=True, redirects=True).get(f"{page}/json/")
+        state = answer.json() if answer.ok else None
+    except NoAnswer:
+        return None
+    if not isinstance(state, dict) or state.get("url") != master:
+        return None
+    return [
+        Node(
+            name=worker["host"],
+            cpus=worker["cores"],
+            gpus=len(worker.get("resources", {}).get("gpu", {}).get("addresses", [])),
+            memory=worker["memory"] << 20,
+        )
+        for worker in state.get("workers", [])
+        if worker.get("state") == "ALIVE"
+    ]

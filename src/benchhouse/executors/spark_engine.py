@@ -1,4 +1,4 @@
-"""Spark as an engine of `far`: slots are tasks of one Spark job, each in an executor of its own on a cluster.
+"""Spark as an engine: slots are tasks of one Spark job, each in an executor of its own on a cluster.
 
 What an application asks for is fixed when it begins: `spark.task.cpus` and the size of an executor are a trial's.
 Spark's own retries can't be switched off without ending the whole job with its first lost task: they find that their
@@ -18,16 +18,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchhouse.executors import cluster_node
-from benchhouse.executors.cluster_engine import Ask, ClusterGoneError, Node, Slot, serve
-from benchhouse.executors.spark import check_java, this_machine
-from benchhouse.executors.spark_probe import page_of, unanswered, workers
-from benchhouse.executors.spark_slot import run_slot
+from benchhouse.executors.cluster_engine import Ask, ClusterGoneError, Node, Slot, first_line, serve, tell_end
+from benchhouse.executors.spark import check_java, this_machine, unanswered, workers
+from benchhouse.executors.task_slots import run_spark_slot
 from benchhouse.schema.clusters import LOCAL_CLUSTER, STANDALONE
 from benchhouse.schema.errors import BenchError
 
 _GATHER_S = 0.3  # slots that come together are one job
 _LOOK_S = 1.0
+_ANSWER_S = 8.0
 _GONE_S = 15.0
 _EXECUTORS_S = 60.0
 _MANY = 1_000_000  # failures of a task that Spark is to bear: its later attempts end at once
@@ -49,7 +48,8 @@ class Batch:
 class SparkEngine:
     def __init__(self) -> None:
         self.context: Any = None
-        self.master, self.page, self.looked = "", "", False
+        self.master, self.standalone, self.looked = "", False, False
+        self.ui: str | None = None
         self.scratch: Path | None = None
         self.fresh: list[tuple[Slot, dict[str, str]]] = []
         self.fresh_since = 0.0
@@ -57,19 +57,16 @@ class SparkEngine:
         self._seen, self._next_look = time.monotonic(), 0.0
 
     def open(self, settings: Mapping[str, Any]) -> None:
-        self.master = settings["master"]
+        self.master, self.ui = settings["master"], settings["ui"]
         check_java()
-        standalone = STANDALONE.fullmatch(self.master)
-        if standalone and (why := unanswered(standalone["host"], int(standalone["port"]), settings["conf"])):
+        self.standalone = STANDALONE.fullmatch(self.master) is not None
+        if self.standalone and (why := unanswered(self.master, settings["conf"], _ANSWER_S)):
             raise BenchError(
                 f"no Spark master answers at {self.master}: {why}",
                 "start one: sbin/start-master.sh; or leave spark.master out",
             )
-        self.page = page_of(self.master, settings["ui"]) if standalone else ""
-        try:
-            import pyspark
-        except ImportError as error:
-            raise BenchError("Spark is not installed here", "pip install 'benchhouse[spark]'") from error
+        import pyspark
+
         ask, slots = Ask.model_validate(settings["ask"]), int(settings["slots"])
         self.scratch = Path(tempfile.mkdtemp(prefix="bench-spark-"))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # no property says it; else it is python3
@@ -80,25 +77,22 @@ class SparkEngine:
             self.context = pyspark.SparkContext(conf=conf)
             self.context.setLogLevel("ERROR")
         except Exception as error:  # of Java or of py4j, by many names
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             raise BenchError(
-                f"Spark can't be started for {self.master}: {(lines or [type(error).__name__])[0][:300]}",
-                "see its own words above; Spark 4 needs Java 17 or later: java -version",
+                f"Spark can't be started for {self.master}: {first_line(error)}",
+                "see its own messages above; Spark 4 needs Java 17 or later: java -version",
             ) from error
 
     def nodes(self) -> Sequence[Node]:
-        """The cluster's workers; where it does not tell them, this application's executors, if it was given any."""
-        if not self.page and not LOCAL_CLUSTER.fullmatch(self.master):
+        """The cluster's workers; where it does not list them, this application's executors, if it was given any."""
+        if not self.standalone and not LOCAL_CLUSTER.fullmatch(self.master):
             return [this_machine(self.master)]
-        if self.page and (told := workers(self.page, self.master)) is not None:
-            return told
+        if self.standalone and (known := workers(self.master, self.ui)) is not None:
+            return known
         deadline = time.monotonic() + (0 if self.looked else _EXECUTORS_S)  # they come some time after the application
         self.looked = True
-        while not (found := self._executors()) and time.monotonic() < deadline:
+        while not (executors := self._executors()) and time.monotonic() < deadline:
             time.sleep(0.2)
-        return [
-            Node(name=one.hostPort().rpartition(":")[0], cpus=one.totalCores(), memory=None) for one in found.values()
-        ]
+        return [Node(name=each.hostPort().rpartition(":")[0], cpus=each.totalCores()) for each in executors]
 
     def start(self, slot: Slot, environment: Mapping[str, str]) -> None:
         self.fresh_since = self.fresh_since if self.fresh else time.monotonic()
@@ -112,21 +106,21 @@ class SparkEngine:
         self._next_look = time.monotonic() + _LOOK_S
         try:
             self._check_cluster()
-            found = {name: why for batch in self.batches for name, why in self._ended(batch).items()}
+            ended = {name: why for batch in self.batches for name, why in self._ended(batch).items()}
         except ClusterGoneError:
             raise
         except Exception as error:  # py4j: its Java is gone
             raise ClusterGoneError(f"its driver has ended: {type(error).__name__}") from error
         self.batches = [batch for batch in self.batches if len(batch.over) < len(batch.slots)]
-        return found
+        return ended
 
     def stop(self, slots: Sequence[str]) -> None:
-        """A batch of which nothing else is left is cancelled; of others, a slot is told by its orders."""
+        """A batch with nothing else left is cancelled; a slot of another batch is told by its orders."""
         self.fresh = [item for item in self.fresh if item[0].name not in slots]
         for batch in self.batches:
             for slot in batch.slots:
                 if slot.name in slots:
-                    self._tell_end(slot)
+                    tell_end(slot)
             if all(slot.name in slots or slot.name in batch.over for slot in batch.slots):
                 with contextlib.suppress(Exception):
                     self.context.cancelJobGroup(batch.group)
@@ -135,7 +129,7 @@ class SparkEngine:
         for batch in self.batches:
             for slot in batch.slots:
                 if slot.name not in batch.over:
-                    self._tell_end(slot)
+                    tell_end(slot)
         if self.context is not None:
             with contextlib.suppress(Exception):
                 self.context.stop()
@@ -163,66 +157,61 @@ class SparkEngine:
     def _run_job(self, batch: Batch, lines: list[str]) -> None:
         try:
             self.context.setJobGroup(batch.group, f"{len(lines)} slots of benchhouse", interruptOnCancel=True)
-            self.context.parallelize(lines, len(lines)).map(run_slot).collect()
-        except Exception as error:  # noqa: BLE001 - told as the end of its slots
+            self.context.parallelize(lines, len(lines)).map(run_spark_slot).collect()
+        except Exception as error:  # noqa: BLE001 - reported as the end of its slots
             batch.error = essence(str(error)) or type(error).__name__
         batch.ended = True
 
     def _ended(self, batch: Batch) -> dict[str, str]:
         """Slots whose first attempt is over; the later ones are Spark's, and do nothing."""
         if batch.ended:
-            said = batch.error or "its Spark job has ended"
-            found = {slot.name: said for slot in batch.slots if slot.name not in batch.over}
+            reason = batch.error or "its Spark job has ended"
+            ended = {slot.name: reason for slot in batch.slots if slot.name not in batch.over}
         else:
-            found = {}
+            ended = {}
             for task in self._tasks(batch):
                 name = batch.slots[task.index()].name
                 if task.attempt() == 0 and task.status() in ("FAILED", "KILLED", "SUCCESS") and name not in batch.over:
-                    said = task.errorMessage()
-                    found[name] = essence(str(said.get())) if said.isDefined() else "its task has ended"
-        batch.over.update(found)
-        return found
+                    error = task.errorMessage()
+                    ended[name] = essence(str(error.get())) if error.isDefined() else "its task has ended"
+        batch.over.update(ended)
+        return ended
 
     def _tasks(self, batch: Batch) -> list[Any]:
-        scala = self.context._jsc.sc()
-        tracker, found = self.context.statusTracker(), []
-        for job in tracker.getJobIdsForGroup(batch.group):
-            info = tracker.getJobInfo(job)
-            for stage in info.stageIds if info else ():
-                tasks = scala.statusStore().taskList(int(stage), 0, 4 * len(batch.slots))
-                found += [tasks.apply(at) for at in range(tasks.size())]
-        return found
+        store, tracker = self.context._jsc.sc().statusStore(), self.context.statusTracker()
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(batch.group)]
+        stages = [stage for job in jobs if job for stage in job.stageIds]
+        return [task for stage in stages for task in _listed(store.taskList(int(stage), 0, 4 * len(batch.slots)))]
 
-    def _executors(self) -> dict[str, Any]:
-        listed = self.context._jsc.sc().statusStore().executorList(True)
-        found = [listed.apply(at) for at in range(listed.size())]
-        return {one.id(): one for one in found if one.id() != "driver"}
+    def _executors(self) -> list[Any]:
+        executors = _listed(self.context._jsc.sc().statusStore().executorList(True))
+        return [executor for executor in executors if executor.id() != "driver"]
 
     def _check_cluster(self) -> None:
         """A master may be away while its executors work; without either there is nothing left."""
         if self.context._jsc.sc().isStopped():
             raise ClusterGoneError("Spark has ended the application")
-        standalone = STANDALONE.fullmatch(self.master)
-        if not standalone or self._executors() or not unanswered(standalone["host"], int(standalone["port"]), {}, 3.0):
+        if not self.standalone or self._executors() or not unanswered(self.master, {}, 3.0):
             self._seen = time.monotonic()
         elif time.monotonic() - self._seen > _GONE_S:
             raise ClusterGoneError(f"{self.master} no longer answers, and has no executor left")
 
-    def _tell_end(self, slot: Slot) -> None:
-        with contextlib.suppress(OSError):
-            cluster_node.append(Path(slot.folder) / cluster_node.ORDERS, {"end": "it was stopped"})
+
+def _listed(sequence: Any) -> list[Any]:
+    """A sequence of Scala's."""
+    return [sequence.apply(at) for at in range(sequence.size())]
 
 
-def essence(said: str) -> str:
+def essence(message: str) -> str:
     """The line of a Java exception that says most: of one that wraps a Python traceback, that traceback's last."""
-    lines = [line for line in said.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    lines = [line for line in message.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
     wraps = len(lines) > 1 and lines[0].endswith("(most recent call last):")
     return lines[wraps].strip()[:300] if lines else ""
 
 
 def properties(master: str, ask: Ask, slots: int, scratch: Path) -> dict[str, str]:
     """What the application asks for: room for `slots` trials, each counted in full."""
-    found = {
+    conf = {
         "spark.app.name": "benchhouse",
         "spark.master": master,
         "spark.task.cpus": str(ask.cpus),
@@ -237,21 +226,20 @@ def properties(master: str, ask: Ask, slots: int, scratch: Path) -> dict[str, st
         "spark.executor.extraJavaOptions": _LEAN,
     }
     if not STANDALONE.fullmatch(master):
-        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if not (STANDALONE.fullmatch(master) or LOCAL_CLUSTER.fullmatch(master)):
-        node = this_machine(master)
-        room = slots_in(node, ask, slots)
+        room = slots_in(this_machine(master), ask, slots)
         # Its cores are what Spark counts: as many as hold so many trials. Local Spark makes up a secret of its own.
-        return found | {"spark.master": f"local[{room * ask.cpus},{_MANY}]", "spark.authenticate": "true"}
+        return conf | {"spark.master": f"local[{room * ask.cpus},{_MANY}]", "spark.authenticate": "true"}
     memory = max(ask.memory or 0, _LEAST_HEAP)
-    found |= {
+    conf |= {
         "spark.executor.cores": str(ask.cpus),
         "spark.executor.memory": f"{-(-memory // (1 << 20))}m",
         "spark.cores.max": str(slots * ask.cpus),
     }
     if ask.gpus:
-        found |= {f"spark.{whose}.resource.gpu.amount": str(ask.gpus) for whose in ("executor", "task")}
-    return found
+        conf |= {f"spark.{whose}.resource.gpu.amount": str(ask.gpus) for whose in ("executor", "task")}
+    return conf
 
 
 def slots_in(node: Node, ask: Ask, slots: int) -> int:
@@ -263,6 +251,4 @@ def slots_in(node: Node, ask: Ask, slots: int) -> int:
 
 
 if __name__ == "__main__":
-    code = serve(SparkEngine())
-    sys.stderr.flush()
-    os._exit(code)
+    sys.exit(serve(SparkEngine()))

@@ -1,0 +1,68 @@
+"""Executors whose jobs end with them, and the queue in which jobs wait until there is a place for them."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
+
+
+class BoundExecutor:
+    """Its jobs end with it, and services that outlive a trial are processes of whoever runs it."""
+
+    outlives = False
+    keepers = None
+
+    def adopt(self) -> Mapping[JobId, int]:
+        return {}
+
+    def end_services(self) -> None:
+        """They are processes of whoever runs it."""
+
+
+class QueueExecutor(BoundExecutor):
+    """Starts jobs in the order they came, at most `parallel` at a time. `_fill` and `_listen` are the subclass's."""
+
+    waits_for = ""  # what a queued job waits for, for people
+
+    def __init__(self, assignment: Assignment) -> None:
+        self.parallel = assignment.parallel
+        self.window = 2 * self.parallel + 1
+        self.queue: deque[Job] = deque()
+        self.states: dict[JobId, JobState] = {}
+        self.running: dict[JobId, Job] = {}
+
+    def submit(self, jobs: Sequence[Job]) -> list[JobId]:
+        for job in jobs:
+            self.queue.append(job)
+            self.states[job.id] = JobState("pending", self.waits_for)
+        self._fill()
+        return [job.id for job in jobs]
+
+    def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
+        self._fill()  # not after listening: first the caller hears what ended, and may decide that nothing more starts
+        self._listen(wait_s)
+        return {job: self.states.pop(job) if self.states[job].phase == "done" else self.states[job] for job in ids}
+
+    def _fill(self) -> None:
+        """Start what there is a place for."""
+        raise NotImplementedError
+
+    def _listen(self, wait_s: float) -> None:
+        """Take in what has happened, and wait up to `wait_s` for something to happen."""
+        raise NotImplementedError
+
+    def _cancel_queued(self, ids: set[JobId]) -> None:
+        for job in [job for job in self.queue if job.id in ids]:
+            self.queue.remove(job)
+            self.states[job.id] = JobState("done", "cancelled before it started")
+
+    def _note_exit(self, job: JobId, code: int, detail: str = "") -> None:
+        """The worker of a running job has ended."""
+        del self.running[job]
+        reason = f"the worker was killed by signal {-code}" if code < 0 else f"the worker exited with code {code}"
+        self.states[job] = JobState("done", reason if code else "", detail)
+
+
+def more_trials(jobs: Sequence[Job], trials: int) -> list[str]:
+    """A comment for a dry run that shows only the first jobs of `trials`."""
+    return [f"# ... and {trials - len(jobs)} more"] if trials > len(jobs) else []

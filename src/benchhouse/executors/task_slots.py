@@ -1,0 +1,51 @@
+"""What a Dask worker or a Spark task runs: found there by name, so its Python needs benchhouse; nothing is pickled."""
+
+import json
+from pathlib import Path
+
+from benchhouse.executors import cluster_node
+
+# What Dask's nanny and Spark set for their Pythons: with it the same trial would be another one here than elsewhere.
+DASK_SETS = ("MALLOC_TRIM_THRESHOLD_", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONHASHSEED")
+SPARK_SETS = ("OMP_NUM_THREADS", "PYTHONHASHSEED", "PYTHONPATH", "PYTHONUNBUFFERED")
+
+
+def run_dask_slot(folder: str, python: list[str], environment: dict[str, str], patience_s: float) -> str:
+    """Keep a slot until told to end; returns why it ended."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    if _had_begun(folder):
+        return f"Dask began it a second time, on {worker.address}: the first worker was lost"
+    placed = {"executor": "dask", "id": str(worker.name), "worker": worker.address}
+    placed["scheduler"] = worker.scheduler.address
+    return cluster_node.keep_slot(folder, python, environment, placed, patience_s, DASK_SETS)
+
+
+def run_spark_slot(line: str) -> str:
+    """Keep the slot that `line` describes until told to end; returns why it ended."""
+    from pyspark import TaskContext
+
+    given = json.loads(line)
+    task = TaskContext.get()
+    assert task
+    if _had_begun(given["folder"]):
+        return "it had begun before, and its executor was lost"
+    placed = {"executor": "spark", "id": str(task.taskAttemptId()), "application": given["application"]}
+    environment: dict[str, str] = given["environment"]
+    if gpu := task.resources().get("gpu"):
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.addresses)
+    return cluster_node.keep_slot(
+        given["folder"], given["python"], environment, placed, given["patience_s"], SPARK_SETS
+    )
+
+
+def _had_begun(folder: str) -> bool:
+    """Both run a task of a lost worker again, and there is no switch for that; retries are ours."""
+    try:
+        (Path(folder) / "begun").touch(exist_ok=False)
+    except FileExistsError:
+        return True
+    except OSError:  # the folder is not to be seen here, which keep_slot explains
+        return False
+    return False
