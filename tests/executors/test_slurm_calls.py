@@ -105,7 +105,7 @@ def test_the_last_words_of_a_task_are_its_own_not_slurms(tmp_path):
     made.run.job_logs.mkdir()
     slurms = "slurmstepd-node01: error: Detected 1 oom-kill event(s)\nslurmstepd: error: more\nsrun: error: more\n"
     (made.run.job_logs / "n_3_0.err").write_text(f"no such module\n{slurms}")
-    assert made._last_words("3_0") == "no such module"
+    assert made._last_line("3_0") == "no such module"
 
 
 def test_where_there_is_no_slurm_the_sentence_says_so(monkeypatch, tmp_path):

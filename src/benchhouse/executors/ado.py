@@ -6,6 +6,7 @@ ado starts (or finds) Ray, hands the points out and keeps its own record of them
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchhouse.documents.yaml_writer import dump_yaml
-from benchhouse.executors.ado_steps import Steps
+from benchhouse.executors.job_queue import BoundExecutor
 from benchhouse.schema.ado import OURS, TRIAL
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.protocols import Assignment, Job, JobId, JobState
@@ -26,14 +27,17 @@ from benchhouse.schema.resources import Resources
 
 _TOGETHER = 10_000
 _GRACE_S = 20.0
-_LAST_WORDS_S = 120.0
+_FINISH_S = 120.0
+_STEPS = (
+    (re.compile(rb"Created space with identifier:? *(\S+)"), "{0} is made; Ray starts"),
+    (re.compile(rb"Started a local Ray instance|Connected to Ray cluster"), "Ray is up; the operation starts"),
+    (re.compile(rb"=+ Starting Operation (\S+) =+"), "{0} measures {points}"),
+)
 
 
-class AdoExecutor:
+class AdoExecutor(BoundExecutor):
     """One operation a submission; a trial is done when its folder was sealed, and so moved away."""
 
-    outlives = False
-    keepers = None
     window = _TOGETHER
 
     def __init__(self, assignment: Assignment) -> None:
@@ -42,15 +46,9 @@ class AdoExecutor:
         self.jobs: dict[JobId, Job] = {}
         self.operations: dict[Path, subprocess.Popen[bytes]] = {}
         self.where: dict[JobId, Path] = {}
-        self.said: dict[JobId, str] = {}
+        self.cancelled: set[JobId] = set()
         self.say = assignment.say
-        self.steps: dict[Path, Steps] = {}
-
-    def adopt(self) -> Mapping[JobId, int]:
-        return {}
-
-    def end_services(self) -> None:
-        """They are processes of whoever runs it."""
+        self.steps: list[Steps] = []
 
     def check(self, resources: Resources) -> None:
         if find_spec("ado") is None:
@@ -70,17 +68,17 @@ class AdoExecutor:
         folder = self.folder / str(len(list(self.folder.glob("*/space.yaml"))) + 1)
         folder.mkdir(parents=True)
         for job in jobs:
-            told = {"folder": str(job.folder), "python": list(job.python), "log": str(job.log)}
-            self._file(job).write_text(json.dumps(told))
+            order = {"folder": str(job.folder), "python": list(job.python), "log": str(job.log)}
+            self._file(job).write_text(json.dumps(order))
             self.jobs[job.id], self.where[job.id] = job, folder
         (folder / "space.yaml").write_text(dump_yaml(_space([self._file(job) for job in jobs])))
         (folder / "operation.yaml").write_text(dump_yaml(_operation(min(self.parallel, len(jobs)))))
-        self.steps[folder] = Steps(folder / "ado.log", len(jobs))
+        self.steps.append(Steps(folder / "ado.log", len(jobs)))
         self.say("ado: starting an operation, which takes a while ...")
-        with (folder / "ado.log").open("wb") as words:
+        with (folder / "ado.log").open("wb") as log:
             self.operations[folder] = subprocess.Popen(
                 [sys.executable, "-m", "benchhouse.executors.ado_operation", *_command(folder)],
-                stdin=subprocess.PIPE, stdout=words, stderr=words, cwd=folder, start_new_session=True,
+                stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, start_new_session=True,
                 env={"RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"} | os.environ,
             )  # fmt: skip
         return [job.id for job in jobs]
@@ -90,7 +88,8 @@ class AdoExecutor:
         while True:
             # First whether it has ended, then what it left: a trial may be sealed in between.
             over = {folder for folder, process in self.operations.items() if process.poll() is not None}
-            self._tell_steps()
+            for news in filter(None, [steps.news() for steps in self.steps]):
+                self.say(f"ado: {news} ...")
             states = {name: self._state(name, over) for name in ids}
             if time.monotonic() >= deadline or any(state.phase == "done" for state in states.values()):
                 return states
@@ -99,23 +98,18 @@ class AdoExecutor:
     def _state(self, name: JobId, over: set[Path]) -> JobState:
         if not self.jobs[name].folder.exists():
             return JobState("done")
-        if name in self.said:
-            return JobState("done", self.said[name])
+        if name in self.cancelled:
+            return JobState("done", "cancelled")
         folder = self.where[name]
         if folder in over:
-            return JobState("done", f"ado's operation ended without it: {_last_words(folder / 'ado.log')}")
+            return JobState("done", f"ado's operation ended without it: {_last_line(folder / 'ado.log')}")
         return JobState("running", detail=str(self.operations[folder].pid))
 
     def cancel(self, ids: Sequence[JobId]) -> None:
         """An operation is ended as a whole: its other trials are started anew by whoever still wants them."""
         for folder in {self.where[name] for name in ids if name in self.where}:
             self._end(folder)
-        self.said |= dict.fromkeys(ids, "cancelled")
-
-    def _tell_steps(self) -> None:
-        for steps in self.steps.values():
-            if news := steps.news():
-                self.say(f"ado: {news} ...")
+        self.cancelled.update(ids)
 
     def close(self) -> None:
         for folder, process in self.operations.items():
@@ -123,7 +117,7 @@ class AdoExecutor:
             if measured and process.poll() is None:
                 self.say("ado: all is measured; ado writes that down and ends Ray ...")
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=_LAST_WORDS_S)
+                    process.wait(timeout=_FINISH_S)
             self._end(folder)
 
     def _end(self, folder: Path) -> None:
@@ -168,9 +162,31 @@ def _operation(batch: int) -> dict[str, Any]:
     return {"operation": {"module": module, "parameters": parameters}, "spaces": ["space"]}
 
 
-def _last_words(log: Path) -> str:
-    try:
-        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    except OSError:
-        return "no words"
-    return f"{lines[-1][:300]} (see {log})" if lines else "no words"
+def _last_line(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return f"{lines[-1][:300]} (see {log})" if lines else "it printed nothing"
+
+
+class Steps:
+    """What an operation is doing, by its log: before its first point it starts for up to a minute."""
+
+    def __init__(self, log: Path, points: int) -> None:
+        self.log = log
+        self.points = f"{points} {'point' if points == 1 else 'points'}"
+        self._read = self._next = 0
+
+    def news(self) -> str:
+        """The newest step, if it was reached since the last call; else nothing."""
+        with self.log.open("rb") as file:
+            file.seek(self._read)
+            text = file.read()
+        text = text[: text.rfind(b"\n") + 1]
+        self._read += len(text)
+        news = ""
+        for line in text.splitlines():
+            for number, (pattern, message) in enumerate(_STEPS[self._next :], self._next):
+                if match := pattern.search(line):
+                    names = (name.decode(errors="replace") for name in match.groups())
+                    news, self._next = message.format(*names, points=self.points), number + 1
+                    break
+        return news

@@ -4,12 +4,13 @@ How and why: docs/design/slurm.md.
 """
 
 import contextlib
+import itertools
 import json
 import math
 import os
 import time
 from array import array as numbers
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,19 +40,10 @@ _FINAL: Mapping[str, Outcome] = {
     "CANCELLED": "cancelled",
 }
 _NEVER = {
-    "AccountNotAllowed",
-    "AssocMaxWallDurationPerJobLimit",
-    "BadConstraints",
-    "DependencyNeverSatisfied",
-    "InvalidAccount",
-    "InvalidQOS",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
-    "QOSMaxWallDurationPerJobLimit",
+    "AccountNotAllowed", "AssocMaxWallDurationPerJobLimit", "BadConstraints", "DependencyNeverSatisfied",
+    "InvalidAccount", "InvalidQOS", "PartitionNodeLimit", "PartitionTimeLimit", "QOSMaxWallDurationPerJobLimit",
     "QosNotAllowed",
-}  # why a job waits, where waiting does not help
-
-
+}  # fmt: skip  # why a job waits, where waiting does not help
 _UNKNOWN = TaskState("PENDING")
 _GONE = TaskState("COMPLETED", "forgotten")
 
@@ -79,24 +71,18 @@ class SlurmExecutor:
 
     def check(self, resources: Resources) -> None:
         """Slurm itself is asked whether it would take such a job."""
-        if not calls.has_slurm():
-            raise BenchError("there is no sbatch on this machine", "run on a login node, or use --executor local")
-        folder, logs = self._places(1)
-        calls.would_start(self._script(self._array(1, ("true",), resources, folder.path, logs)))
+        calls.check_script(self._script(self._array(1, 1, ("true",), resources)))
 
     def render(self, jobs: Sequence[Job], trials: int) -> str:
         """The script of the first array, whole."""
-        first = jobs[0]
-        folder, logs = self._places(1)
         tasks = math.ceil(trials / self.pack)
         most = min(tasks, self.site.slurm.max_array or calls.largest_array())
-        array = self._array(most, first.python, first.resources, folder.path, logs)
         labels = [job.label for job in jobs]
         if trials > len(jobs):
             labels.append(f"... and {trials - len(jobs)} more")
         if tasks > most:
             labels.append(f"the first of {math.ceil(tasks / most)} arrays")
-        return self._script(replace(array, labels=labels))
+        return self._script(replace(self._array(1, most, jobs[0].python, jobs[0].resources), labels=labels))
 
     def submit(self, jobs: Sequence[Job]) -> list[JobId]:
         """Retries make an array of their own, which waits as long as the last of them is to wait."""
@@ -107,18 +93,17 @@ class SlurmExecutor:
         return [job.id for job in jobs]
 
     def adopt(self) -> Mapping[JobId, int]:
-        found: dict[JobId, int] = {}
+        attempts: dict[JobId, int] = {}
         for folder in submissions(self.run.jobs):
             done = self._submitted(folder)
             if not done.job_id:
                 continue
-            frame = json.loads(folder.frame.read_bytes())
-            results = Path(frame["results"])
+            results = Path(json.loads(folder.frame.read_bytes())["results"])
             with folder.tasks.open(encoding="utf-8") as lines:
                 packs = [[(item["trial_id"], item["attempt"]) for item in json.loads(line)] for line in lines]
-            found.update(item for pack in packs for item in pack)
+            attempts.update(item for pack in packs for item in pack)
             self._remember(done, results, [[trial for trial, _ in pack] for pack in packs])
-        return found
+        return attempts
 
     def poll(self, ids: Sequence[JobId], wait_s: float) -> Mapping[JobId, JobState]:
         """Returns at once when a trial has ended; Slurm is asked less and less often while nothing happens."""
@@ -132,8 +117,8 @@ class SlurmExecutor:
             time.sleep(min(pause_s, left))
 
     def cancel(self, ids: Sequence[JobId]) -> None:
-        """Whole tasks: one of which only some trials are to end goes on. A task that has nothing left to do is given a
-        moment to end by itself: what is finished, Slurm's books are not to call cancelled."""
+        """Whole tasks: a task goes on where only some of its trials are to end. One that has nothing left to do is
+        given a moment to end by itself, so that Slurm's accounting does not call it cancelled."""
         wanted, sealed = set(ids), self._sealed(list(self._tasks))
         at_work = {task for trial, task in self._tasks.items() if trial not in sealed}
         kept = {task for trial, task in self._tasks.items() if trial not in sealed and trial not in wanted}
@@ -142,16 +127,14 @@ class SlurmExecutor:
             return
         names = [self._names[job] for job in {_job(task) for task in tasks}]
         known: Mapping[str, TaskState] = {}
-        with contextlib.suppress(UnreachableError):  # those at work are to be told all the same
+        with contextlib.suppress(UnreachableError):  # those at work are cancelled all the same
             known = calls.states(names)
         ending = {task for task in known if task not in at_work and known[task].state not in ENDED | WAITING}
         waits = {task for task in tasks if task in known and known[task].state in WAITING}
-        self._cancel_now(tasks & at_work | waits, kept | ending)
+        now = tasks & at_work | waits
+        jobs, mixed = {_job(task) for task in now}, {_job(task) for task in kept | ending}
+        calls.cancel([*sorted(jobs - mixed), *sorted(task for task in now if _job(task) in mixed)])
         self._await_end(tasks | ending, names, ending)
-
-    def _cancel_now(self, tasks: set[str], spared: set[str]) -> None:
-        jobs, mixed = {_job(task) for task in tasks}, {_job(task) for task in spared}
-        calls.cancel([*sorted(jobs - mixed), *sorted(task for task in tasks if _job(task) in mixed)])
 
     def _await_end(self, tasks: set[str], names: Sequence[str], ending: set[str]) -> None:
         """Until none of them runs; those that were to end by themselves and don't are cancelled as well.
@@ -170,8 +153,8 @@ class SlurmExecutor:
                 ending = set()
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, 0.5)
-        said = ", ".join(sorted(left)[:5])
-        raise BenchError(f"Slurm has not ended {said} within {_CANCEL_S:g} s", "look: squeue; then stop again")
+        first = ", ".join(sorted(left)[:5])
+        raise BenchError(f"Slurm has not ended {first} within {_CANCEL_S:g} s", "look: squeue; then stop again")
 
     def close(self) -> None:
         """Its jobs go on without it."""
@@ -185,11 +168,8 @@ class SlurmExecutor:
         return {trial: JobState("done") if trial in sealed else self._state(trial) for trial in ids}
 
     def _sealed(self, ids: Sequence[JobId]) -> set[JobId]:
-        found: set[str] = set()
-        for folder in {self._results[trial] for trial in ids}:
-            if folder.is_dir():
-                found.update(entry.name for entry in os.scandir(folder))
-        return found.intersection(ids)
+        folders = {self._results[trial] for trial in ids}
+        return {entry.name for folder in folders if folder.is_dir() for entry in os.scandir(folder)}.intersection(ids)
 
     def _ask(self, wanted: Collection[str]) -> bool:
         """One question for all tasks; where the accounting must be asked, one more. True when one of them has ended."""
@@ -232,26 +212,25 @@ class SlurmExecutor:
         known = self._states.get(task, _UNKNOWN)
         if known.state in ENDED:
             return self._unsealed(task, known)
-        said = f"{known.reason or known.state}{f', {self._trouble}' if self._trouble else ''}"
-        return JobState("pending" if known.state in WAITING else "running", said, task)
+        reason = f"{known.reason or known.state}{f', {self._trouble}' if self._trouble else ''}"
+        return JobState("pending" if known.state in WAITING else "running", reason, task)
 
     def _unsealed(self, task: str, known: TaskState) -> JobState:
         """A trial without a folder whose task is over. One that had not begun in a pack is worth another try."""
-        where = f" on {known.nodes}" if known.nodes else ""
         if known == _GONE:
             return JobState("done", f"Slurm no longer knows job {task}", task)
-        reason = f"job {task} ended as {known.state}{where}"
+        reason = known.ended(task)
         if known.reason:
             reason = f"{reason} ({known.reason})"
-        if words := self._last_words(task):
-            reason = f"{reason}: {words}"
+        if line := self._last_line(task):
+            reason = f"{reason}: {line}"
         outcome = _FINAL.get(known.state)
         if known.state == "TIMEOUT" and self._sizes[task] > 1:
             outcome = None  # its turn had not come, or had only begun
         return JobState("done", reason, task, outcome)
 
-    def _last_words(self, task: str) -> str:
-        """Of a task that could not even begin: its Python or its image is not there, ..."""
+    def _last_line(self, task: str) -> str:
+        """What a task printed last that could not even begin: its Python or its image is not there, ..."""
         path = self.run.job_logs / f"{self._names[_job(task)]}_{task}.err"
         try:
             lines = path.read_text(errors="replace").strip().splitlines()
@@ -262,29 +241,28 @@ class SlurmExecutor:
     def _send(self, jobs: Sequence[Job]) -> None:
         """Write what the tasks are given, submit, write the id down; in this order, so that nothing is ever lost."""
         number = max((folder.number for folder in submissions(self.run.jobs)), default=0) + 1
-        folder, logs = self._places(number)
-        folder.path.mkdir(parents=True, exist_ok=True)
-        logs.mkdir(exist_ok=True)
         first, results = jobs[0], jobs[0].folder
+        packs = [jobs[start : start + self.pack] for start in range(0, len(jobs), self.pack)]
+        array = self._array(number, len(packs), first.python, first.resources)
+        delay_s = max(job.delay_s for job in jobs)
+        waiting = tuple(job.job_id for _, job, begun in alive(self.run.services) if not begun)
+        array = replace(array, delay_s=delay_s, after=waiting)
+        folder = SubmissionFolder(array.folder)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        array.logs.mkdir(exist_ok=True)
         frame = {**first.frame, "results": str(results), "together": self.scenario.slurm.together, "submitted": _now()}
         frame["worker_logs"] = str(first.log)
         _write(folder.frame, json.dumps(frame).encode())
         # By pydantic's encoder: the one of `json` takes five times as long, and there may be tens of thousands.
-        lines = [to_json([job.differs for job in pack]) + b"\n" for pack in self._packed(jobs)]
-        offsets = numbers("Q", [0])
-        for line in lines:
-            offsets.append(offsets[-1] + len(line))
+        lines = [to_json([job.differs for job in pack]) + b"\n" for pack in packs]
+        offsets = numbers("Q", itertools.accumulate(map(len, lines), initial=0))
         _write(folder.tasks, b"".join(lines))
         _write(folder.index, offsets.tobytes())
-        delay_s = max(job.delay_s for job in jobs)
-        waiting = tuple(job.job_id for _, job, begun in alive(self.run.services) if not begun)
-        array = self._array(len(lines), first.python, first.resources, folder.path, logs, delay_s)
-        array = replace(array, after=waiting)
         _write(folder.script, self._script(array).encode())
         job_id = self._submit(folder, array.name)
-        done = Submitted(job_id=job_id, name=array.name, submitted=_now(), tasks=len(lines), trials=len(jobs))
-        self._keep(folder, done)
-        self._remember(done, results, [[job.id for job in pack] for pack in self._packed(jobs)])
+        done = Submitted(job_id=job_id, name=array.name, submitted=_now(), tasks=len(packs), trials=len(jobs))
+        _keep(folder, done)
+        self._remember(done, results, [[job.id for job in pack] for pack in packs])
         self._reap(done.job_id)
         self._again(0.5)
 
@@ -330,15 +308,13 @@ class SlurmExecutor:
                 if time.monotonic() > deadline:
                     raise
             except BenchError as error:
-                self._keep(folder, _never(name, error.message))
+                _keep(folder, _never(name, error.message))
                 raise
             time.sleep(wait_s)
             wait_s = min(wait_s * 2, 30.0)
-            try:
-                if found := calls.find(name):
-                    return found
-            except UnreachableError:
-                continue
+            with contextlib.suppress(UnreachableError):
+                if job_id := calls.find(name):
+                    return job_id
 
     def _submitted(self, folder: SubmissionFolder) -> Submitted:
         """What became of a submission; where its submitter was killed before it could say, Slurm is asked."""
@@ -347,39 +323,22 @@ class SlurmExecutor:
         except FileNotFoundError:
             name = self._name(folder.number)
             job_id = calls.find(name)
-            with folder.index.open("rb") as file:
-                tasks = os.fstat(file.fileno()).st_size // 8 - 1
+            tasks = folder.index.stat().st_size // 8 - 1
             done = Submitted(job_id=job_id, name=name, submitted=_now(), tasks=tasks, trials=tasks * self.pack)
             if not job_id:
                 done = _never(name, "its submitter ended before Slurm had it")
-            self._keep(folder, done)
+            _keep(folder, done)
             return done
 
-    def _keep(self, folder: SubmissionFolder, done: Submitted) -> None:
-        _write(folder.job, done.model_dump_json().encode())
-
-    def _packed(self, jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
-        return (jobs[start : start + self.pack] for start in range(0, len(jobs), self.pack))
-
-    def _array(
-        self,
-        tasks: int,
-        python: tuple[str, ...],
-        resources: Resources,
-        folder: Path,
-        logs: Path,
-        delay_s: float = 0.0,
-    ) -> Array:
-        return Array(self._name(int(folder.name)), tasks, self.throttle, python, resources, folder, logs, delay_s)
+    def _array(self, number: int, tasks: int, python: tuple[str, ...], resources: Resources) -> Array:
+        folder, logs = self.run.jobs.absolute() / f"{number:04d}", self.run.job_logs.absolute()
+        return Array(self._name(number), tasks, self.throttle, python, resources, folder, logs)
 
     def _script(self, array: Array) -> str:
         return script(array, self.scenario, self.site)
 
     def _name(self, number: int) -> str:
         return f"bench-{self.run.run_id}-{number:04d}"
-
-    def _places(self, number: int) -> tuple[SubmissionFolder, Path]:
-        return SubmissionFolder(self.run.jobs.absolute() / f"{number:04d}"), self.run.job_logs.absolute()
 
 
 def _job(task: str) -> str:
@@ -389,6 +348,10 @@ def _job(task: str) -> str:
 
 def _never(name: str, reason: str) -> Submitted:
     return Submitted(job_id="", name=name, submitted=_now(), tasks=0, trials=0, reason=reason[:500])
+
+
+def _keep(folder: SubmissionFolder, done: Submitted) -> None:
+    _write(folder.job, done.model_dump_json().encode())
 
 
 def _now() -> str:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,32 +28,29 @@ class TaskState:
     reason: str = ""
     nodes: str = ""
 
-
-def has_slurm() -> bool:
-    return shutil.which("sbatch") is not None
+    def ended(self, job: str) -> str:
+        return f"job {job} ended as {self.state}{f' on {self.nodes}' if self.nodes else ''}"
 
 
 def submit(script: Path) -> str:
     """Returns the job's id. Raises UnreachableError where nobody knows whether it was taken."""
-    said = _call(["sbatch", "--parsable", str(script)])
-    return said.strip().splitlines()[-1].partition(";")[0]
+    return _call(["sbatch", "--parsable", str(script)]).strip().splitlines()[-1].partition(";")[0]
 
 
-def would_start(script_text: str) -> None:
+def check_script(script_text: str) -> None:
     """Raise BenchError where Slurm would refuse such a job."""
     _call(["sbatch", "--test-only"], script_text)
 
 
 def states(names: Iterable[str]) -> dict[str, TaskState]:
-    """Of every task of the jobs with these names that Slurm's controller still has, by `JOB_INDEX`: one question."""
-    form = "%i|%T|%r|%N"
-    said = _call(["squeue", "--noheader", "--array", "--states=all", f"--name={','.join(names)}", f"--format={form}"])
-    found = {}
-    for line in said.splitlines():
+    """Every task of the jobs with these names that Slurm's controller still has, by `JOB_INDEX`: one call."""
+    options = ["--noheader", "--array", "--states=all", f"--name={','.join(names)}", "--format=%i|%T|%r|%N"]
+    tasks = {}
+    for line in _call(["squeue", *options]).splitlines():
         task, state, rest = line.split("|", 2)
         reason, _, nodes = rest.rpartition("|")
-        found[task] = TaskState(state, "" if reason == "None" else reason, nodes)
-    return found
+        tasks[task] = TaskState(state, "" if reason == "None" else reason, nodes)
+    return tasks
 
 
 def find(name: str) -> str:
@@ -67,12 +63,12 @@ def find(name: str) -> str:
 
 
 def recorded(jobs: Sequence[str]) -> dict[str, TaskState]:
-    """Of tasks that the controller has forgotten, by the accounting; nothing where there is none."""
-    found = {}
+    """Tasks that the controller has forgotten, by the accounting; nothing where there is none."""
+    tasks = {}
     for line in _accounting(["--jobs", ",".join(jobs), "--format=JobID,State,ExitCode,NodeList"]):
         task, state, code, nodes = (*line.split("|"), "", "", "")[:4]
-        found[task] = TaskState(state.split()[0] if state else "", f"exit code {code}" if code != "0:0" else "", nodes)
-    return found
+        tasks[task] = TaskState(state.split()[0] if state else "", f"exit code {code}" if code != "0:0" else "", nodes)
+    return tasks
 
 
 def cancel(tasks: Sequence[str]) -> None:
@@ -82,24 +78,21 @@ def cancel(tasks: Sequence[str]) -> None:
 
 def largest_array() -> int:
     """Tasks that one array may have, as this cluster is configured; Slurm's own default where it does not say."""
-    try:
-        found = re.search(r"MaxArraySize\s*=\s*(\d+)", _call(["scontrol", "show", "config"]))
-    except BenchError:
-        found = None
-    return max(1, int(found[1])) if found else 1001
-
-
-def partitions() -> list[str]:
-    try:
-        return sorted({line.strip("* ") for line in _call(["sinfo", "--noheader", "--format=%R"]).splitlines()})
-    except BenchError:
-        return []
+    config = "\n".join(_lines(["scontrol", "show", "config"]))
+    size = re.search(r"MaxArraySize\s*=\s*(\d+)", config)
+    return max(1, int(size[1])) if size else 1001
 
 
 def _accounting(arguments: Sequence[str]) -> list[str]:
+    """Nothing where there is none, as on many clusters."""
+    return _lines(["sacct", "--allocations", "--noheader", "--parsable2", *arguments])
+
+
+def _lines(command: Sequence[str]) -> list[str]:
+    """What it prints; nothing where it fails."""
     try:
-        return _call(["sacct", "--allocations", "--noheader", "--parsable2", *arguments]).splitlines()
-    except BenchError:  # many clusters have none
+        return _call(command).splitlines()
+    except BenchError:
         return []
 
 
@@ -116,20 +109,20 @@ def _call(command: Sequence[str], given: str | None = None, *, may_fail: bool = 
         raise UnreachableError(f"{command[0]} did not answer within {_LONGEST_S:g} s") from error
     if done.returncode == 0 or may_fail:
         return done.stdout
-    said = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
-    if _UNREACHABLE.search(said):
-        raise UnreachableError(f"Slurm does not answer: {said.splitlines()[-1]}")
-    raise BenchError(f"{command[0]} refused: {said.splitlines()[-1].removeprefix(f'{command[0]}: ')}", _hint(said))
+    message = done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}"
+    last = message.splitlines()[-1]
+    if _UNREACHABLE.search(message):
+        raise UnreachableError(f"Slurm does not answer: {last}")
+    raise BenchError(f"{command[0]} refused: {last.removeprefix(f'{command[0]}: ')}", _hint(message.lower()))
 
 
-def _hint(said: str) -> str:
-    """What to do about the refusals that are met most."""
-    text = said.lower()
+def _hint(text: str) -> str:
+    """What to do about the most common refusals."""
     if "configuration source" in text or "configuration file" in text:
         return "its commands are here, but no cluster: run on a login node, set SLURM_CONF, or use --executor local"
     if "partition" in text:
-        known = partitions()
-        return f"this cluster has: {', '.join(known)}" if known else "see: sinfo"
+        partitions = sorted({line.strip("* ") for line in _lines(["sinfo", "--noheader", "--format=%R"])})
+        return f"this cluster has: {', '.join(partitions)}" if partitions else "see: sinfo"
     if "account" in text or "qos" in text:
         return "see which are yours: sacctmgr show assoc user=$USER format=account,qos"
     if "node configuration" in text or "memory" in text or "cpu count" in text:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchhouse.executors import slurm_calls as calls
-from benchhouse.executors.slurm_script import clock, put_together, quoted, request, time_s
+from benchhouse.executors.slurm_script import clock, partition_for, put_together, quoted, request, time_s
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.resources import Resources
 from benchhouse.schema.scenario import Scenario
@@ -22,19 +22,19 @@ _END_S = 180.0
 
 
 class SlurmKeepers:
-    """Starts them, ends them, and has them ended."""
+    """Starts and ends services, and has them ended."""
 
     def __init__(self, scenario: Scenario, site: Site) -> None:
         self._scenario, self._site = scenario, site
 
     def render(self, folder: ServiceFolder, spec: ServiceSpec, python: Sequence[str]) -> str:
         """The script of the job, exactly."""
-        asked = spec.recipe.resources or Resources()
+        resources = spec.recipe.resources or Resources()
         flags = [
             f"--job-name={_name(folder, spec)}",
-            *request(asked, self._scenario, self._site),
+            *request(resources, self._scenario, self._site),
             "--ntasks=1",
-            f"--time={clock(spec.time or self._longest_s(asked))}",
+            f"--time={clock(spec.time or self._longest_s(resources))}",
             f"--output={quoted(folder.log.absolute())}",
             "--open-mode=append",
             "--no-requeue",  # its trials must not find another server than the one they began with
@@ -51,7 +51,7 @@ class SlurmKeepers:
         folder.job.write_text(job.model_dump_json(), encoding="utf-8")
 
     def gone(self, folder: ServiceFolder) -> str:
-        """What is to be said where the job is over, whatever its state says; else nothing."""
+        """How the job ended, whatever the service's state says; empty while it has not."""
         job = job_of(folder)
         if job is None:
             return ""
@@ -61,10 +61,7 @@ class SlurmKeepers:
             return ""
         if known is None:
             return f"job {job.job_id} is over"
-        if known.state not in calls.ENDED:
-            return ""
-        where = f" on {known.nodes}" if known.nodes else ""
-        return f"job {job.job_id} ended as {known.state}{where}"
+        return known.ended(job.job_id) if known.state in calls.ENDED else ""
 
     def stop(self, folders: Sequence[ServiceFolder]) -> None:
         """Cancel their jobs and wait until nothing of them runs."""
@@ -100,10 +97,10 @@ class SlurmKeepers:
         script.write_text(put_together(flags, Site(), False, "\n".join(lines)), encoding="utf-8")
         return calls.submit(script)
 
-    def _longest_s(self, asked: Resources) -> float:
+    def _longest_s(self, resources: Resources) -> float:
         """As long as its partition allows, where the site says; else as long as a job of trials."""
         site = self._site.slurm
-        partition = self._scenario.partition or (asked.gpus and site.gpu_partition) or site.partition
+        partition = partition_for(resources, self._scenario, self._site)
         known = site.partitions.get(partition) if partition else None
         return (known.max_time if known else None) or max(site.time, time_s(self._scenario, self._site))
 

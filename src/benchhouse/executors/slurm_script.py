@@ -35,13 +35,13 @@ def script(array: Array, scenario: Scenario, site: Site) -> str:
     # The worker takes the shell's place: Slurm's signals reach it.
     command = f"exec {shlex.join([*array.python, '-m', 'benchhouse.worker', '--task', str(array.folder)])}"
     several = array.resources.nodes > 1
-    return put_together(flags(array, scenario, site), site, several, command, array.labels)
+    return put_together(_flags(array, scenario, site), site, several, command, array.labels)
 
 
-def put_together(asked: Iterable[str], site: Site, several: bool, body: str, labels: Iterable[str] = ()) -> str:
+def put_together(flags: Iterable[str], site: Site, several: bool, body: str, labels: Iterable[str] = ()) -> str:
     """A whole script. `several`: what it starts is to talk with other nodes."""
     shell = "#!/bin/bash -l" if site.modules else "#!/bin/bash"  # a login shell knows `module`
-    lines = [shell, *(f"#SBATCH {flag}" for flag in asked), *(f"# {label}" for label in labels), "set -e"]
+    lines = [shell, *(f"#SBATCH {flag}" for flag in flags), *(f"# {label}" for label in labels), "set -e"]
     if site.modules:
         lines.append(f"module load {shlex.join(site.modules)}")
     environment = site.environment | site.network.environment if several else site.environment
@@ -49,11 +49,11 @@ def put_together(asked: Iterable[str], site: Site, several: bool, body: str, lab
     return "\n".join([*lines, body]) + "\n"
 
 
-def flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
-    asked, settings = array.resources, scenario.slurm
+def _flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
+    settings = scenario.slurm
     yield f"--job-name={array.name}"
     yield f"--array=0-{array.tasks - 1}{f'%{array.throttle}' if array.throttle else ''}"
-    yield from request(asked, scenario, site, settings.together)
+    yield from request(array.resources, scenario, site, settings.together)
     yield f"--ntasks-per-node={settings.ntasks_per_node}"
     yield f"--time={clock(time_s(scenario, site))}"
     if settings.exclusive:
@@ -71,25 +71,26 @@ def flags(array: Array, scenario: Scenario, site: Site) -> Iterator[str]:
     yield from (*site.slurm.flags, *settings.flags)
 
 
-def request(asked: Resources, scenario: Scenario, site: Site, together: int = 1) -> Iterator[str]:
+def partition_for(resources: Resources, scenario: Scenario, site: Site) -> str | None:
+    return scenario.partition or (site.slurm.gpu_partition if resources.gpus else None) or site.slurm.partition
+
+
+def request(resources: Resources, scenario: Scenario, site: Site, together: int = 1) -> Iterator[str]:
     """Where a job goes, and what it asks for."""
-    settings = scenario.slurm
-    partition = scenario.partition or (asked.gpus and site.slurm.gpu_partition) or site.slurm.partition
-    for name, value in (
-        ("partition", partition),
-        ("account", scenario.account or site.slurm.account),
-        ("qos", scenario.qos or site.slurm.qos),
-        ("constraint", settings.constraint),
-        ("reservation", settings.reservation),
-    ):
-        if value:
-            yield f"--{name}={value}"
-    yield f"--nodes={asked.nodes}"
-    yield f"--cpus-per-task={asked.cpus * together}"
-    if asked.memory:
-        yield f"--mem={math.ceil(asked.memory * together / 2**20)}M"
-    if asked.gpus:
-        yield f"--gres={site.slurm.gres}:{asked.gpus * together}"
+    options = {
+        "partition": partition_for(resources, scenario, site),
+        "account": scenario.account or site.slurm.account,
+        "qos": scenario.qos or site.slurm.qos,
+        "constraint": scenario.slurm.constraint,
+        "reservation": scenario.slurm.reservation,
+    }
+    yield from (f"--{name}={value}" for name, value in options.items() if value)
+    yield f"--nodes={resources.nodes}"
+    yield f"--cpus-per-task={resources.cpus * together}"
+    if resources.memory:
+        yield f"--mem={math.ceil(resources.memory * together / 2**20)}M"
+    if resources.gpus:
+        yield f"--gres={site.slurm.gres}:{resources.gpus * together}"
 
 
 def time_s(scenario: Scenario, site: Site) -> float:
