@@ -9,8 +9,9 @@ import time
 import pytest
 
 from benchhouse.processes import cgroups, tree
-from benchhouse.processes.cgroups import Cage, CgroupFS, Limits, sweep_cages
+from benchhouse.processes.cgroups import Cage, CgroupFS, sweep_cages
 from benchhouse.processes.tree import kill_tree
+from benchhouse.schema.resources import Limits
 
 MIB = 1 << 20
 NOWHERE = CgroupFS()
@@ -69,7 +70,7 @@ def test_nothing_asked_is_nothing_enforced(place):
 
 
 def test_each_limit_asked_for_is_accounted_for(place):
-    with caged(Limits(wall_s=9, cpu_s=9, memory_bytes=512 * MIB, cpus=1, pids=50), place) as cage:
+    with caged(Limits(wall=9, cpu=9, memory=512 * MIB, cpus=1, processes=50), place) as cage:
         assert set(cage.enforced) == {"wall", "cpu_s", "memory", "cpus", "pids"}
         assert cage.enforced["wall"] == "worker timer"
         assert run_inside(cage, "pass") == 0
@@ -77,7 +78,7 @@ def test_each_limit_asked_for_is_accounted_for(place):
 
 def test_too_much_memory_ends_the_experiment(place):
     program = "try:\n  data = [b'x' * (1 << 20) for _ in range(1000)]\nexcept MemoryError:\n  raise SystemExit(7)"
-    with caged(Limits(memory_bytes=200 * MIB), place) as cage:
+    with caged(Limits(memory=200 * MIB), place) as cage:
         code = run_inside(cage, program)
         used = cage.usage()
         if cage.enforced["memory"].startswith("cgroup"):
@@ -101,7 +102,7 @@ def test_a_cgroup_holds_the_memory_of_all_processes_together(place):
         codes = [os.wait()[1] for _ in range(3)]
         raise SystemExit(5 if 9 in codes else 0)
     """
-    with caged(Limits(memory_bytes=250 * MIB), place) as cage:
+    with caged(Limits(memory=250 * MIB), place) as cage:
         code = run_inside(cage, program)
         if cage.enforced["memory"].startswith("cgroup"):
             assert code in (5, -signal.SIGKILL) and cage.usage()["oom_kills"] > 0
@@ -138,7 +139,6 @@ def test_half_a_core_is_half_a_core(place):
             assert 0.15 < cpu_s < 1.3, "two busy processes on one core"
         if used["cpu_s"] is not None:
             assert used["cpu_s"] == pytest.approx(cpu_s, abs=0.15)
-            assert used["cpu_user_s"] + used["cpu_system_s"] == pytest.approx(cpu_s, abs=0.15)
 
 
 def test_a_fork_bomb_stays_within_its_number_of_processes(place):
@@ -157,11 +157,10 @@ def test_a_fork_bomb_stays_within_its_number_of_processes(place):
             os.kill(pid, 9)
         raise SystemExit(99)
     """
-    with caged(Limits(pids=20), place) as cage:
+    with caged(Limits(processes=20), place) as cage:
         code = run_inside(cage, program)
         if cage.enforced["pids"].startswith("cgroup"):
             assert code == 19
-            assert cage.usage()["forks_refused"] >= 1
             assert len(cage.pids()) == 19
             assert cage.kill() is True
             wait_until(lambda: not cage.pids())
@@ -171,7 +170,7 @@ def test_a_fork_bomb_stays_within_its_number_of_processes(place):
 
 @pytest.mark.serial
 def test_cpu_seconds_of_one_process_end_it(place):
-    with caged(Limits(cpu_s=1), place) as cage:
+    with caged(Limits(cpu=1), place) as cage:
         before_s = cpu_s_of_children()
         assert run_inside(cage, "while True: pass") == -signal.SIGXCPU
         assert 0.8 < cpu_s_of_children() - before_s < 2.5
@@ -179,7 +178,7 @@ def test_cpu_seconds_of_one_process_end_it(place):
 
 
 def test_cpu_seconds_are_counted_over_the_tree_while_it_runs(place):
-    with caged(Limits(cpu_s=30), place) as cage:
+    with caged(Limits(cpu=30), place) as cage:
         pid = run_inside(cage, "import os\nfor _ in range(3): os.fork()\nwhile True: pass", wait=False)
         assert not cage.over_cpu(30)
         wait_until(lambda: cage.over_cpu(1.0), 120)
@@ -224,7 +223,7 @@ def test_a_sweep_takes_the_cages_of_the_dead_and_leaves_those_of_the_living(plac
     reader, writer = os.pipe()
     worker = os.fork()
     if worker == 0:
-        cage = Cage.build(prefix + "dead", Limits(memory_bytes=100 * MIB, pids=9), place)
+        cage = Cage.build(prefix + "dead", Limits(memory=100 * MIB, processes=9), place)
         cage.folders or tree.become_subreaper()
         child = os.fork()
         if child == 0:
@@ -291,7 +290,7 @@ def text_of(folder, name):
 
 
 def test_fake_v2_limits_are_written_to_the_v2_files(tmp_path):
-    cage = Cage.build("t", Limits(cpu_s=2, memory_bytes=100 * MIB, cpus=1.5, pids=7), fake_v2(tmp_path))
+    cage = Cage.build("t", Limits(cpu=2, memory=100 * MIB, cpus=1.5, processes=7), fake_v2(tmp_path))
     folder = cage.folders["v2"]
     assert cage.enforced == {
         "cpu_s": "RLIMIT_CPU + tree accounting (cgroup v2 cpu.stat)",
@@ -307,10 +306,7 @@ def test_fake_v2_limits_are_written_to_the_v2_files(tmp_path):
         "peak_memory_bytes": 4096,
         "oom_kills": 1,
         "cpu_s": 2.5,
-        "cpu_user_s": 2.0,
-        "cpu_system_s": 0.5,
         "throttled_s": 0.25,
-        "forks_refused": 3,
     }
     assert cage.over_cpu(2) and not cage.over_cpu(3)
     pid = run_inside(cage, "pass", wait=False)
@@ -319,7 +315,7 @@ def test_fake_v2_limits_are_written_to_the_v2_files(tmp_path):
 
 
 def test_fake_v2_without_a_controller_falls_back_for_that_one_alone(tmp_path):
-    cage = Cage.build("t", Limits(memory_bytes=MIB, cpus=1, pids=7), fake_v2(tmp_path, "memory", "memory"))
+    cage = Cage.build("t", Limits(memory=MIB, cpus=1, processes=7), fake_v2(tmp_path, "memory", "memory"))
     assert cage.enforced["memory"] == "cgroup v2 memory.max (swap included)"
     assert cage.enforced["cpus"].startswith("sched_setaffinity to cores ")
     assert cage.enforced["pids"] == "none (no pids cgroup here)"
@@ -329,7 +325,7 @@ def test_fake_v2_in_use_by_others_says_so(tmp_path, monkeypatch):
     fs = fake_v2(tmp_path, enabled="")
     (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n1\n")
     refuse_while_occupied(monkeypatch, tmp_path)
-    cage = Cage.build("t", Limits(pids=7), fs)
+    cage = Cage.build("t", Limits(processes=7), fs)
     assert "other processes live in it" in cage.enforced["pids"]
     assert not (tmp_path / "benchhouse-worker").exists()
 
@@ -340,7 +336,7 @@ def test_fake_v2_with_the_worker_alone_makes_room_by_moving_it_to_a_leaf(tmp_pat
     (tmp_path / "benchhouse-worker").mkdir()
     (tmp_path / "benchhouse-worker" / "cgroup.procs").write_text("")
     refuse_while_occupied(monkeypatch, tmp_path)
-    cage = Cage.build("t", Limits(pids=7), fs)
+    cage = Cage.build("t", Limits(processes=7), fs)
     assert cage.folders["v2"].parent == tmp_path
     assert text_of(tmp_path / "benchhouse-worker", "cgroup.procs") == str(os.getpid())
     assert FakeKernel({}, tmp_path / "benchhouse-worker").v2_home == tmp_path, "the next cage goes beside the leaf"
@@ -388,7 +384,7 @@ def test_fake_mounts_are_read_with_spaces_containers_and_joined_controllers(tmp_
 def test_fake_cgroup_root_that_is_an_empty_folder_leaves_rlimits(tmp_path):
     (tmp_path / "empty").mkdir()
     proc = fake_proc(tmp_path / "proc", f"34 31 0:31 / {tmp_path}/empty rw - cgroup2 cgroup2 rw\n", "0::/\n")
-    cage = Cage.build("t", Limits(memory_bytes=300 * MIB, pids=3), CgroupFS.detect(proc))
+    cage = Cage.build("t", Limits(memory=300 * MIB, processes=3), CgroupFS.detect(proc))
     assert cage.enforced["memory"].startswith("RLIMIT_AS") and "not delegated" in cage.enforced["memory"]
     assert cage.enforced["pids"].startswith("none (")
     program = "import resource; raise SystemExit(resource.getrlimit(resource.RLIMIT_AS)[0] >> 20 != 300)"
@@ -400,6 +396,6 @@ def test_a_lower_hard_limit_that_is_already_there_is_kept():
     pid = os.fork()
     if pid == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (50, 60))
-        Cage.build("t", Limits(cpu_s=100), NOWHERE).enter()
+        Cage.build("t", Limits(cpu=100), NOWHERE).enter()
         os._exit(0 if resource.getrlimit(resource.RLIMIT_CPU) == (60, 60) else 1)
     assert os.waitpid(pid, 0)[1] == 0

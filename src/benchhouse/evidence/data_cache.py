@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from benchhouse.evidence.writing import write_text
+from benchhouse.evidence.writing import sync, write_text
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.experiment import Data
@@ -45,8 +45,8 @@ class DataCache:
         return path
 
     def build(self, key: str, make: Callable[[Path], None]) -> Path:
-        name = f"{re.sub(r'[^A-Za-z0-9._-]+', '_', key)[:60]}-{digest(key)[:12]}"
-        path = self.root / "built" / re.sub(r"[^A-Za-z0-9._-]+", "_", self.experiment) / name
+        name = f"{_file_name(key)[:60]}-{digest(key)[:12]}"
+        path = self.root / "built" / _file_name(self.experiment) / name
         with self._lock(f"{self.experiment}-{name}"):
             if not _is_sound(path, _noted_digest(path)):
                 self._fill(path, make, None)
@@ -62,13 +62,13 @@ class DataCache:
         try:
             part = folder / path.name
             make(part)
-            if item and (found := file_digest(part)) != item.sha256:
+            if item and (sha256 := file_digest(part)) != item.sha256:
                 raise BenchError(
-                    f"wrong data: '{item.name}' from {item.source} has sha256 {found}, declared is {item.sha256}",
+                    f"wrong data: '{item.name}' from {item.source} has sha256 {sha256}, declared is {item.sha256}",
                     "the source has changed, or the declaration is of another file",
                 )
             if part.is_file():
-                _settle(part)
+                sync(part)  # before it has its name: a power cut must not leave a named, unchecked, empty file
                 if item:
                     part.chmod(0o444)  # shared by all that declare it: none may write into it
             part.replace(path)
@@ -79,9 +79,13 @@ class DataCache:
     def _lock(self, name: str) -> Iterator[None]:
         folder = self.root / "locks"
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / re.sub(r"[^A-Za-z0-9._-]+", "_", name)).open("w") as file:
+        with (folder / _file_name(name)).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)
 
 
 def _is_sound(path: Path, sha256: str) -> bool:
@@ -136,12 +140,3 @@ def _download(name: str, url: str, part: Path) -> None:
         raise BenchError(f"can't download {name} from {error.message}") from error
     except OSError as error:
         raise BenchError(f"can't write {part}: {error.strerror or error}") from error
-
-
-def _settle(part: Path) -> None:
-    """On disk before it has its name: a power cut must not leave a named, unchecked, empty file."""
-    handle = os.open(part, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

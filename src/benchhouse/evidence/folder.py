@@ -3,18 +3,19 @@
 import contextlib
 import csv
 import io
-import json
+import mmap
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from benchhouse.evidence import older
 from benchhouse.evidence.manifest import Manifest, describe_file, walk
-from benchhouse.evidence.writing import now, write_fresh, write_text
+from benchhouse.evidence.writing import now, sync, write_fresh, write_text
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.measurement import Measurement, MetricsFile
+from benchhouse.schema.secrets import REDACTED
 from benchhouse.schema.trial import Meta, Outcome, TrialSpec
 
 _PACKAGES = TypeAdapter(dict[str, str])
@@ -61,8 +62,8 @@ class LinkedFile:
 def tidy(folder: Path) -> list[str]:
     """Make a folder fit to be sealed; returns what was taken out or renamed.
 
-    Links, pipes, sockets and devices go: they hold no evidence, and a pipe would be read for ever. A name that is no
-    UTF-8 can't stand in a manifest. What its owner may not read is made readable.
+    Links, pipes, sockets and devices go: they hold no evidence, and a pipe would be read for ever. A name that is not
+    UTF-8 can't be in a manifest. What its owner may not read is made readable.
     """
     changed: list[str] = []
     waiting = [os.fspath(folder)]
@@ -76,7 +77,7 @@ def tidy(folder: Path) -> list[str]:
             path = entry.path
             if not entry.name.isascii() and (name := _as_utf8(entry.name)) != entry.name:
                 path = os.fspath(Path(path).rename(Path(path).with_name(name)))
-                changed.append(f"{_shown(entry, folder)} (renamed: its name was no UTF-8)")
+                changed.append(f"{_shown(entry, folder)} (renamed: its name was not UTF-8)")
             wanted = 0o700 if is_folder else 0o400
             mode = os.stat(path).st_mode & 0o777  # noqa: PTH116
             if mode & wanted != wanted:
@@ -94,6 +95,33 @@ def _shown(entry: "os.DirEntry[str]", folder: Path) -> str:
     return _as_utf8(Path(entry.path).relative_to(folder).as_posix())
 
 
+def blank_secrets(folder: Path, values: Sequence[str]) -> list[str]:
+    """Replace these values in the files below `folder`, before they are sealed; returns the files that held one.
+
+    Only the plain bytes are found: what an experiment compresses or encrypts is its own affair.
+    """
+    secrets = [value.encode("utf-8", "surrogateescape") for value in values]
+    changed = []
+    for path in sorted(folder.rglob("*")) if secrets else []:
+        if path.is_file() and not path.is_symlink() and _holds(path, secrets):
+            content = path.read_bytes()
+            for secret in secrets:
+                content = content.replace(secret, REDACTED.encode())
+            blanked = path.with_name(f".{path.name}.blanked")  # the experiment may have made its file read-only
+            blanked.write_bytes(content)
+            blanked.replace(path)
+            changed.append(path.relative_to(folder).as_posix())
+    return changed
+
+
+def _holds(path: Path, secrets: Sequence[bytes]) -> bool:
+    """Searched without reading the file into memory: artifacts may be large."""
+    if not path.stat().st_size:
+        return False
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return any(content.find(secret) >= 0 for secret in secrets)
+
+
 def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
     """Write the manifest and move the folder to its final place; returns that place.
 
@@ -105,7 +133,7 @@ def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
     names = sorted(name for name in files if name != folder.manifest.name)
     entries = {name: describe_file(f"{root}/{name}", sync=True) for name in names}
     for name in folders:
-        _sync(f"{root}/{name}")
+        sync(f"{root}/{name}")
     manifest = Manifest(
         trial_id=spec.trial_id,
         run_id=spec.run_id,
@@ -115,9 +143,9 @@ def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
         files=entries,
     ).signed_off()
     write_text(folder.manifest, manifest.text())
-    _sync(root)
+    sync(root)
     os.rename(root, spec.final)  # noqa: PTH104 - see `walk`
-    _sync(os.path.dirname(spec.final))  # noqa: PTH120
+    sync(os.path.dirname(spec.final))  # noqa: PTH120
     return Path(spec.final)
 
 
@@ -151,13 +179,5 @@ def sealed_outcome(folder: TrialFolder) -> Outcome | None:
     """How a sealed trial ended, or None when the folder is not sealed."""
     try:
         return read_manifest(folder).outcome
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-
-
-def _sync(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

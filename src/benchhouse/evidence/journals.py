@@ -34,7 +34,7 @@ def notices(workspace: WorkspaceFolder) -> Path:
 
 
 def note(path: Path, lines: Sequence[Model], then: str) -> str:
-    """As `append`, for a verb that answers a question: where nothing can be written, that is told and no error."""
+    """As `append`, for a verb that answers a question: returns why nothing was written, instead of raising."""
     try:
         append(path, lines, then)
     except BenchError as error:
@@ -66,16 +66,14 @@ def append(path: Path, lines: Model | Sequence[Model], then: str) -> None:
 
 def read(path: Path, kind: type[Line]) -> tuple[list[Line], int]:
     """The lines, oldest first, and how many could not be read."""
-    found, bad = [], 0
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, IsADirectoryError):
         return [], 0
-    for line in text.splitlines():
-        if not line.strip():
-            continue
+    lines, bad = [], 0
+    for line in filter(str.strip, text.splitlines()):
         try:
-            found.append(kind.model_validate_json(line))
+            lines.append(kind.model_validate_json(line))
         except ValueError:
             bad += 1
-    return found, bad
+    return lines, bad

@@ -74,13 +74,13 @@ def describe_file(path: str, *, sync: bool = False) -> FileEntry:
     """One file; with `sync` what it holds is on disk afterwards."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        found, size = hashlib.sha256(), 0
+        sha256, size = hashlib.sha256(), 0
         piece = min(os.fstat(handle).st_size + 1, _PIECE_BYTES)
         while content := os.read(handle, piece):
-            found.update(content)
+            sha256.update(content)
             size += len(content)
         if sync and size:
             os.fsync(handle)
     finally:
         os.close(handle)
-    return FileEntry(sha256=found.hexdigest(), bytes=size)
+    return FileEntry(sha256=sha256.hexdigest(), bytes=size)

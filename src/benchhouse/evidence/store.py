@@ -25,7 +25,7 @@ from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.model import Model
 
-_POINTER = re.compile(r"trials/(?P<run>[^/]+)/(?P<scenario>[^/]+)/(?P<folder>[^/]+)/(?P<manifest>[0-9a-f]{64})")
+_POINTER = re.compile(r"trials/([^/.][^/]*)/([^/.][^/]*)/([^/.][^/]*)/([0-9a-f]{64})")  # the fields of a Pointer
 _PIECE_BYTES = 1 << 20
 
 
@@ -119,21 +119,20 @@ def object_key(sha256: str) -> str:
 def pointers(shelf: Shelf, runs: Iterable[str] | None = None) -> list[Pointer]:
     """The trial folders of a store; of all runs, or of `runs` alone. What has no name of ours is not looked at."""
     prefixes = ["trials/"] if runs is None else [f"trials/{run}/" for run in sorted(set(runs))]
-    found = (_POINTER.fullmatch(key) for prefix in prefixes for key in shelf.keys(prefix))
-    made = [Pointer(one["run"], one["scenario"], one["folder"], one["manifest"]) for one in found if one]
-    return [one for one in made if not any(name.startswith(".") for name in (one.run_id, one.scenario, one.folder))]
+    matches = (_POINTER.fullmatch(key) for prefix in prefixes for key in shelf.keys(prefix))
+    return [Pointer(*match.groups()) for match in matches if match]
 
 
 def push(shelf: Shelf, folders: Iterable[TrialFolder], *, dry_run: bool = False) -> Iterator[Carried]:
     """Put sealed folders into a store. Each is checked before it goes, and each new object is read back."""
     there: set[str] | None = None
-    known: set[Pointer] | None = None
+    known: set[Pointer] = set()
     for folder in folders:
-        if there is None or known is None:
+        if there is None:
             there, known = set(shelf.keys("objects/")), set(pointers(shelf))
         path = f"{folder.path.parent.name}/{folder.path.name}"
         if damage := verify(folder):
-            yield Carried(run_id="", folder=path, what="refused", reason=_told(damage))
+            yield Carried(run_id="", folder=path, what="refused", reason=_describe(damage))
             continue
         manifest = read_manifest(folder)
         pointer = Pointer(manifest.run_id, folder.path.parent.name, folder.path.name, manifest_digest(folder))
@@ -160,7 +159,7 @@ def pull(shelf: Shelf, results: Path, wanted: Iterable[Pointer], *, dry_run: boo
         if final.path.exists():
             damage = verify(final, pointer.manifest)
             what: Literal["same", "refused"] = "refused" if damage else "same"
-            reason = f"another one is here: {_told(damage)}" if damage else ""
+            reason = f"another one is here: {_describe(damage)}" if damage else ""
             yield Carried(run_id=pointer.run_id, folder=pointer.path, what=what, reason=reason)
             continue
         try:
@@ -183,8 +182,8 @@ def check(shelf: Shelf, wanted: Iterable[Pointer]) -> Iterator[tuple[Pointer, in
             continue
         for name, entry in manifest.files.items():
             if entry.sha256 not in seen:
-                seen[entry.sha256] = found = _digest(shelf, object_key(entry.sha256))
-                read += found[1] if found else 0
+                seen[entry.sha256] = stored = _digest(shelf, object_key(entry.sha256))
+                read += stored[1] if stored else 0
             if seen[entry.sha256] != (entry.sha256, entry.bytes):
                 damage.append(_damage(pointer, name, _difference(seen[entry.sha256], entry.sha256)))
         yield pointer, read, damage
@@ -193,9 +192,9 @@ def check(shelf: Shelf, wanted: Iterable[Pointer]) -> Iterator[tuple[Pointer, in
 def _put(shelf: Shelf, key: str, source: Path) -> None:
     expected = key.rpartition("/")[2]
     shelf.put(key, source, expected)
-    found = _digest(shelf, key)
-    if found is None or found[0] != expected:
-        raise BenchError(f"{shelf.name}: {key}: {_difference(found, expected)}, right after it was written")
+    stored = _digest(shelf, key)
+    if stored is None or stored[0] != expected:
+        raise BenchError(f"{shelf.name}: {key}: {_difference(stored, expected)}, right after it was written")
 
 
 def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) -> Carried:
@@ -213,7 +212,7 @@ def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) ->
             _fetch(shelf, entry.sha256, partial.path / name)
         _fetch(shelf, pointer.manifest, partial.manifest)
         if damage := verify(partial, pointer.manifest):
-            raise BenchError(f"it came changed: {_told(damage)}")
+            raise BenchError(f"it came changed: {_describe(damage)}")
         partial.path.rename(final.path)
     except OSError as error:
         raise unwritable(final.path.parent, error) from error
@@ -224,18 +223,18 @@ def _bring(shelf: Shelf, pointer: Pointer, final: TrialFolder, dry_run: bool) ->
 
 def _fetch(shelf: Shelf, sha256: str, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = hashlib.sha256()
+    fetched = hashlib.sha256()
     with path.open("wb") as file:
         try:
             for piece in shelf.read(object_key(sha256)):
                 file.write(piece)
-                found.update(piece)
+                fetched.update(piece)
         except FileNotFoundError:
             raise BenchError(f"{path.name}: its object {sha256[:12]} is missing in {shelf.name}") from None
         file.flush()
         os.fsync(file.fileno())
-    if found.hexdigest() != sha256:
-        raise BenchError(f"{path.name}: {_difference((found.hexdigest(), 0), sha256)} in {shelf.name}")
+    if fetched.hexdigest() != sha256:
+        raise BenchError(f"{path.name}: {_difference((fetched.hexdigest(), 0), sha256)} in {shelf.name}")
 
 
 def _manifest(shelf: Shelf, pointer: Pointer) -> Manifest:
@@ -244,8 +243,8 @@ def _manifest(shelf: Shelf, pointer: Pointer) -> Manifest:
         content = b"".join(shelf.read(object_key(pointer.manifest)))
     except FileNotFoundError:
         raise BenchError(f"the manifest {pointer.manifest[:12]} is missing in {shelf.name}") from None
-    if (found := hashlib.sha256(content).hexdigest()) != pointer.manifest:
-        raise BenchError(f"the manifest: {_difference((found, 0), pointer.manifest)} in {shelf.name}")
+    if (sha256 := hashlib.sha256(content).hexdigest()) != pointer.manifest:
+        raise BenchError(f"the manifest: {_difference((sha256, 0), pointer.manifest)} in {shelf.name}")
     try:
         manifest = older.read(Manifest, content)
     except ValidationError as error:
@@ -270,8 +269,8 @@ def _digest(shelf: Shelf, key: str) -> tuple[str, int] | None:
     return sha256.hexdigest(), size
 
 
-def _difference(found: tuple[str, int] | None, expected: str) -> str:
-    return f"sha256 {found[0][:12]}, sealed as {expected[:12]}" if found else f"object {expected[:12]} is missing"
+def _difference(stored: tuple[str, int] | None, expected: str) -> str:
+    return f"sha256 {stored[0][:12]}, sealed as {expected[:12]}" if stored else f"object {expected[:12]} is missing"
 
 
 def _damage(pointer: Pointer, file: str, detail: str) -> Damage:
@@ -279,7 +278,7 @@ def _damage(pointer: Pointer, file: str, detail: str) -> Damage:
     return Damage(trial=pointer.path, file=file, kind=kind, detail=detail)
 
 
-def _told(damage: list[Damage]) -> str:
+def _describe(damage: list[Damage]) -> str:
     first = damage[0]
     more = f" and {len(damage) - 1} more" if len(damage) > 1 else ""
     return f"{first.file}: {first.kind}" + (f" ({first.detail})" if first.detail else "") + more

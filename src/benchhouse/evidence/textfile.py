@@ -14,16 +14,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from benchhouse.evidence.writing import write_text
-from benchhouse.schema.hot_metrics import (
-    LABELS,
-    RUN,
-    SCOPE,
-    SERIES_BUDGET,
-    STATS,
-    concurrency_bucket,
-    result_name,
-    telemetry_name,
-)
+from benchhouse.schema import hot_metrics
+from benchhouse.schema.hot_metrics import LABELS, RUN, SCOPE, SERIES_BUDGET, STATS
 from benchhouse.schema.measurement import Measurement
 from benchhouse.schema.telemetry import Series
 from benchhouse.schema.trial import Meta, TrialSpec
@@ -34,7 +26,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Sample(NamedTuple):
-    """One value under a name, with the words that explain it."""
+    """One value under a name, with its explanation."""
 
     name: str
     value: float
@@ -46,14 +38,14 @@ class Sample(NamedTuple):
 def trial_labels(spec: TrialSpec, gpu_model: str, given: Mapping[str, str]) -> Labels:
     """What identifies a trial in hot metrics: its run and its case, where it ran, and no more."""
     path = "/".join(part for part in (spec.executor, spec.partition, spec.qos) if part)
-    found = dict(given) | {
+    labels = dict(given) | {
         "run_id": spec.run_id,
         "benchmark_case_id": spec.benchmark_case_id,
         "gpu_model": gpu_model,
         "scheduler_path": path,
-        "concurrency_bucket": concurrency_bucket(spec.parameters.get("concurrency")),
+        "concurrency_bucket": hot_metrics.concurrency_bucket(spec.parameters.get("concurrency")),
     }
-    return tuple((name, found[name]) for name in LABELS if found.get(name))
+    return tuple((name, labels[name]) for name in LABELS if labels.get(name))
 
 
 def results(measurements: Iterable[Measurement], labels: Labels) -> list[Sample]:
@@ -62,7 +54,7 @@ def results(measurements: Iterable[Measurement], labels: Labels) -> list[Sample]
     for row in measurements:
         if row.window or row.stat not in STATS or row.scope != "trial":
             continue
-        name, factor = result_name(row.metric, row.stat, row.unit)
+        name, factor = hot_metrics.result_name(row.metric, row.stat, row.unit)
         stat = "" if row.stat == "value" else f", {row.stat}"
         samples.append(Sample(name, row.value * factor, labels, f"{row.metric}{stat}, of the last trial of a case."))
     return samples
@@ -72,9 +64,9 @@ def telemetry(values: Iterable[tuple[str, Series, float]], labels: Labels) -> li
     """Sampled values, each with the scope that it is of."""
     samples = []
     for scope, series, value in values:
-        name, factor = telemetry_name(series)
-        words = series.description or series.name
-        samples.append(Sample(name, value * factor, (*labels, (SCOPE, scope)), words, series.kind))
+        name, factor = hot_metrics.telemetry_name(series)
+        text = series.description or series.name
+        samples.append(Sample(name, value * factor, (*labels, (SCOPE, scope)), text, series.kind))
     return samples
 
 
@@ -147,13 +139,13 @@ class RunFile:
             for name, count in sorted(self._counts.items())
         ]
         if self._last_s:
-            words = "When the last trial of the run ended."
-            fixed.append(Sample(f"{RUN}_last_trial_timestamp_seconds", self._last_s, mine, words))
+            text = "When the last trial of the run ended."
+            fixed.append(Sample(f"{RUN}_last_trial_timestamp_seconds", self._last_s, mine, text))
         newest_first = [sample for case in reversed(self._cases.values()) for sample in case]
         room = max(0, self.budget - len(fixed) - 1)
         kept, self.dropped = within(newest_first, room)
-        words = "Series of the run that did not fit into the budget and are only in its evidence."
-        fixed.append(Sample(f"{RUN}_series_dropped", self.dropped, mine, words))
+        text = "Series of the run that did not fit into the budget and are only in its evidence."
+        fixed.append(Sample(f"{RUN}_series_dropped", self.dropped, mine, text))
         self._make_room(len(fixed) + len(kept))
         write_text(self.path, render([*fixed, *kept]), sync=False)
 

@@ -39,46 +39,47 @@ def verify(folder: TrialFolder, expected_manifest: str | None = None, *, part: b
         return [Damage(trial=trial, file=".", kind="missing", detail="the whole folder is gone")]
     if not folder.sealed:
         return [Damage(trial=trial, file="manifest.json", kind="unsealed", detail="no manifest: never finished")]
-    damage = []
-    if expected_manifest and (found := manifest_digest(folder)) != expected_manifest:
-        detail = f"sha256 {found[:12]}, collected as {expected_manifest[:12]}"
-        damage.append(Damage(trial=trial, file="manifest.json", kind="changed", detail=detail))
+    damage: list[Damage] = []
+
+    def note(file: str, kind: Literal["changed", "missing", "added", "unreadable"], detail: str = "") -> None:
+        damage.append(Damage(trial=trial, file=file, kind=kind, detail=detail))
+
+    if expected_manifest and (sha256 := manifest_digest(folder)) != expected_manifest:
+        note("manifest.json", "changed", f"sha256 {sha256[:12]}, collected as {expected_manifest[:12]}")
     try:
         manifest = read_manifest(folder)
     except (ValidationError, OSError) as error:
-        damage.append(Damage(trial=trial, file="manifest.json", kind="unreadable", detail=str(error).split("\n")[0]))
+        note("manifest.json", "unreadable", str(error).split("\n")[0])
         return damage
     if not is_as_signed(folder.manifest.read_bytes()):
-        detail = "its bytes do not match its own digest"
-        damage.append(Damage(trial=trial, file="manifest.json", kind="changed", detail=detail))
+        note("manifest.json", "changed", "its bytes do not match its own digest")
     present = set(list_files(folder.path))
     for name, entry in manifest.files.items():
         if name not in present:
-            if part:
-                continue
-            damage.append(Damage(trial=trial, file=name, kind="missing"))
+            if not part:
+                note(name, "missing")
             continue
         try:
-            found = _digest(folder.path / name)
+            sha256 = _digest(folder.path / name)
         except OSError as error:
-            damage.append(Damage(trial=trial, file=name, kind="unreadable", detail=error.strerror or ""))
+            note(name, "unreadable", error.strerror or "")
             continue
-        if found != entry.sha256:
-            detail = f"sha256 {found[:12]}, sealed as {entry.sha256[:12]}"
-            damage.append(Damage(trial=trial, file=name, kind="changed", detail=detail))
-    damage += [Damage(trial=trial, file=name, kind="added") for name in sorted(present - set(manifest.files))]
+        if sha256 != entry.sha256:
+            note(name, "changed", f"sha256 {sha256[:12]}, sealed as {entry.sha256[:12]}")
+    for name in sorted(present - set(manifest.files)):
+        note(name, "added")
     return damage
 
 
 def is_as_signed(content: bytes) -> bool:
     """Whether a manifest's bytes match its own digest: as they stand, so that one of any version is judged alike."""
     try:
-        found: dict[str, object] = json.loads(content)
-        text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
-        signed = found.pop("self_digest")
+        manifest: dict[str, object] = json.loads(content)
+        text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+        signed = manifest.pop("self_digest")
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
-    return text.encode() == content and digest(found) == signed
+    return text.encode() == content and digest(manifest) == signed
 
 
 def _digest(path: Path) -> str:

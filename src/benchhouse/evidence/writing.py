@@ -52,5 +52,14 @@ def _write(handle: int, text: str, *, sync: bool) -> None:
         os.close(handle)
 
 
+def sync(path: str | Path) -> None:
+    """What a file holds, or the entries of a folder, are on disk afterwards."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def write_model(path: Path, model: Model, *, sync: bool = True) -> None:
     write_text(path, model.model_dump_json(indent=2, by_alias=True) + "\n", sync=sync)

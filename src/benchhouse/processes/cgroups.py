@@ -12,25 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchhouse.processes.owned import is_left_behind, owned_name
 from benchhouse.processes.tree import alive, send, tree_cpu_s
 
+if TYPE_CHECKING:
+    from benchhouse.schema.resources import Limits
+
 _PERIOD_US = 100_000
 _PIECE_BYTES = 16 << 10
 _WORKER_LEAF = "benchhouse-worker"
-
-
-@dataclass(frozen=True)
-class Limits:
-    """None is no limit. `cpu_s` counts the CPU seconds of the whole tree, `cpus` how many cores it may keep busy."""
-
-    wall_s: float | None = None
-    cpu_s: float | None = None
-    memory_bytes: int | None = None
-    cpus: float | None = None
-    pids: int | None = None
 
 
 def _read(path: str) -> str:
@@ -40,10 +32,10 @@ def _read(path: str) -> str:
     except OSError:
         return ""
     try:
-        found = b""
+        content = b""
         while piece := os.read(handle, _PIECE_BYTES):
-            found += piece
-        return found.decode("utf-8", "surrogateescape")
+            content += piece
+        return content.decode("utf-8", "surrogateescape")
     except OSError:
         return ""
     finally:
@@ -67,6 +59,10 @@ def _counters(path: str) -> dict[str, int]:
 def _number(path: str) -> int | None:
     text = _read(path).strip()
     return int(text) if text.isdigit() else None
+
+
+def _seconds(count: int | None, per_s: float) -> float | None:
+    return None if count is None else count / per_s
 
 
 class _Mount(NamedTuple):
@@ -137,7 +133,7 @@ def _here(memberships: str) -> CgroupFS:
 
 
 def _unescape(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+    return re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), text)
 
 
 def _delegated(folder: Path) -> bool:
@@ -152,7 +148,7 @@ def _delegated(folder: Path) -> bool:
 class Cage:
     """`build` in the worker, `enter` in the forked child; then `usage`, `over_cpu`, `kill`, `remove` in the worker."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: "Limits") -> None:
         self.limits = limits
         self.enforced: dict[str, str] = {}
         """For each limit asked for: what holds it, or "none (reason)"."""
@@ -167,7 +163,7 @@ class Cage:
         self._counted_before: dict[str, float | int | None] = {}
 
     @classmethod
-    def build(cls, name: str, limits: Limits, fs: CgroupFS | None = None) -> "Cage":
+    def build(cls, name: str, limits: "Limits", fs: CgroupFS | None = None) -> "Cage":
         """Never raises for want of rights: what can't be made shows in `enforced`."""
         cage = cls(limits)
         cage._cpu_before_s = tree_cpu_s()
@@ -175,16 +171,17 @@ class Cage:
         cage._around = ((fs.v1.get("memory"), "memory.oom_control"), (fs.v2, "memory.events"))
         cage._oom_kills_before = cage._oom_kills_around()
         cage._make_folders(owned_name(name), fs)
-        if limits.wall_s is not None:
+        if limits.wall is not None:
             cage.enforced["wall"] = "worker timer"
-        if limits.cpu_s is not None:
-            cage._limit_cpu_seconds(limits.cpu_s)
-        if limits.memory_bytes is not None:
-            cage._limit_memory(limits.memory_bytes)
+        if limits.cpu is not None:
+            cage._limit_cpu_seconds(limits.cpu)
+        if limits.memory is not None:
+            cage._limit_memory(limits.memory)
         if limits.cpus is not None:
             cage._limit_cpus(limits.cpus)
-        if limits.pids is not None:
-            cage._limit_pids(limits.pids)
+        if limits.processes is not None:  # RLIMIT_NPROC is no fallback: it counts all of the user's, and not root's
+            pids_max = ("pids.max", str(limits.processes))
+            cage.enforced["pids"] = cage._try("pids", pids_max, pids_max) or f"none ({cage._reason('pids')})"
         return cage
 
     # -- building ------------------------------------------------------------------------------------------------
@@ -192,7 +189,7 @@ class Cage:
     def _make_folders(self, name: str, fs: CgroupFS) -> None:
         wanted = {"memory"}  # for its peak, even without a limit
         wanted |= {"cpu"} if self.limits.cpus is not None else set()
-        wanted |= {"pids"} if self.limits.pids is not None else set()
+        wanted |= {"pids"} if self.limits.processes is not None else set()
         if fs.v2_home is not None:
             self._make_v2(fs, fs.v2_home, name, wanted)
         missing = wanted - self._v2_controllers
@@ -244,8 +241,8 @@ class Cage:
             return None
         return f"cgroup {'v2' if in_v2 else 'v1'} {file}"
 
-    def _none(self, controller: str) -> str:
-        return f"none ({self._reasons.get(controller, 'no cgroup')})"
+    def _reason(self, controller: str) -> str:
+        return self._reasons.get(controller, "no cgroup")
 
     def _limit_cpu_seconds(self, cpu_s: float) -> None:
         # The backstop only: it knows no tree, and an experiment may live on without the child that it killed.
@@ -260,7 +257,7 @@ class Cage:
         how = self._try("memory", ("memory.max", str(size)), ("memory.limit_in_bytes", str(size)))
         if how is None:
             self._rlimits[resource.RLIMIT_AS] = (size, size)
-            self.enforced["memory"] = f"RLIMIT_AS, each process by itself ({self._reasons.get('memory', 'no cgroup')})"
+            self.enforced["memory"] = f"RLIMIT_AS, each process by itself ({self._reason('memory')})"
             return
         swap = ("v2", "memory.swap.max", "0") if "v2" in how else ("memory", "memory.memsw.limit_in_bytes", str(size))
         try:
@@ -279,13 +276,8 @@ class Cage:
             count = min(len(have), max(1, math.ceil(cpus)))
             self._cores = set((have + have)[first : first + count])
             cores = ",".join(map(str, sorted(self._cores)))
-            how = f"sched_setaffinity to cores {cores} ({self._reasons.get('cpu', 'no cgroup')})"
+            how = f"sched_setaffinity to cores {cores} ({self._reason('cpu')})"
         self.enforced["cpus"] = how
-
-    def _limit_pids(self, pids: int) -> None:
-        # RLIMIT_NPROC is no fallback: it counts all of the user's processes, and doesn't hold for root.
-        how = self._try("pids", ("pids.max", str(pids)), ("pids.max", str(pids)))
-        self.enforced["pids"] = how or self._none("pids")
 
     # -- the child -----------------------------------------------------------------------------------------------
 
@@ -305,10 +297,8 @@ class Cage:
 
     def _cgroup_cpu_s(self) -> float | None:
         if "v2" in self.folders:
-            used_us = _counters(f"{self.folders['v2']}/cpu.stat").get("usage_usec")
-            return None if used_us is None else used_us / 1e6
-        used_ns = _number(f"{self.folders['cpuacct']}/cpuacct.usage") if "cpuacct" in self.folders else None
-        return None if used_ns is None else used_ns / 1e9
+            return _seconds(_counters(f"{self.folders['v2']}/cpu.stat").get("usage_usec"), 1e6)
+        return _seconds(_number(f"{self.folders['cpuacct']}/cpuacct.usage"), 1e9) if "cpuacct" in self.folders else None
 
     def over_cpu(self, limit_s: float) -> bool:
         """Whether the tree, running processes included, has used more CPU seconds; reads one file or walks /proc."""
@@ -326,37 +316,20 @@ class Cage:
         return {key: value - (before.get(key) or 0) if value is not None else None for key, value in used.items()}
 
     def _usage(self) -> dict[str, float | int | None]:
-        used: dict[str, float | int | None] = {
-            "peak_memory_bytes": None,
-            "oom_kills": self._oom_kills_inside(),
-            "cpu_s": None if "v2" in self.folders else self._cgroup_cpu_s(),
-            "cpu_user_s": None,
-            "cpu_system_s": None,
-            "throttled_s": None,
-            "forks_refused": None,
-        }
+        peak: int | None = None
+        cpu_s = throttled_s = None
         if (v2 := self.folders.get("v2")) is not None:
             stat = _counters(f"{v2}/cpu.stat")
-            counters = {"cpu_s": "usage", "cpu_user_s": "user", "cpu_system_s": "system", "throttled_s": "throttled"}
-            for key, name in counters.items():
-                counter = f"{name}_usec"
-                used[key] = stat[counter] / 1e6 if counter in stat else None
-            used["peak_memory_bytes"] = _number(f"{v2}/memory.peak")
-            used["forks_refused"] = _counters(f"{v2}/pids.events").get("max")
-        if (cpuacct := self.folders.get("cpuacct")) is not None:
-            stat = _counters(f"{cpuacct}/cpuacct.stat")
-            ticks = os.sysconf("SC_CLK_TCK")
-            used["cpu_user_s"], used["cpu_system_s"] = (
-                stat[key] / ticks if key in stat else None for key in ("user", "system")
-            )
+            cpu_s, throttled_s = _seconds(stat.get("usage_usec"), 1e6), _seconds(stat.get("throttled_usec"), 1e6)
+            peak = _number(f"{v2}/memory.peak")
+        if "cpuacct" in self.folders:
+            cpu_s = self._cgroup_cpu_s()
         if (memory := self.folders.get("memory")) is not None:
-            used["peak_memory_bytes"] = _number(f"{memory}/memory.max_usage_in_bytes")
+            peak = _number(f"{memory}/memory.max_usage_in_bytes")
         if (cpu := self.folders.get("cpu")) is not None:
-            throttled_ns = _counters(f"{cpu}/cpu.stat").get("throttled_time")
-            used["throttled_s"] = None if throttled_ns is None else throttled_ns / 1e9
-        if (pids := self.folders.get("pids")) is not None:
-            used["forks_refused"] = _counters(f"{pids}/pids.events").get("max")
-        return used
+            throttled_s = _seconds(_counters(f"{cpu}/cpu.stat").get("throttled_time"), 1e9)
+        oom_kills = self._oom_kills_inside()
+        return {"peak_memory_bytes": peak, "oom_kills": oom_kills, "cpu_s": cpu_s, "throttled_s": throttled_s}
 
     def oom_kills(self) -> int:
         """Of the cage, or of what is around it: a batch system holds its jobs to their memory by itself."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from benchhouse.processes.owner import OWNER, identity, is_gone
-from benchhouse.processes.tree import all_pids
+from benchhouse.processes.tree import values_of
 
 _OWNED = re.compile(r"(?P<name>[a-z0-9-]+)-(?P<owner>p\d+-s\d+-n\d+)-c\d+")
 _serial = itertools.count(1)
@@ -61,8 +61,8 @@ class Scratch:
                 return False
             if os.lstat(self.work).st_mode != self._mode:
                 return False
-            found = os.lstat(self.result)
-            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            result = os.lstat(self.result)
+            if stat.S_ISREG(result.st_mode) and result.st_nlink == 1:
                 os.truncate(self.result, 0)
                 return True
         except FileNotFoundError:
@@ -85,22 +85,4 @@ def sweep_scratch(prefix: str) -> None:
 
 def left_processes() -> list[int]:
     """Processes that were started below an orchestrator which has ended."""
-    return [pid for pid, owner in _with_owner() if is_gone(owner)]
-
-
-def processes_of(owner: str) -> list[int]:
-    """Processes, the caller aside, that were started below this orchestrator."""
-    return [pid for pid, found in _with_owner() if found == owner]
-
-
-def _with_owner() -> list[tuple[int, str]]:
-    """By the environment at a process's last exec, which forks share: also a daemon that only forked shows here."""
-    wanted = f"{OWNER}=".encode()
-    found: list[tuple[int, str]] = []
-    for pid in all_pids():
-        with contextlib.suppress(OSError):
-            variables = Path(f"/proc/{pid}/environ").read_bytes()
-            if wanted in variables and pid != os.getpid():
-                values = (item for item in variables.split(b"\0") if item.startswith(wanted))
-                found += [(pid, item.removeprefix(wanted).decode("ascii", "replace")) for item in values]
-    return found
+    return [pid for pid, owner in values_of(OWNER) if is_gone(owner)]

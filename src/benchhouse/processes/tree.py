@@ -5,7 +5,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,29 +16,21 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @cache
-def _prctl_of_libc() -> Callable[..., int]:
-    """Found once for all that a process forks: only the processes that call prctl pay the 3 ms for ctypes."""
+def _libc() -> Any:
+    """Loaded once for all that a process forks: only the processes that call it pay the 3 ms for ctypes."""
     import ctypes
 
-    call = ctypes.CDLL(None, use_errno=True).prctl
-    call.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
-    call.restype = ctypes.c_int
-    return call
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
+    return libc
 
 
 def _prctl(option: int, value: int) -> None:
-    if _prctl_of_libc()(option, value, 0, 0, 0) != 0:
+    if _libc().prctl(option, value, 0, 0, 0) != 0:
         import ctypes
 
         number = ctypes.get_errno()
         raise OSError(number, f"prctl({option}, {value}): {os.strerror(number)}")
-
-
-@cache
-def _libc() -> Any:
-    import ctypes
-
-    return ctypes.CDLL(None)
 
 
 def flush_c_streams() -> None:
@@ -102,12 +94,12 @@ def all_pids() -> list[int]:
 
 
 def _children_from_kernel(pid: int) -> list[int]:
-    found: list[int] = []
+    children: list[int] = []
     with contextlib.suppress(OSError):  # the process or one of its threads ended meanwhile
         for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names: paths as objects cost more than the look
             with open(f"/proc/{pid}/task/{task}/children", "rb", buffering=0) as file:  # noqa: PTH123
-                found += map(int, file.read().split())
-    return found
+                children += map(int, file.read().split())
+    return children
 
 
 @cache
@@ -116,12 +108,11 @@ def kernel_lists_children() -> bool:
 
 
 def _children_from_scan() -> dict[int, list[int]]:
-    found: dict[int, list[int]] = {}
+    children: dict[int, list[int]] = {}
     for pid in all_pids():
-        fields = _stat(pid)
-        if fields:
-            found.setdefault(int(fields[1]), []).append(pid)
-    return found
+        if fields := _stat(pid):
+            children.setdefault(int(fields[1]), []).append(pid)
+    return children
 
 
 def children(pid: int) -> list[int]:
@@ -135,16 +126,13 @@ def descendants(pid: int) -> list[int]:
     A snapshot: a process that forks or exits meanwhile can be missed, so callers that must be sure ask again.
     """
     scan = None if kernel_lists_children() else _children_from_scan()
-    found: list[int] = []
-    seen = {pid}
+    below = {pid: None}  # in order
     waiting = [pid]
     for parent in waiting:
         children = _children_from_kernel(parent) if scan is None else scan.get(parent, [])
-        fresh = [child for child in children if child not in seen]
-        seen.update(fresh)
-        found += fresh
-        waiting += fresh
-    return found
+        waiting += [child for child in children if child not in below]
+        below |= dict.fromkeys(children)
+    return waiting[1:]
 
 
 def send(pid: int, start: int | None, signum: int) -> bool:
@@ -176,9 +164,9 @@ def reap(pid: int = -1) -> list[int]:
     """Collects the children (or the one child) that have exited, without waiting; their status is lost."""
     gone: list[int] = []
     with contextlib.suppress(ChildProcessError):
-        while (found := os.wait4(pid, os.WNOHANG))[0] > 0:
-            _USAGE.note(found[2])
-            gone.append(found[0])
+        while (ended := os.wait4(pid, os.WNOHANG))[0] > 0:
+            _USAGE.note(ended[2])
+            gone.append(ended[0])
     return gone
 
 
@@ -254,30 +242,26 @@ def kill_descendants(grace_s: float = 2.0, give_up_s: float = 10.0) -> list[str]
     return list(names.values())
 
 
-def tagged_processes(tag_name: str, tag_value: str = "", *, prefix: bool = False) -> list[int]:
-    """Processes, the caller aside, that were started with `tag_name=tag_value` in their environment.
+def values_of(variable: str) -> Iterator[tuple[int, str]]:
+    """Processes, the caller aside, that have this variable in their environment, each with its value.
 
-    The kernel shows the environment as of the last exec: a fork shares its parent's tag, and a variable set later
-    is not seen. With `prefix` the value only has to start so. Processes that can't be read are skipped.
+    The kernel shows the environment as of the last exec: a fork shares its parent's, so that a daemon that only forked
+    shows here, and a variable set later is not seen. Processes that can't be read are skipped.
     """
-    wanted = os.fsencode(f"{tag_name}={tag_value}")
-    found: list[int] = []
+    name = os.fsencode(f"{variable}=")
     for pid in all_pids():
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - see _stat
-                variables = file.read()
-        except OSError:
-            continue
-        if wanted not in variables or pid == os.getpid():
-            continue
-        if any(one.startswith(wanted) if prefix else one == wanted for one in variables.split(b"\0")):
-            found.append(pid)
-    return found
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - see _stat
+            if name in (text := file.read()) and pid != os.getpid():
+                items = [item for item in text.split(b"\0") if item.startswith(name)]
+                yield from ((pid, os.fsdecode(item.removeprefix(name))) for item in items)
+
+
+def tagged_processes(variable: str, value: str) -> list[int]:
+    return [pid for pid, tag in values_of(variable) if tag == value]
 
 
 class _Usage:
-    """Of the children that ended since a moment: of their CPU time the kernel has a sum, of their memory only the most
-    ever."""
+    """What children used that ended since a moment; of memory, the kernel itself knows only the most ever."""
 
     def __init__(self) -> None:
         self.user_s = self.system_s = 0.0  # before that moment
@@ -317,7 +301,6 @@ def tree_cpu_s() -> float:
     reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = reaped.ru_utime + reaped.ru_stime
     for pid in descendants(os.getpid()):
-        fields = _stat(pid)
-        if fields:
+        if fields := _stat(pid):
             total += sum(map(int, fields[11:15])) / _TICKS_PER_S  # own and reaped children's user and system time
     return total

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from benchhouse.processes import tree
 from benchhouse.processes.cgroups import sweep_cages
-from benchhouse.processes.owned import left_processes, processes_of, sweep_scratch
+from benchhouse.processes.owned import left_processes, sweep_scratch
 from benchhouse.processes.owner import OWNER, identity
 from benchhouse.worker.pool import Pool
 from benchhouse.worker.supervise import LEFTOVERS
@@ -74,7 +74,7 @@ def _sweep() -> None:
     if (mine := os.environ.get(OWNER)) == identity():
         tree.kill_tree(left_processes(), grace_s=0.0)  # of other hosts: this one is its own owner
     elif mine:
-        tree.kill_tree(processes_of(mine), grace_s=0.0)
+        tree.kill_tree(tree.tagged_processes(OWNER, mine), grace_s=0.0)
     sweep_cages(LEFTOVERS)
     sweep_scratch(LEFTOVERS)
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchhouse.evidence.folder import LinkedFile, read_spec, seal, tidy, write_metrics_csv
-from benchhouse.evidence.redaction import blank_secrets
+from benchhouse.evidence.folder import LinkedFile, blank_secrets, read_spec, seal, tidy, write_metrics_csv
 from benchhouse.evidence.writing import now, write_fresh
-from benchhouse.processes import cgroups, tree
+from benchhouse.processes import tree
 from benchhouse.processes.cgroups import Cage
 from benchhouse.processes.owned import Scratch
 from benchhouse.processes.owner import LEFTOVERS as LEFTOVERS
@@ -79,7 +78,7 @@ def run_trial(
     capture = Capture.begin(path, spec.trial_id, spec.logs.cap, redact=redact)
     place = scratch or Scratch(f"{LEFTOVERS}-{spec.trial_id[:8]}")
     shared = sharing.take(spec) if sharing else None
-    cage = shared.cage if shared else Cage.build(f"{LEFTOVERS}-{spec.trial_id[:8]}", _limits(spec))
+    cage = shared.cage if shared else Cage.build(f"{LEFTOVERS}-{spec.trial_id[:8]}", spec.limits)
     if sharing and not shared and sharing.may_share(spec):
         shared = SharedProcess(spec, cage)
     try:
@@ -326,13 +325,6 @@ def _wait_for_attached(spec: TrialSpec) -> None:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.1)
-
-
-def _limits(spec: TrialSpec) -> cgroups.Limits:
-    asked = spec.limits
-    return cgroups.Limits(
-        wall_s=asked.wall, cpu_s=asked.cpu, memory_bytes=asked.memory, cpus=asked.cpus, pids=asked.processes
-    )
 
 
 def _cancel(signum: int, frame: FrameType | None) -> None:
