@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchhouse.analysis.compare import SMALLEST_RESAMPLED, Pair, compare_many
-from benchhouse.analysis.proportions import exact_interval
+from benchhouse.analysis.selftest import exact_interval
 from benchhouse.analysis.stopping import enough, widened
 
 Shape = Literal["gauss", "lognormal", "t3"]

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from benchhouse.analysis.batches import fit_clumping, see
+from benchhouse.analysis.batches import see
+from benchhouse.analysis.knee import fit_clumping
 
 
 def independent(generator, batches=600, n=50, share=0.05):

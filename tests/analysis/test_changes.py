@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from benchhouse.analysis.change_probabilities import believe
+from benchhouse.analysis.autocorrelated_changes import believe
 from benchhouse.analysis.changes import find_changes
 from benchhouse.analysis.online import Baseline, learn, watch
 from benchhouse.analysis.segments import halve, segment

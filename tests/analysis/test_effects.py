@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchhouse.analysis.effects import cliffs_delta, hedges_g
+from benchhouse.analysis.compare import cliffs_delta, hedges_g
 
 
 def test_hedges_g_by_hand():

@@ -10,8 +10,7 @@ from benchhouse.analysis.compare import compare
 from benchhouse.analysis.gating import MeasuredChange, rule
 from benchhouse.analysis.outliers import far_off
 from benchhouse.analysis.paired import compare_paired
-from benchhouse.analysis.proportions import exact_interval
-from benchhouse.analysis.selftest import judge_pairs, split
+from benchhouse.analysis.selftest import exact_interval, judge_pairs, split
 from benchhouse.analysis.stopping import enough, half_width, looks, settled, widened
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchhouse.analysis.limits import interval_of, stands
+from benchhouse.analysis.gating import interval_of, stands
 
 
 def test_the_interval_is_students():

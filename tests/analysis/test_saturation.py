@@ -1,10 +1,10 @@
-"""The saturation curve of services whose peak of power, capacity and scaling law are known."""
+"""The saturation curve of services whose peak of power and capacity are known."""
 
 import numpy as np
 import pytest
 
 from benchhouse.analysis.batches import Seen, see
-from benchhouse.analysis.saturation import Point, capacity, fit_scaling, peak_power_load, share_interval
+from benchhouse.analysis.saturation import Point, capacity, peak_power_load, share_interval
 
 
 def curve(loads, delivered, latency=lambda load: None):
@@ -21,24 +21,6 @@ def test_a_curve_that_only_rises_has_no_load_of_peak_power_yet():
     assert peak_power_load(curve([1, 2, 4, 8], lambda load: load, lambda load: 0.1)) is None
     assert peak_power_load(curve([1, 2], lambda load: load, lambda load: 0.1)) is None
     assert peak_power_load(curve([1, 2, 4, 8], lambda load: load)) is None
-
-
-def test_the_scaling_law_that_made_a_curve_is_recovered():
-    def usl(n):
-        return 50.0 * n / (1.0 + 0.03 * (n - 1) + 0.0004 * n * (n - 1))
-
-    scaling = fit_scaling(curve([1, 2, 4, 8, 16, 32, 64, 128], usl))
-    assert (scaling.rate, scaling.contention, scaling.crosstalk) == pytest.approx((50.0, 0.03, 0.0004), rel=1e-6)
-    assert scaling.peak == pytest.approx((0.97 / 0.0004) ** 0.5)
-    assert scaling.delivered(20) == pytest.approx(usl(20))
-
-
-def test_a_curve_that_never_falls_has_no_peak():
-    assert fit_scaling(curve([1, 2, 4, 8], lambda n: 10.0 * n)).peak is None
-
-
-def test_three_loads_are_too_few_for_a_scaling_law():
-    assert fit_scaling(curve([1, 2, 4], lambda n: 10.0 * n)) is None
 
 
 def test_capacity_is_the_most_that_was_delivered():

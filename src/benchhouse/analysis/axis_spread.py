@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
+from benchhouse.analysis.summary import quantile
+
 Level = str | int | float
 
 
@@ -28,8 +30,7 @@ class AxisSpread:
     """What one axis does to a number: the median over all points at each of its values, summed up."""
 
     axis: str
-    levels: int
-    """Values of the axis that have a point."""
+    levels: int  # values of the axis that have a point
     best: Level
     best_median: float
     worst: Level
@@ -44,14 +45,7 @@ def spread(values: Sequence[float]) -> Spread:
     ordered = sorted(values)
     if not ordered:
         raise ValueError("no values, no spread")
-
-    def quantile(share: float) -> float:
-        place = share * (len(ordered) - 1)
-        low = math.floor(place)
-        high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-    return Spread(len(ordered), ordered[0], quantile(0.25), quantile(0.5), quantile(0.75), ordered[-1])
+    return Spread(len(ordered), *(quantile(ordered, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)))
 
 
 def axis_spreads(
@@ -63,7 +57,7 @@ def axis_spreads(
     nothing and are left out.
     """
     total = _sum_of_squares([value for _, value in points])
-    made = []
+    spreads = []
     for axis in dict.fromkeys(name for axes, _ in points for name in axes):
         groups: dict[Level, list[float]] = {}
         for axes, value in points:
@@ -79,8 +73,8 @@ def axis_spreads(
         known = total > 0.0 and covered and free > 0
         explained = max(0.0, 1.0 - (inside / free) / (total / (len(points) - 1))) if known else 0.0
         best, worst = ordered[0], ordered[-1]
-        made.append(AxisSpread(axis, len(groups), best, medians[best], worst, medians[worst], explained))
-    return sorted(made, key=lambda row: -row.explained)
+        spreads.append(AxisSpread(axis, len(groups), best, medians[best], worst, medians[worst], explained))
+    return sorted(spreads, key=lambda row: -row.explained)
 
 
 def _sum_of_squares(values: Sequence[float]) -> float:

@@ -5,35 +5,13 @@ come in clumps. The dispersion says by how much the variance of a share is large
 requests.
 """
 
-from __future__ import annotations
-
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Matrix = NDArray[np.float64]
-
-Counts = Sequence[tuple[int, int]]
-"""(requests, over) of each batch of one trial for one clause, in the order of time."""
+Counts = Sequence[tuple[int, int]]  # (requests, over) of each batch of one trial for one clause, in the order of time
 
 _BLOCKS = 12  # a trial is cut into: more would be shorter than the clumps, fewer leave few degrees of freedom
-CLUMP = 1.0
-"""Batches that the first guess takes for one single clump."""
-
-_LEAST_CLUMP = 50.0  # requests: but at least so many
-
-_GUESS_SD = 1.0  # of the logarithm of that guess
-_TRIAL_SD = 0.85  # of the logarithm of one trial's own dispersion
-_LOW = 0.25  # by so much a trial's own logarithm is too small on average: most trials see fewer clumps than there are
-_FEW = 2.0  # and one that sees about so many clumps, by half as much again
-_NODES, _SPAN = 5, 2.2  # strengths that stand for all, and how many standard deviations they reach
-_FAR = 1e-3  # a trial that counts less than this does not count
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,62 +33,6 @@ class Seen:
     batches: int
     dispersion: float
     df: int
-
-
-@dataclass(frozen=True, slots=True)
-class Clumping:
-    """How strongly requests over the limit clump: for each floor (a row), strengths and the logarithms of their odds.
-
-    A share `c` of all requests that comes in clumps, where `a` is allowed, has 1 + strength * sqrt(c / a) times the
-    variance of independent requests: the higher the load, the longer a queue stays.
-    """
-
-    strengths: Matrix
-    logs: Matrix
-
-
-def fit_clumping(
-    seen: Sequence[Seen], weights: Sequence[float], allowed: float, floors: Sequence[float], clump: float = CLUMP
-) -> Clumping:
-    """One strength for all trials, for each floor; `clump` batches are one clump until they show otherwise.
-
-    A trial's own dispersion would not do: one that is lucky in its share is lucky in its spread too, and the lucky ones
-    would count most. A floor (a part of the allowed share) does not clump.
-    """
-    import numpy as np
-
-    a_batch = sum(trial.n for trial in seen) / sum(trial.batches for trial in seen)
-    guess = math.log(max(_LEAST_CLUMP, clump * a_batch)) if clump else 0.0
-    rows = [(trial, weight) for trial, weight in zip(seen, weights, strict=True) if trial.df and weight > _FAR]
-    part = np.array(floors)[:, None]
-    wide = guess + np.linspace(-8.0, 4.0, 25)[None, :] + 0.0 * part
-    chances = _log_odds(rows, allowed, part, wide, guess)
-    chances = np.exp(chances - chances.max(axis=1, keepdims=True))
-    chances /= chances.sum(axis=1, keepdims=True)
-    mean = (chances * wide).sum(axis=1, keepdims=True)
-    sd = np.maximum(0.1, np.sqrt((chances * (wide - mean) ** 2).sum(axis=1, keepdims=True)))
-    nodes = mean + _SPAN * sd * np.linspace(-1.0, 1.0, _NODES)
-    return Clumping(np.exp(nodes), _log_odds(rows, allowed, part, nodes, guess) + np.log(sd))
-
-
-def _log_odds(
-    rows: Sequence[tuple[Seen, float]], allowed: float, floors: Matrix, nodes: Matrix, guess: float
-) -> Matrix:
-    """Of these logarithms of the strength, by the first guess and the trials, each with its weight."""
-    import numpy as np
-
-    strengths = np.exp(nodes)
-    logs: Matrix = -0.5 * ((nodes - guess) / _GUESS_SD) ** 2
-    for trial, weight in rows:
-        share = trial.over / trial.n
-        clumped = np.maximum(share - floors * allowed, 0.01 * share)
-        growth = np.sqrt(clumped / allowed)
-        excess = strengths * clumped / share * growth
-        clumps = trial.n * clumped / growth / strengths  # that a trial of this length sees
-        expected = np.log1p(excess) - _LOW - np.log1p(_FEW / clumps) * excess / (1.0 + excess)
-        logs -= 0.5 * weight * ((math.log(max(trial.dispersion, 0.3)) - expected) / _TRIAL_SD) ** 2
-        logs -= 0.5 * weight * np.log1p(excess)
-    return logs
 
 
 def see(x: float, trial: Counts) -> Seen:

@@ -1,18 +1,15 @@
 """Bootstrap-t critical values for many pairs of samples at once.
 
-numpy is imported inside the function: a caller whose samples are all too small to resample never pays for it.
+Imported where it is needed: a caller whose samples are all too small to resample does not pay for numpy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Matrix = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 # Multiplications in one matrix product. More would wake the threads of the linear algebra library, whose waiting burns
 # more processor time than the work takes; and blocks of this size keep every intermediate in the cache.
@@ -46,26 +43,43 @@ def resample(
     All pairs share one set of resamples, which depends on `seed`, n_a and n_b alone: a pair gets the same answer
     in any batch. Values may be infinite where ties leave many resamples without spread.
     """
-    import numpy as np
-
     n_a, n_b = len(pairs[0][0]), len(pairs[0][1])
     generator = np.random.default_rng([seed, n_a, n_b])
     # A resample is a row of counts, so that all its sums become one matrix product.
     counts_a = generator.multinomial(n_a, [1.0 / n_a] * n_a, size=resamples).T / n_a
     counts_b = generator.multinomial(n_b, [1.0 / n_b] * n_b, size=resamples).T / n_b
     a, b = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
-    tail = max(1, int((resamples + 1) * (1.0 - confidence) / 2.0 + 1e-9))
-    found: list[Criticals] = []
+    tail, criticals = _tail_size(confidence, resamples), []
     rows = max(1, _BLOCK // (resamples * max(n_a, n_b)))
     for start in range(0, len(pairs), rows):
         block = slice(start, start + rows)
-        found.extend(_criticals(a[block], b[block], counts_a, counts_b, tail, positive))
-    return found
+        criticals.extend(_criticals(a[block], b[block], counts_a, counts_b, tail, positive))
+    return criticals
+
+
+def resample_sum(groups: Sequence[Sequence[float]], confidence: float, resamples: int, seed: int) -> Critical:
+    """Critical values of the studentised sum of the groups' means."""
+    shift, var = np.zeros(resamples), np.zeros(resamples)
+    for place, group in enumerate(groups):
+        n = len(group)
+        generator = np.random.default_rng([seed, place, n])
+        counts = generator.multinomial(n, [1.0 / n] * n, size=resamples) / n
+        values: Matrix = np.array(group)
+        means = counts @ values
+        shift += means
+        var += np.maximum(counts @ (values * values) - means * means, 0.0) / (n - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        statistics = np.nan_to_num(shift / np.sqrt(var), nan=0.0, posinf=np.inf, neginf=-np.inf)
+    tail = _tail_size(confidence, resamples)
+    statistics.sort()
+    return Critical(float(statistics[tail - 1]), float(statistics[resamples - tail]))
+
+
+def _tail_size(confidence: float, resamples: int) -> int:
+    return max(1, int((resamples + 1) * (1.0 - confidence) / 2.0 + 1e-9))
 
 
 def _criticals(a: Matrix, b: Matrix, counts_a: Matrix, counts_b: Matrix, tail: int, positive: bool) -> list[Criticals]:
-    import numpy as np
-
     n_a, n_b = a.shape[1], b.shape[1]
     mean_a, mean_b = a.mean(axis=1, keepdims=True), b.mean(axis=1, keepdims=True)
     scale = np.sqrt(a.var(axis=1, keepdims=True) / (n_a - 1) + b.var(axis=1, keepdims=True) / (n_b - 1))
@@ -85,8 +99,6 @@ def _criticals(a: Matrix, b: Matrix, counts_a: Matrix, counts_b: Matrix, tail: i
 
 def _tails(statistics: Matrix, tail: int) -> list[Critical]:
     """The `tail`-th smallest and largest of each row; a resample without shift or spread (0/0) counts as zero."""
-    import numpy as np
-
     last = statistics.shape[1] - 1
     statistics[np.isnan(statistics)] = 0.0
     statistics.partition([tail - 1, last - tail + 1], axis=1)

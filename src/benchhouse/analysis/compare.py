@@ -7,15 +7,17 @@ would claim an independence that is not there. `docs/design/statistics.md` says 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from benchhouse.analysis.bootstrap import Critical, Criticals, resample
-from benchhouse.analysis.effects import cliffs_delta, hedges_g
 from benchhouse.analysis.student import P_METHOD, critical_t, two_sided_p, welch_df
 from benchhouse.analysis.summary import finite, mean, variance
+
+if TYPE_CHECKING:
+    from benchhouse.analysis.bootstrap import Critical, Criticals
 
 Direction = Literal["higher", "lower"] | None
 Verdict = Literal["better", "worse", "different", "no evidence of a difference", "too few repetitions"]
@@ -24,12 +26,10 @@ CONFIDENCE = 0.95
 RESAMPLES = 1999
 """(RESAMPLES + 1) * 2.5% is a whole number, so the tails are order statistics: the 50th from either end."""
 SMALLEST_RESAMPLED = 5
-SMALLEST_EXACT = 3
-"""Two equal values may be chance where a clock is coarse; three on each side hardly are."""
+SMALLEST_EXACT = 3  # two equal values may be chance where a clock is coarse; three on each side hardly are
 LARGEST_RESAMPLED = 200
 """Above it the widths of both intervals are within 2% of each other, and resampling costs memory."""
-CAP = 2.0
-"""Critical values are held to this many times Welch's: one outlier in five values otherwise makes them absurd."""
+CAP = 2.0  # critical values are held to this many times Welch's: one outlier in five values otherwise makes them absurd
 DEFINITION = 2
 """Version of the intervals, told with every claim; 1 had no HEAVY_TAILED. Raise it when an interval changes, and keep
 the earlier ones: a claim is computed again by its own."""
@@ -40,7 +40,7 @@ LARGEST_RELATIVE_ERROR = 0.3
 """Standard error of a mean, relative to it: beyond, the log of a ratio is too far from normal to be trusted."""
 
 _ROUNDING = 1e-12
-_LARGEST_LOG = 700.0  # exp of more overflows
+LARGEST_LOG = 700.0  # exp of more overflows
 
 
 class Interval(NamedTuple):
@@ -67,11 +67,9 @@ class Comparison:
     n_b: int
     mean_a: float
     mean_b: float
-    difference: float
-    """mean_b - mean_a, in the unit of the metric."""
+    difference: float  # mean_b - mean_a, in the unit of the metric
     difference_interval: Interval | None
-    change: float | None
-    """difference / |mean_a|, a fraction; None when mean_a is zero."""
+    change: float | None  # difference / |mean_a|, a fraction; None when mean_a is zero
     change_interval: Interval | None
     """None, too, unless all values are positive and both means known to 30%: else a ratio has no useful interval."""
     confidence: float
@@ -92,7 +90,7 @@ class Comparison:
     def _how_much(self, a: str) -> str:
         if self.difference == 0.0:
             return f"equals {a}"
-        size = _number(abs(self.difference)) if self._absolute else _percent(abs(self.change or 0.0))
+        size = f"{abs(self.difference):.4g}" if self._absolute else _percent(abs(self.change or 0.0))
         return f"is {size} {'higher' if self.difference > 0.0 else 'lower'}"
 
     def _how_sure(self) -> str:
@@ -102,7 +100,7 @@ class Comparison:
             return f"{repetitions}, no interval"
         if interval.lo == interval.hi:
             return f"{self.method}, {repetitions}"
-        lo, hi = (_number(end, "+") if self._absolute else _percent(end, "+") for end in interval)
+        lo, hi = (f"{end:+.4g}" if self._absolute else _percent(end, "+") for end in interval)
         return f"{self.confidence * 100:g}% interval {lo} to {hi}, {repetitions}"
 
     @property
@@ -194,13 +192,15 @@ def _bootstrap(
         sizes = len(a.values), len(b.values)
         if min(sizes) >= SMALLEST_RESAMPLED and max(sizes) <= LARGEST_RESAMPLED and a.var_of_mean + b.var_of_mean > 0.0:
             batches[(*sizes, _relative(a, b))].append(place)
-    found: list[Criticals | None] = [None] * len(pairs)
+    criticals: list[Criticals | None] = [None] * len(pairs)
+    if batches:  # only then is numpy needed
+        from benchhouse.analysis.bootstrap import resample
     for (_, _, positive), places in batches.items():
         values = [(pairs[place][0].values, pairs[place][1].values) for place in places]
         answers = resample(values, positive=positive, confidence=confidence, resamples=resamples, seed=seed)
         for place, answer in zip(places, answers, strict=True):
-            found[place] = answer
-    return found
+            criticals[place] = answer
+    return criticals
 
 
 def _bounds(
@@ -282,7 +282,7 @@ def _change_interval(change: float | None, log_ratio: Interval | None) -> Interv
         return None
     if log_ratio.lo == log_ratio.hi:
         return Interval(change, change)
-    return Interval(math.expm1(log_ratio.lo), math.expm1(min(log_ratio.hi, _LARGEST_LOG)))
+    return Interval(math.expm1(log_ratio.lo), math.expm1(min(log_ratio.hi, LARGEST_LOG)))
 
 
 def verdict_of(mean_a: float, mean_b: float, interval: Interval | None, direction: Direction) -> Verdict:
@@ -304,11 +304,30 @@ def _relative(a: _Sample, b: _Sample) -> bool:
     )
 
 
+def hedges_g(a: Sequence[float], b: Sequence[float]) -> float | None:
+    """Mean of b minus mean of a in pooled standard deviations, corrected for small n.
+
+    None where it is undefined: fewer than two values on a side, or different constants without any spread.
+    """
+    if len(a) < 2 or len(b) < 2:
+        return None
+    a, b = sorted(a), sorted(b)
+    mean_a, mean_b = mean(a), mean(b)
+    df = len(a) + len(b) - 2
+    pooled = math.sqrt(((len(a) - 1) * variance(a, mean_a) + (len(b) - 1) * variance(b, mean_b)) / df)
+    if pooled == 0.0:
+        return 0.0 if mean_a == mean_b else None
+    return (mean_b - mean_a) / pooled * (1.0 - 3.0 / (4.0 * df - 1.0))
+
+
+def cliffs_delta(a: Sequence[float], b: Sequence[float]) -> float:
+    """P(b > a) - P(b < a) over all pairs: -1 and 1 when the samples do not overlap, 0 when neither leads."""
+    ordered = sorted(a)
+    wins = sum(bisect_left(ordered, value) - (len(ordered) - bisect_right(ordered, value)) for value in b)
+    return wins / (len(a) * len(b))
+
+
 def _percent(fraction: float, sign: Literal["", "+"] = "") -> str:
     percent = fraction * 100.0
     digits = ".1f" if abs(percent) >= 0.1 or percent == 0.0 else ".2g"
     return f"{percent:{sign}{digits}}%"
-
-
-def _number(value: float, sign: Literal["", "+"] = "") -> str:
-    return f"{value:{sign}.4g}"

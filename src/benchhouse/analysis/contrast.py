@@ -9,16 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from benchhouse.analysis.compare import CAP, LARGEST_RESAMPLED, RESAMPLES, SMALLEST_EXACT, SMALLEST_RESAMPLED, Interval
 from benchhouse.analysis.student import critical_t, two_sided_p
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector = NDArray[np.float64]
 
 _STEP = 1e-5  # of a mean, for a derivative: far above rounding, far below any bend
 
@@ -61,7 +54,7 @@ def estimate(function: Callable[[Sequence[float]], float], samples: Sequence[Seq
     of which the function takes no notice is left out. Derivatives are central differences.
     """
     means = [math.fsum(column) / len(column) for sample in samples for column in sample]
-    value, at = function(means), 0
+    at = 0
     groups: list[Influences] = []
     for sample in samples:
         influences = [0.0] * len(sample[0])
@@ -69,11 +62,11 @@ def estimate(function: Callable[[Sequence[float]], float], samples: Sequence[Seq
         for column in sample:
             slope = _slope(function, means, at)
             matters = matters or slope != 0.0
-            influences = [old + slope * (one - means[at]) for old, one in zip(influences, column, strict=True)]
+            influences = [old + slope * (value - means[at]) for old, value in zip(influences, column, strict=True)]
             at += 1
         if matters:
             groups.append(tuple(influences))
-    return Estimate(value, tuple(groups))
+    return Estimate(function(means), tuple(groups))
 
 
 def _slope(function: Callable[[Sequence[float]], float], means: Sequence[float], at: int) -> float:
@@ -87,56 +80,38 @@ def _slope(function: Callable[[Sequence[float]], float], means: Sequence[float],
 
 
 def interval(
-    found: Estimate, *, confidence: float, seed: int, resamples: int = RESAMPLES
+    number: Estimate, *, confidence: float, seed: int, resamples: int = RESAMPLES
 ) -> tuple[Interval | None, str]:
     """The interval and how it was made: bootstrap-t over trials from five in every group on, Welch's t below.
 
     None where a group has one trial, and where two equal ones are all there is.
     """
-    if found.n < 2:
+    if number.n < 2:
         return None, "none, too few repetitions"
-    if found.error == 0.0:
-        if found.n < SMALLEST_EXACT:
+    if number.error == 0.0:
+        if number.n < SMALLEST_EXACT:
             return None, "none, too few equal values to call them exact"
-        return Interval(found.value, found.value), "exact values, no spread"
-    t = critical_t(confidence, found.df)
+        return Interval(number.value, number.value), "exact values, no spread"
+    t = critical_t(confidence, number.df)
     low, high, method = -t, t, "Welch t"
-    largest = max(len(group) for group in found.groups)
-    if found.n >= SMALLEST_RESAMPLED and largest <= LARGEST_RESAMPLED:
-        low, high = _bootstrap(found.groups, confidence, resamples, seed)
+    largest = max(len(group) for group in number.groups)
+    if number.n >= SMALLEST_RESAMPLED and largest <= LARGEST_RESAMPLED:
+        from benchhouse.analysis.bootstrap import resample_sum  # needs numpy
+
+        low, high = resample_sum(number.groups, confidence, resamples, seed)
         low, high, method = max(low, -CAP * t), min(high, CAP * t), f"bootstrap-t, {resamples} resamples"
-    return Interval(found.value - high * found.error, found.value - low * found.error), method
+    return Interval(number.value - high * number.error, number.value - low * number.error), method
 
 
-def p_value(found: Estimate) -> float | None:
+def p_value(number: Estimate) -> float | None:
     """Of no difference from zero, by Welch's t; None where a group has one trial."""
-    if found.n < 2:
+    if number.n < 2:
         return None
-    if found.error == 0.0:
-        return 1.0 if found.value == 0.0 else 0.0
-    return two_sided_p(found.value / found.error, found.df)
+    if number.error == 0.0:
+        return 1.0 if number.value == 0.0 else 0.0
+    return two_sided_p(number.value / number.error, number.df)
 
 
 def _var_of_mean(group: Influences) -> float:
     n = len(group)
     return math.fsum(value * value for value in group) / n / (n - 1) if n > 1 else 0.0
-
-
-def _bootstrap(groups: Sequence[Influences], confidence: float, resamples: int, seed: int) -> tuple[float, float]:
-    """Critical values of the studentised sum of the groups' means."""
-    import numpy as np
-
-    shift, var = np.zeros(resamples), np.zeros(resamples)
-    for place, group in enumerate(groups):
-        n = len(group)
-        generator = np.random.default_rng([seed, place, n])
-        counts = generator.multinomial(n, [1.0 / n] * n, size=resamples) / n
-        values: Vector = np.array(group)
-        means = counts @ values
-        shift += means
-        var += np.maximum(counts @ (values * values) - means * means, 0.0) / (n - 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        statistics = np.nan_to_num(shift / np.sqrt(var), nan=0.0, posinf=np.inf, neginf=-np.inf)
-    tail = max(1, int((resamples + 1) * (1.0 - confidence) / 2.0 + 1e-9))
-    statistics.sort()
-    return float(statistics[tail - 1]), float(statistics[resamples - tail])

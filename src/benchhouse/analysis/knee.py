@@ -6,20 +6,17 @@ likelihood, and what remains for the place is its posterior. Far from the crossi
 probe only says on which side the crossing lies. Loads are natural logarithms throughout.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from benchhouse.analysis.batches import CLUMP, Seen, fit_clumping
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from benchhouse.analysis.batches import Seen
 
-    Vector = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 _PLACES = 41
 _SLOPES = (1.5, 500.0, 13)  # from a gentle slope to a cliff, in equal ratios
@@ -31,7 +28,14 @@ _NARROWEST = 0.04  # log load: but at least so far
 _BELOW = 8.0  # and so many times further below it, where little but the floor is left
 _BEND, _MOST_BEND = 90.0, 0.35  # the steeper the curve, the more it bends up towards saturation
 _MOST = 12.0  # times the allowed odds: above it there is no steady share
-_FAR = 1e-3
+_FAR = 1e-3  # a trial that counts less than this does not count
+CLUMP = 1.0  # batches that the first guess takes for one single clump
+_LEAST_CLUMP = 50.0  # requests: but at least so many
+_GUESS_SD = 1.0  # of the logarithm of that guess
+_TRIAL_SD = 0.85  # of the logarithm of one trial's own dispersion
+_LOW = 0.25  # by so much a trial's own logarithm is too small on average: most trials see fewer clumps than there are
+_FEW = 2.0  # and one that sees about so many clumps, by half as much again
+_NODES, _SPAN = 5, 2.2  # strengths that stand for all, and how many standard deviations they reach
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,6 @@ class Place:
 
     def at(self, probability: float) -> float:
         """The load below which the knee lies with this probability."""
-        import numpy as np
-
         return float(np.interp(probability, self.below, self.xs))
 
     def half_width(self, confidence: float) -> float:
@@ -65,15 +67,16 @@ def locate(seen: Sequence[Seen], share: float, low: float, high: float, clump: f
         lowest, highest = place.at(1e-4), place.at(1.0 - 1e-4)
         spare = 0.25 * (highest - lowest) + 1e-6
         centre, reach = place.at(0.5), max(_NARROWEST, _REACH / place.slope, place.half_width(0.9))
-        near = [_nearness(trial.x - centre, reach) for trial in seen]
+        near = []
+        for trial in seen:  # 1 near the knee, falling to 0: how far a probe there is believed to follow the model
+            distance = trial.x - centre
+            near.append(1.0 / (1.0 + (distance / (reach if distance > 0 else _BELOW * reach)) ** 6))
         place = _posterior(seen, near, share, max(low, lowest - spare), min(high, highest + spare), clump)
     return place
 
 
 def earliest(places: Sequence[Place]) -> Place:
     """The lowest of several knees: where the first clause breaks."""
-    import numpy as np
-
     if len(places) == 1:
         return places[0]
     xs = np.unique(np.concatenate([place.xs for place in places]))
@@ -84,21 +87,66 @@ def earliest(places: Sequence[Place]) -> Place:
     return replace(first, xs=xs, below=1.0 - holds)
 
 
-def _posterior(
-    seen: Sequence[Seen],
-    near: Sequence[float],
-    share: float,
-    low: float,
-    high: float,
-    clump: float,
-) -> Place:
-    import numpy as np
+class Clumping(NamedTuple):
+    """How strongly requests over the limit clump: for each floor (a row), strengths and the logarithms of their odds.
 
+    A share `c` of all requests that comes in clumps, where `a` is allowed, has 1 + strength * sqrt(c / a) times the
+    variance of independent requests: the higher the load, the longer a queue stays.
+    """
+
+    strengths: Vector
+    logs: Vector
+
+
+def fit_clumping(
+    seen: Sequence[Seen], weights: Sequence[float], allowed: float, floors: Sequence[float], clump: float = CLUMP
+) -> Clumping:
+    """One strength for all trials, for each floor; `clump` batches are one clump until they show otherwise.
+
+    A trial's own dispersion would not do: one that is lucky in its share is lucky in its spread too, and the lucky ones
+    would count most. A floor (a part of the allowed share) does not clump.
+    """
+    a_batch = sum(trial.n for trial in seen) / sum(trial.batches for trial in seen)
+    guess = math.log(max(_LEAST_CLUMP, clump * a_batch)) if clump else 0.0
+    rows = [(trial, weight) for trial, weight in zip(seen, weights, strict=True) if trial.df and weight > _FAR]
+    part = np.array(floors)[:, None]
+    wide = guess + np.linspace(-8.0, 4.0, 25)[None, :] + 0.0 * part
+    chances = _log_odds(rows, allowed, part, wide, guess)
+    chances = np.exp(chances - chances.max(axis=1, keepdims=True))
+    chances /= chances.sum(axis=1, keepdims=True)
+    mean = (chances * wide).sum(axis=1, keepdims=True)
+    sd = np.maximum(0.1, np.sqrt((chances * (wide - mean) ** 2).sum(axis=1, keepdims=True)))
+    nodes = mean + _SPAN * sd * np.linspace(-1.0, 1.0, _NODES)
+    return Clumping(np.exp(nodes), _log_odds(rows, allowed, part, nodes, guess) + np.log(sd))
+
+
+def _log_odds(
+    rows: Sequence[tuple[Seen, float]], allowed: float, floors: Vector, nodes: Vector, guess: float
+) -> Vector:
+    """Of these logarithms of the strength, by the first guess and the trials, each with its weight."""
+    strengths = np.exp(nodes)
+    logs: Vector = -0.5 * ((nodes - guess) / _GUESS_SD) ** 2
+    for trial, weight in rows:
+        share = trial.over / trial.n
+        clumped = np.maximum(share - floors * allowed, 0.01 * share)
+        growth = np.sqrt(clumped / allowed)
+        excess = strengths * clumped / share * growth
+        clumps = trial.n * clumped / growth / strengths  # that a trial of this length sees
+        expected = np.log1p(excess) - _LOW - np.log1p(_FEW / clumps) * excess / (1.0 + excess)
+        logs -= 0.5 * weight * ((math.log(max(trial.dispersion, 0.3)) - expected) / _TRIAL_SD) ** 2
+        logs -= 0.5 * weight * np.log1p(excess)
+    return logs
+
+
+def _posterior(
+    seen: Sequence[Seen], near: Sequence[float], share: float, low: float, high: float, clump: float
+) -> Place:
     spread = fit_clumping(seen, near, share, _FLOORS, clump)
     strengths = spread.strengths
     xs, slopes, floors = np.linspace(low, high, _PLACES), np.geomspace(*_SLOPES), np.array(_FLOORS)
     logs = spread.logs - 0.5 * _deviance(seen, near, strengths, share, xs, slopes)
-    weights = np.exp(logs - logs.max()) * _slope_prior(slopes)[None, :, None, None]
+    prior = np.exp(-0.5 * (np.log(slopes / _USUAL_SLOPE) / _SLOPE_SD) ** 2) + _ANY_SLOPE
+    weights = np.exp(logs - logs.max()) * prior[None, :, None, None]
     mass = weights.sum(axis=(1, 2, 3))
     steps = np.concatenate([[0.0], (mass[1:] + mass[:-1]) / 2.0])
     chances = weights.sum(axis=0) / weights.sum()
@@ -120,16 +168,9 @@ def _posterior(
 
 
 def _deviance(
-    seen: Sequence[Seen],
-    near: Sequence[float],
-    strengths: Vector,
-    share: float,
-    xs: Vector,
-    slopes: Vector,
-) -> NDArray[np.float64]:
+    seen: Sequence[Seen], near: Sequence[float], strengths: Vector, share: float, xs: Vector, slopes: Vector
+) -> Vector:
     """Of every place, slope, floor and strength of the clumps."""
-    import numpy as np
-
     floors, allowed = np.array(_FLOORS), share / (1.0 - share)
     most = _MOST * allowed / (1.0 + _MOST * allowed)
     deviance = np.zeros((len(xs), len(slopes), *strengths.shape))
@@ -156,8 +197,6 @@ def _clumped(trial: Seen, share: Vector, clumps: Vector, allowed: float, strengt
     the right variance with the clumps and without. More than `most` only says "more than that": so near to
     saturation there is no steady share, and one clump can fill a trial.
     """
-    import numpy as np
-
     observed = trial.over / trial.n
     if observed > most:
         observed, share, clumps = most, np.minimum(share, most), np.minimum(clumps, most)
@@ -170,15 +209,3 @@ def _clumped(trial: Seen, share: Vector, clumps: Vector, allowed: float, strengt
     deviance: Vector = 4.0 * origin**2 / (binomial[..., None] * more) * (np.sqrt(np.maximum(z, 0.0)) - 1.0) ** 2
     deviance += (np.minimum(z, 0.0) * origin) ** 2 / binomial[..., None]
     return trial.n * deviance
-
-
-def _nearness(distance: float, reach: float) -> float:
-    """1 near the knee, falling to 0: how far a probe at this distance is believed to follow the model."""
-    return 1.0 / (1.0 + (distance / (reach if distance > 0 else _BELOW * reach)) ** 6)
-
-
-def _slope_prior(slopes: Vector) -> Vector:
-    import numpy as np
-
-    prior: Vector = np.exp(-0.5 * (np.log(slopes / _USUAL_SLOPE) / _SLOPE_SD) ** 2) + _ANY_SLOPE
-    return prior

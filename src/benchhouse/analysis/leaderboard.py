@@ -15,8 +15,7 @@ from benchhouse.analysis.compare import p_value as welch_p
 from benchhouse.analysis.ranking import holm
 from benchhouse.analysis.summary import Summary, summarise
 
-SEED = 20_240_229
-"""Of the resamples; fixed, so that the same numbers always give the same intervals."""
+SEED = 20_240_229  # of the resamples; fixed, so that the same numbers always give the same intervals
 FEW = SMALLEST_RESAMPLED
 Direction = Literal["higher", "lower"]
 Verdict = Literal["best", "tied for best", "worse than the best", "not told from the best", "too few repetitions"]
@@ -27,13 +26,10 @@ class Standing:
     """One target on one board."""
 
     target: str
-    rank: int | None
-    """1 and how many targets are surely better; None where there are too few repetitions to say."""
+    rank: int | None  # 1 and how many targets are surely better; None where there are too few repetitions to say
     summary: Summary
-    against_best: Comparison | None
-    """None for the best itself, and where no target has repetitions."""
-    better: tuple[str, ...]
-    """The targets that are surely better, after correction for many comparisons."""
+    against_best: Comparison | None  # None for the best itself, and where no target has repetitions
+    better: tuple[str, ...]  # the targets that are surely better, after correction for many comparisons
     verdict: Verdict
 
 

@@ -15,10 +15,8 @@ from typing import Literal, NamedTuple
 from benchhouse.analysis.changes import find_changes
 from benchhouse.analysis.summary import finite
 
-NEEDED = 10
-"""Runs of history from which noise can be learned."""
-WINDOW = 50
-"""An alarm's beginning is looked for in so many last runs."""
+NEEDED = 10  # runs of history from which noise can be learned
+WINDOW = 50  # an alarm's beginning is looked for in so many last runs
 
 
 class Limits(NamedTuple):
@@ -57,12 +55,10 @@ class Alarm:
 
     at: int
     since: int
-    change: float | None
-    """Relative to the baseline; None where its level is zero."""
+    change: float | None  # relative to the baseline; None where its level is zero
     difference: float
     z: float
-    worse: bool | None
-    """None where the metric has no direction."""
+    worse: bool | None  # None where the metric has no direction
 
 
 def learn(values: Sequence[float], *, floor: float = 0.01) -> Baseline | None:

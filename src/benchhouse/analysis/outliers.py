@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 from typing import Literal
 
 Policy = Literal["keep", "mad"]
-FAR = 5.0
-"""Robust standard deviations from the median."""
-FEWEST = 5
-"""Of fewer values none can be called far off."""
+FAR = 5.0  # robust standard deviations from the median
+FEWEST = 5  # of fewer values none can be called far off
 
 _MAD = 1.4826
 
@@ -18,12 +17,6 @@ def far_off(values: Sequence[float]) -> list[bool]:
     """Which values lie more than FAR robust deviations (median absolute deviation) from the median."""
     if len(values) < FEWEST:
         return [False] * len(values)
-    middle = _median(values)
-    spread = _MAD * _median([abs(value - middle) for value in values])
+    middle = median(values)
+    spread = _MAD * median([abs(value - middle) for value in values])
     return [spread > 0.0 and abs(value - middle) > FAR * spread for value in values]
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    at = len(ordered) // 2
-    return ordered[at] if len(ordered) % 2 else (ordered[at - 1] + ordered[at]) / 2.0

@@ -5,8 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from benchhouse.analysis.compare import CONFIDENCE, Comparison, Direction, Interval, verdict_of
-from benchhouse.analysis.effects import cliffs_delta
+from benchhouse.analysis.compare import (
+    CONFIDENCE,
+    LARGEST_LOG,
+    Comparison,
+    Direction,
+    Interval,
+    cliffs_delta,
+    verdict_of,
+)
 from benchhouse.analysis.student import critical_t, two_sided_p
 from benchhouse.analysis.summary import finite, mean, variance
 
@@ -25,17 +32,15 @@ def compare_paired(
     if len(a) != len(b) or len(a) < FEWEST:
         raise ValueError(f"pairs need equally many values, {FEWEST} or more, found {len(a)} and {len(b)}")
     mean_a, mean_b = mean(a), mean(b)
-    absolute = _interval([y - x for x, y in zip(a, b, strict=True)], confidence)
-    logs = None
-    if min(*a, *b) > 0.0:
-        logs = [math.log(y / x) for x, y in zip(a, b, strict=True)]
-    decided = _interval(logs, confidence) if logs else absolute
-    steps = logs or [y - x for x, y in zip(a, b, strict=True)]
+    logs = min(*a, *b) > 0.0
+    differences = [y - x for x, y in zip(a, b, strict=True)]
+    steps = [math.log(y / x) for x, y in zip(a, b, strict=True)] if logs else differences
+    absolute, decided = _interval(differences, confidence), _interval(steps, confidence)
     centre = mean(steps)
     error = math.sqrt(variance(steps, centre) / len(steps))
     p = two_sided_p(centre / error, len(steps) - 1) if error else 1.0 if centre == 0.0 else 0.0
     change = math.expm1(centre) if logs else (mean_b - mean_a) / abs(mean_a) if mean_a else None
-    shown = Interval(math.expm1(decided.lo), math.expm1(min(decided.hi, 700.0))) if logs else None
+    shown = Interval(math.expm1(decided.lo), math.expm1(min(decided.hi, LARGEST_LOG))) if logs else None
     return Comparison(
         n_a=len(a),
         n_b=len(b),

@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from benchhouse.analysis.compare import CONFIDENCE, Direction, Interval, Verdict
+from benchhouse.analysis.compare import CONFIDENCE, LARGEST_LOG, Direction, Interval, Verdict, verdict_of
 from benchhouse.analysis.contrast import Estimate, estimate, interval, p_value
 
 Kind = Literal["miss", "log", "linear"]
 Reach = Literal["met", "short", "beyond"]
-
-_ROUNDING = 1e-12
-_LARGEST_LOG = 700.0
 
 
 class Knot(NamedTuple):
@@ -36,10 +33,9 @@ class Scale:
     """A metric, bent so that trade-offs become nearly straight."""
 
     kind: Kind
-    floor: float = 0.0
-    """Of a miss: what stands for none at all, whose logarithm has no place."""
+    floor: float = 0.0  # of a miss: what stands for none at all, whose logarithm has no place
 
-    def told(self, name: str) -> str:
+    def label(self, name: str) -> str:
         return {"miss": f"−log(1 − {name})", "log": f"log {name}", "linear": name}[self.kind]
 
     def bend(self, value: float) -> float:
@@ -50,7 +46,7 @@ class Scale:
     def straighten(self, bent: float) -> float:
         if self.kind == "linear":
             return bent
-        return math.exp(min(bent, _LARGEST_LOG)) if self.kind == "log" else 1.0 - math.exp(-bent)
+        return math.exp(min(bent, LARGEST_LOG)) if self.kind == "log" else 1.0 - math.exp(-bent)
 
 
 def scale_of_level(values: Sequence[float], direction: Direction, level: float) -> Scale:
@@ -72,19 +68,14 @@ def scale_of_value(values: Sequence[float]) -> Scale:
 class Crossing:
     """What one metric is where the curve has a given level of the other."""
 
-    reach: Reach
-    """`met`: within the curve. `short`: no point is as good as the level. `beyond`: all of them are better."""
-    nearest: int
-    """The knot that comes nearest to the level."""
+    reach: Reach  # `met`: within the curve; `short`: no point is as good as the level; `beyond`: all are better
+    nearest: int  # the knot that comes nearest to the level
     value: float | None = None
-    place: float | None = None
-    """Where in the sweep that would be."""
+    place: float | None = None  # where in the sweep that would be
     interval: Interval | None = None
     method: str = ""
-    n: int = 0
-    """Trials of the least measured point that the value leans on."""
-    bent: Estimate | None = None
-    """The value on its scale, with the trials behind it."""
+    n: int = 0  # trials of the least measured point that the value leans on
+    bent: Estimate | None = None  # the value on its scale, with the trials behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +134,13 @@ def gap(
     apart = b.bent.minus(a.bent)
     ends, _ = interval(apart, confidence=confidence, seed=seed)
     relative = scale.kind == "log"
-    if not ends:
-        verdict: Verdict = "too few repetitions"
-    elif ends.covers(0.0) or math.isclose(a.value, b.value, rel_tol=_ROUNDING):
-        verdict = "no evidence of a difference"
-    elif direction is None:
-        verdict = "different"
-    else:
-        verdict = "better" if (b.value > a.value) == (direction == "higher") else "worse"
     return Gap(
         difference=b.value - a.value,
         change=(b.value - a.value) / abs(a.value) if a.value else None,
-        change_interval=Interval(*(math.expm1(min(end, _LARGEST_LOG)) for end in ends)) if ends and relative else None,
+        change_interval=Interval(*(math.expm1(min(end, LARGEST_LOG)) for end in ends)) if ends and relative else None,
         difference_interval=ends if not relative else None,
         p_value=p_value(apart),
-        verdict=verdict,
+        verdict=verdict_of(a.value, b.value, ends, direction),
     )
 
 
@@ -165,12 +148,8 @@ def drawn(knots: Sequence[Knot], x_scale: Scale, y_scale: Scale, steps: int = 12
     """The curve as points from end to end, so many between two knots; only knots that are apart make one."""
     means, places, weights = _columns(sorted(knots, key=lambda knot: knot.place))
     curve = _curve(means, places, weights, x_scale, y_scale)
-    us = [u for a, b in pairwise(curve.us) for u in _between(a, b, steps)] + [curve.us[-1]]
-    return [(x_scale.straighten(u), y_scale.straighten(curve.height(u, 1.0))) for u in us]
-
-
-def _between(a: float, b: float, steps: int) -> list[float]:
-    return [a + (b - a) * step / steps for step in range(steps)] if b > a else []
+    us = [a + (b - a) * step / steps for a, b in pairwise(curve.us) if b > a for step in range(steps)]
+    return [(x_scale.straighten(u), y_scale.straighten(curve.height(u, 1.0))) for u in [*us, curve.us[-1]]]
 
 
 def frontier(points: Sequence[tuple[float, float]], directions: tuple[Direction, Direction]) -> list[int]:
@@ -204,20 +183,18 @@ class _Curve:
     places: list[float]
 
     def height(self, u: float, better: float) -> float:
-        us, vs = self._apart(u, self.vs, better)
-        return _cubic(us, vs, u)
+        return self._at(u, self.vs, better)
 
     def place(self, u: float, better: float) -> float:
-        us, places = self._apart(u, self.places, better)
-        return _cubic(us, places, u)
+        return self._at(u, self.places, better)
 
-    def _apart(self, u: float, values: list[float], better: float) -> tuple[list[float], list[float]]:
-        """Of knots with the same u, the one nearest to `u`; at `u` itself, the first that is good enough."""
+    def _at(self, u: float, values: list[float], better: float) -> float:
+        """By the knot nearest to `u` of those with the same; at `u` itself, the first that is good enough."""
         kept: dict[float, float] = {}
         for at, value in zip(self.us, values, strict=True):
             if at < u or (at == u and better < 0.0) or at not in kept:
                 kept[at] = value
-        return list(kept), list(kept.values())
+        return _cubic(list(kept), list(kept.values()), u)
 
 
 def _curve(
@@ -225,8 +202,9 @@ def _curve(
 ) -> _Curve:
     """`means` has x and y of each knot in turn, along the sweep."""
     us, vs = [x_scale.bend(x) for x in means[::2]], [y_scale.bend(y) for y in means[1::2]]
-    rows = [[u, v, place, weight] for u, v, place, weight in zip(us, vs, places, weights, strict=True)]
-    if _falls(us):
+    rows = [list(row) for row in zip(us, vs, places, weights, strict=True)]
+    middle = (len(us) - 1) / 2.0
+    if sum((at - middle) * u for at, u in enumerate(us)) < 0.0:  # x falls along the sweep, on the whole
         rows.reverse()
     pooled: list[list[float]] = []
     for row in rows:
@@ -237,12 +215,6 @@ def _curve(
             merged = [(a * light + b * heavy) / (light + heavy) for a, b in zip(early, late, strict=True)]
             pooled.append([*merged, light + heavy])
     return _Curve([row[0] for row in pooled], [row[1] for row in pooled], [row[2] for row in pooled])
-
-
-def _falls(us: Sequence[float]) -> bool:
-    """Whether x falls along the sweep, on the whole."""
-    middle = (len(us) - 1) / 2.0
-    return sum((at - middle) * u for at, u in enumerate(us)) < 0.0
 
 
 def _cubic(us: Sequence[float], vs: Sequence[float], u: float) -> float:

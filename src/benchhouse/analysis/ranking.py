@@ -17,8 +17,7 @@ class Ranked:
     """One group and its place."""
 
     name: str
-    place: int
-    """1 is best; groups with the same mean share the better place."""
+    place: int  # 1 is best; groups with the same mean share the better place
     n: int
     mean: float
     mark: Mark | None

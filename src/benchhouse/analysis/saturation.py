@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from benchhouse.analysis.batches import Seen
 from benchhouse.analysis.student import critical_t
 
-_FEWEST_POINTS = 4
-
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -33,26 +31,10 @@ class Point:
     latency_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """Gunther's universal scalability law: delivered = rate * n / (1 + contention * (n - 1) + crosstalk * n * (n - 1)).
-
-    `peak` is the concurrency with the highest throughput; None where nothing makes it fall.
-    """
-
-    rate: float
-    contention: float
-    crosstalk: float
-    peak: float | None
-
-    def delivered(self, n: float) -> float:
-        return self.rate * n / (1.0 + self.contention * (n - 1.0) + self.crosstalk * n * (n - 1.0))
-
-
 def point(
     load: float, n: int, seconds: float, seen: Sequence[Seen], latency_s: float | None, confidence: float
 ) -> Point:
-    over = tuple(share_interval(one, confidence) for one in seen)
+    over = tuple(share_interval(clause, confidence) for clause in seen)
     return Point(load, n, seconds, n / seconds if seconds > 0 else 0.0, over, latency_s)
 
 
@@ -73,39 +55,18 @@ def peak_power_load(curve: Sequence[Point]) -> float | None:
     that have a latency, or when the best is the first or the last: then the peak may lie outside. It says nothing about
     an SLO: the knee, the highest load that meets one, may lie on either side of it.
     """
-    told = sorted((p for p in curve if p.latency_s and p.delivered > 0), key=lambda p: p.load)
-    powers = [math.log(p.delivered / p.latency_s) for p in told if p.latency_s]
+    probes = sorted((p for p in curve if p.latency_s and p.delivered > 0), key=lambda p: p.load)
+    powers = [math.log(p.delivered / p.latency_s) for p in probes if p.latency_s]
     best = max(range(len(powers)), key=powers.__getitem__, default=0)
     if not 0 < best < len(powers) - 1:
         return None
-    left, middle, right = (math.log(p.load) for p in told[best - 1 : best + 2])
+    left, middle, right = (math.log(p.load) for p in probes[best - 1 : best + 2])
     rise = (powers[best] - powers[best - 1]) / (middle - left) if middle > left else 0.0
     fall = (powers[best + 1] - powers[best]) / (right - middle) if right > middle else 0.0
     bend = (fall - rise) / (right - left)
-    return math.exp((left + middle) / 2.0 - rise / (2.0 * bend)) if bend < 0 else told[best].load
+    return math.exp((left + middle) / 2.0 - rise / (2.0 * bend)) if bend < 0 else probes[best].load
 
 
 def capacity(curve: Sequence[Point]) -> float:
     """The highest throughput that any probe delivered, in requests per second; 0 for an empty curve."""
     return max((p.delivered for p in curve), default=0.0)
-
-
-def fit_scaling(curve: Sequence[Point]) -> Scaling | None:
-    """The universal scalability law through a curve over concurrency; None with fewer than four different loads.
-
-    n / delivered is a parabola in n, so it is linear least squares, weighted by requests and in relative terms.
-    """
-    rows = [(p.load, p.load / p.delivered, p.requests) for p in curve if p.delivered > 0]
-    if len({n for n, _, _ in rows}) < _FEWEST_POINTS:
-        return None
-    import numpy as np
-
-    n, cost, requests = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
-    weight = np.sqrt(requests) / cost
-    columns = np.stack([np.ones_like(n), n - 1.0, n * (n - 1.0)], axis=1)
-    (base, linear, square), *_ = np.linalg.lstsq(columns * weight[:, None], cost * weight, rcond=None)
-    if base <= 0.0:
-        return None
-    contention, crosstalk = max(0.0, float(linear / base)), max(0.0, float(square / base))
-    peak = math.sqrt((1.0 - contention) / crosstalk) if crosstalk > 1e-12 and contention < 1.0 else None
-    return Scaling(float(1.0 / base), contention, crosstalk, peak)

@@ -44,11 +44,9 @@ class Stop:
     kind: Literal["stops", "grows", "flat", "unclear"]
     """`grows`: still at the highest value. `flat`: nothing is gained after the first. `unclear`: the last stage is the
     highest, but can't be told from the one before."""
-    top: float
-    """The highest level: the mean of all stages that can't be told from the best."""
+    top: float  # the highest level: the mean of all stages that can't be told from the best
     at: float | None = None
-    between: tuple[float, float] | None = None
-    """The stages around it."""
+    between: tuple[float, float] | None = None  # the stages around it
     interval: Interval | None = None
     """For what lies between the stages and for the spread over trials; without the latter where one trial is all."""
     spread_known: bool = False

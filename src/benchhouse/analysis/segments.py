@@ -1,16 +1,12 @@
 """Cut a series into stretches of one level each: exactly, at the least penalised squares; or roughly and quickly."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
-    Vector = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 _PRUNE_EVERY = 16  # steps: looking for starts that can't win any more costs as much as a step
 _WORTH_PRUNING = 48
@@ -21,8 +17,6 @@ def segment(values: Vector, penalty: float, shortest: int) -> list[int]:
 
     Exact: every start that could still be the best one is compared at every place.
     """
-    import numpy as np
-
     n = len(values)
     sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     at_sum: list[float] = sums.tolist()
@@ -54,8 +48,6 @@ def segment(values: Vector, penalty: float, shortest: int) -> list[int]:
 
 def halve(values: Vector, penalty: float, shortest: int) -> list[int]:
     """Roughly the same by binary segmentation: cut where it helps most, then look at both halves."""
-    import numpy as np
-
     sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     waiting, cuts = [(0, len(values))], []
     while waiting:
@@ -76,8 +68,6 @@ def halve(values: Vector, penalty: float, shortest: int) -> list[int]:
 
 def median(values: Vector) -> float:
     """As numpy's of finite values, in a quarter of its time on a few hundred."""
-    import numpy as np
-
     middle = len(values) // 2
     if len(values) % 2:
         return float(np.partition(values, middle)[middle])
@@ -87,8 +77,6 @@ def median(values: Vector) -> float:
 
 def medians(values: Vector, cuts: list[int]) -> Vector:
     """The median of its stretch, for every place."""
-    import numpy as np
-
     levels = np.empty(len(values))
     for start, end in pairwise([0, *cuts, len(values)]):
         levels[start:end] = median(values[start:end])
@@ -97,8 +85,11 @@ def medians(values: Vector, cuts: list[int]) -> Vector:
 
 def means(values: Vector, cuts: list[int]) -> list[float]:
     """The mean of each stretch."""
-    import numpy as np
-
     edges = [0, *cuts, len(values)]
-    totals = np.add.reduceat(values, edges[:-1]) if len(values) else np.empty(0)
-    return [float(total) / (end - start) for total, (start, end) in zip(totals, pairwise(edges), strict=True)]
+    stretches: list[float] = (np.add.reduceat(values, edges[:-1]) / np.diff(edges)).tolist()
+    return stretches
+
+
+def levels(values: Vector, cuts: list[int]) -> Vector:
+    """The mean of its stretch, for every place."""
+    return np.repeat(means(values, cuts), np.diff([0, *cuts, len(values)]))

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from benchhouse.analysis.batches import CLUMP, Seen, see
 from benchhouse.analysis.batches import Batch as Batch
-from benchhouse.analysis.knee import Place, earliest, locate
+from benchhouse.analysis.batches import Seen, see
 from benchhouse.analysis.saturation import Point, point
 from benchhouse.analysis.student import critical_t
+
+if TYPE_CHECKING:
+    from benchhouse.analysis.knee import Place
 
 Status = Literal["found", "all_pass", "none_pass", "budget", "client_limited"]
 
@@ -67,7 +69,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Probed:
     """What one probe came to: for each clause, and as a point of the curve."""
 
     load: float
@@ -120,7 +122,7 @@ class Search:
         self.used = 0
         self.client_limit: float | None = None  # the lowest load that the client could not deliver
         self._stuck = False  # the client can't deliver what should come next, and nothing lower is worth trying
-        self._told: list[_Told] = []
+        self._probed: list[_Probed] = []
         self._place: Place | None = None
         self._stage, self._left = 0.0, 0  # requests of each probe of the stage, and how many are still to run
         self._narrow = False
@@ -146,18 +148,17 @@ class Search:
             raise ValueError(f"the probe at load {load:g} has no requests: nothing can be learned from it")
         counts = [[(b.n, b.over[i]) for b in batches if b.n] for i in range(len(self.shares))]
         seen = tuple(see(math.log(load), clause) for clause in counts)
-        holds = all(one.over <= share * n for one, share in zip(seen, self.shares, strict=True))
+        holds = all(clause.over <= share * n for clause, share in zip(seen, self.shares, strict=True))
         seconds = math.fsum(batch.seconds for batch in batches)
-        self._told.append(_Told(load, n, seen, point(load, n, seconds, seen, latency_s, self.confidence), holds))
+        self._probed.append(_Probed(load, n, seen, point(load, n, seconds, seen, latency_s, self.confidence), holds))
         self.used += n
         if self._bracketed():
-            self._place = self._locate()
-            self._plan(self._place)
+            self._plan()
 
     def undelivered(self, load: float) -> bool:
         """The client could not offer `load`: search below it. False where there is nothing below left to try."""
         self.client_limit = min(load, self.client_limit or load)
-        delivered = max((told.load for told in self._told if told.load < load), default=None)
+        delivered = max((probe.load for probe in self._probed if probe.load < load), default=None)
         if delivered is not None:
             highest = math.sqrt(delivered * load) if load > _CLOSE * delivered else delivered
         else:
@@ -168,8 +169,7 @@ class Search:
             highest = max(load / 2.0, floor)
         self.highest = max(float(math.floor(highest)), self.lowest) if self.whole else highest
         if self._place is None and self._bracketed():
-            self._place = self._locate()
-            self._plan(self._place)
+            self._plan()
         return True
 
     def result(self) -> Found:
@@ -180,29 +180,32 @@ class Search:
             load = self.highest
         elif status == "none_pass":
             load = 0.0
-        curve = tuple(sorted((told.point for told in self._told), key=lambda item: item.load))
+        curve = tuple(sorted((probe.point for probe in self._probed), key=lambda item: item.load))
         return Found(load, low, high, self.confidence, len(curve), self.used, curve, status, self.client_limit)
 
     def _bracketed(self) -> bool:
         """Whether the knee is known to lie between two probes, or beyond the highest or the lowest load allowed."""
-        held = [told.load for told in self._told if told.holds]
-        missed = [told.load for told in self._told if not told.holds]
-        return bool(
-            (held and missed) or (held and max(held) >= self.highest) or (missed and min(missed) <= self.lowest)
-        )
+        held, missed = self._sides()
+        return (held > 0.0 and missed < math.inf) or held >= self.highest or missed <= self.lowest
+
+    def _sides(self) -> tuple[float, float]:
+        """The highest load that held, and the lowest that did not."""
+        held = max((probe.load for probe in self._probed if probe.holds), default=0.0)
+        return held, min((probe.load for probe in self._probed if not probe.holds), default=math.inf)
 
     def _locate(self) -> Place:
-        xs = [math.log(told.load) for told in self._told]
-        clauses = [[told.seen[i] for told in self._told] for i in range(len(self.shares))]
-        broke = [
-            any(one.over > share * one.n for one in seen) for seen, share in zip(clauses, self.shares, strict=True)
-        ]
+        from benchhouse.analysis import knee  # imports numpy
+
+        xs = [math.log(probe.load) for probe in self._probed]
+        clauses = [[probe.seen[i] for probe in self._probed] for i in range(len(self.shares))]
+        pairs = list(zip(clauses, self.shares, strict=True))
+        broke = [any(trial.over > share * trial.n for trial in seen) for seen, share in pairs]
         places = []
-        for seen, share, broken in zip(clauses, self.shares, broke, strict=True):
+        for (seen, share), broken in zip(pairs, broke, strict=True):
             # A clause that never broke where another did (no errors at all) need not first prove that it has no clumps.
-            clump = CLUMP if broken or not any(broke) else 0.0
-            places.append(locate(seen, share, min(xs) - _ROOM, max(xs) + _ROOM, clump))
-        return earliest(places)
+            clump = knee.CLUMP if broken or not any(broke) else 0.0
+            places.append(knee.locate(seen, share, min(xs) - _ROOM, max(xs) + _ROOM, clump))
+        return knee.earliest(places)
 
     def _status(self) -> Status | None:
         if self._place is not None:
@@ -220,18 +223,19 @@ class Search:
     def _interval(self) -> tuple[float, float, float]:
         """Load, low and high; whole loads are rounded down, because the highest whole load that holds is asked for."""
         if self._place is None:
-            passed = max((told.load for told in self._told if told.holds), default=0.0)
-            return passed, passed, min((told.load for told in self._told if not told.holds), default=math.inf)
+            held, missed = self._sides()
+            return held, held, missed
         tail = (1.0 - self.confidence) / 2.0
         load, low, high = (math.exp(self._place.at(p)) for p in (0.5, tail, 1.0 - tail))
         return (math.floor(load), math.floor(low), math.floor(high)) if self.whole else (load, low, high)
 
-    def _plan(self, place: Place) -> None:
-        """Go on with the stage, or judge it and begin the next.
+    def _plan(self) -> None:
+        """Locate the knee, then go on with the stage, or judge it and begin the next.
 
         The interval is looked at only after a whole stage of probes: one that is looked at after each probe is narrow
         by luck sooner or later.
         """
+        self._place = place = self._locate()
         self._left = max(0, self._left - 1)
         width = place.half_width(self.confidence)
         if self._left or (not self._stage and place.half_width(_ROUGHLY) > _LOCATED * self.precision):
@@ -242,24 +246,24 @@ class Search:
             return
         needed = _MORE * self._needed(place, self.precision)
         if self._stage:
-            near = sum(told.n * weight for told, weight in zip(self._told, place.near, strict=True))
+            near = sum(probe.n * weight for probe, weight in zip(self._probed, place.near, strict=True))
             needed = min(needed, max(0.3 * needed, near * ((width / self.precision) ** 2 - 1.0)))
         self._stage = min(needed, (_NEXT_STAGE if self._stage else _FIRST_STAGE) * self.used) / _STAGE
         self._left = _STAGE
 
     def _bracketing_load(self) -> float:
         """Twice the highest load that held, or half the lowest that did not, until both have been seen."""
-        if not self._told:
+        if not self._probed:
             return self._allowed(self.first)
-        loads = [told.load for told in self._told]
-        return self._allowed(2.0 * max(loads) if self._told[-1].holds else 0.5 * min(loads))
+        loads = [probe.load for probe in self._probed]
+        return self._allowed(2.0 * max(loads) if self._probed[-1].holds else 0.5 * min(loads))
 
     def _best_load(self, place: Place) -> float:
         """Beside the likeliest knee, by turns below and above: the middle alone would leave the slope unknown."""
         step = min(_STEP / place.slope, _WIDEST * self.precision)
         if not self._left:
             step = min(max(step, place.half_width(0.5)), max(_STEP / place.slope, self.precision))
-        return self._allowed(math.exp(place.at(0.5) + (step if len(self._told) % 2 else -step)))
+        return self._allowed(math.exp(place.at(0.5) + (step if len(self._probed) % 2 else -step)))
 
     def _allowed(self, load: float) -> float:
         load = min(max(load, self.lowest), self.highest)
@@ -267,15 +271,13 @@ class Search:
 
     def _fewest(self, load: float, seconds: float) -> float:
         """Requests below which a probe is not worth its start; the load stands for the rate where none is known yet."""
-        rate = load
-        if self.whole and self._told:
-            rate = self._told[-1].point.delivered
+        rate = self._probed[-1].point.delivered if self.whole and self._probed else load
         return max(_FEWEST, _FIRST_OVER / min(self.shares), min(seconds * rate, self.budget / 20.0))
 
     def _locating(self, place: Place) -> float:
         """As long as the place is hardly known, a probe is not to be better than a fraction of what is known."""
         known = max(self.precision, 0.4 * place.half_width(self.confidence))
-        return min(self._needed(place, known) / _STAGE, _GROWTH * max(told.n for told in self._told))
+        return min(self._needed(place, known) / _STAGE, _GROWTH * max(probe.n for probe in self._probed))
 
     def _needed(self, place: Place, half_width: float) -> float:
         """Requests that give this half width, if all were at the knee and its slope were known."""

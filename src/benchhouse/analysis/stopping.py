@@ -15,8 +15,7 @@ from benchhouse.analysis.student import critical_t
 from benchhouse.analysis.summary import finite, mean, variance
 
 FEWEST = 5
-GROWTH = 1.6
-"""Each look has so many times the repetitions of the one before."""
+GROWTH = 1.6  # each look has so many times the repetitions of the one before
 CONFIDENCE = 0.95
 SPENT = 0.12
 """The share of an interval's error rate that looking early costs: a 95% interval is then made as a 95.6% one."""

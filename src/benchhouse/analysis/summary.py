@@ -26,10 +26,8 @@ class Summary:
 
     n: int
     mean: float
-    stdev: float | None
-    """Sample standard deviation (n-1 in the denominator); None for one value."""
-    cv: float | None
-    """stdev / |mean|; None for one value or a mean of zero."""
+    stdev: float | None  # sample standard deviation (n-1 in the denominator); None for one value
+    cv: float | None  # stdev / |mean|; None for one value or a mean of zero
     min: float
     p50: float
     p90: float

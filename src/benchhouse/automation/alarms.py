@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchhouse.analysis.limits import interval_of, stands
+from benchhouse.analysis.gating import interval_of, stands
 from benchhouse.automation.channels import tell
 from benchhouse.documents.document import Document
 from benchhouse.documents.misfits import from_pydantic

@@ -31,8 +31,7 @@ from benchhouse.warehouse.query import Warehouse
 __all__ = ["ReportData", "gather"]
 
 Row = Mapping[str, Any]
-Rerun = Callable[[str, TrialFolder], str]
-"""The command that runs a trial again, from its run and its folder."""
+Rerun = Callable[[str, TrialFolder], str]  # the command that runs a trial again, from its run and its folder
 _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
 _LONGEST_TITLE = 100  # of the characters that a folder's name may have

@@ -97,7 +97,7 @@ def make_tradeoff(
         x=axes[0],
         y=axes[1],
         level=level,
-        scales=f"{scales[1].told(axes[1].name)} against {scales[0].told(axes[0].name)}, monotone cubic",
+        scales=f"{scales[1].label(axes[1].name)} against {scales[0].label(axes[0].name)}, monotone cubic",
         confidence=confidence,
         curves=curves,
         notes=notes + _notes(curves),

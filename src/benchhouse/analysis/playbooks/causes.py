@@ -53,8 +53,7 @@ class Cause:
     next: tuple[str, ...]
     change: str
     depth: int = 0
-    both: bool = field(default=False)
-    """Whether every clue is needed, not just one."""
+    both: bool = field(default=False)  # whether every clue is needed, not just one
 
 
 @dataclass(frozen=True)

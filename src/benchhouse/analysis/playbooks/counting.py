@@ -33,11 +33,9 @@ of the base are enough at three trials, too, though that is 5% of the pairs with
 SURE_P = 0.01
 _QUIET = 0.75
 """Of the base's trials: as many of the lowest of both sides are taken as quiet, so the base may have had hiccups."""
-_SLOWER = 0.9
-"""Of all pairs of a trial that was hit and one that was not, in the run: the first must be the slower one."""
+_SLOWER = 0.9  # of all pairs of a trial that was hit and one that was not, in the run: the first must be the slower one
 
-Slowness = Sequence[Mapping[str, float]]
-"""For each number that got worse: the run's trials, larger is worse."""
+Slowness = Sequence[Mapping[str, float]]  # for each number that got worse: the run's trials, larger is worse
 
 
 class Hits(NamedTuple):

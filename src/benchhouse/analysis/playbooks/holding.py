@@ -9,13 +9,10 @@ where there are many, two of them end together by chance, so most of what is as 
 from collections.abc import Sequence
 from itertools import pairwise
 
-_TOGETHER = 4
-"""Requests that end after one another, of which two must have been held: others may end in between."""
+_TOGETHER = 4  # requests that end after one another, of which two must have been held: others may end in between
 _BEFORE = 4
-_JUMP = 0.5
-"""Of the hold: the requests that ended before may have taken so much at most, and what took more is as slow."""
-_MOST = 0.75
-"""Of the requests that are as slow: so many must have ended beside another one."""
+_JUMP = 0.5  # of the hold: the requests that ended before may have taken so much at most, and what took more is as slow
+_MOST = 0.75  # of the requests that are as slow: so many must have ended beside another one
 _TRIED = 16
 
 

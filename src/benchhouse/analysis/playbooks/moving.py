@@ -8,12 +8,9 @@ from benchhouse.analysis.compare import p_value
 from benchhouse.analysis.playbooks.values import Evidence, Reading, Signal
 from benchhouse.analysis.summary import mean, variance
 
-LEAST_TRIALS = 3
-"""Repetitions a side: of fewer, nobody knows the spread."""
-FAR = 4.0
-"""Spreads of the base's repetitions that the mean must have moved."""
-P = 0.01
-"""And Welch's test of the repetitions must say so."""
+LEAST_TRIALS = 3  # repetitions a side: of fewer, nobody knows the spread
+FAR = 4.0  # spreads of the base's repetitions that the mean must have moved
+P = 0.01  # and Welch's test of the repetitions must say so
 FARTHEST = 99.0
 _LEAST_SPREAD = 0.01  # of the base's mean: what never varied at all is not known to a hair's breadth
 _MAD = 1.4826
@@ -93,8 +90,7 @@ class Odd(NamedTuple):
 
     member: str
     own: list[float]
-    peers: list[float]
-    """The other members' own levels."""
+    peers: list[float]  # the other members' own levels
     excess: float
     distance: float
 

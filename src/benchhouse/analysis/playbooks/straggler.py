@@ -9,10 +9,8 @@ from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Numb
 
 NAME = "distributed_straggler"
 _LEAST_CHANGE = 0.05
-_SLOWER = 0.1
-"""How much slower than the median of its peers a member must be."""
-_OLD_NEWS = 0.7
-"""Of its excess: a member that stood out that much in the base, too, did not make the run slower."""
+_SLOWER = 0.1  # how much slower than the median of its peers a member must be
+_OLD_NEWS = 0.7  # of its excess: a member that stood out that much in the base, too, did not make the run slower
 _SLOW_SERIES = Clue(
     r".*(step_time|step_duration|collective|allreduce|all_reduce|nccl).*(?<!bytes)", ratio=_SLOWER, least=0.0
 )

@@ -9,8 +9,7 @@ from benchhouse.analysis.playbooks.values import Case, Diagnosis, Number
 NAME = "tail_latency_regression"
 _LEAST_CHANGE = 0.3
 _TAILS = ("p99", "p99.9")
-_MEAN_SHARE = 0.35
-"""Of the tail's change: a mean that grew more than that is no tail alone."""
+_MEAN_SHARE = 0.35  # of the tail's change: a mean that grew more than that is no tail alone
 
 CPU_THROTTLED = Cause(
     "cpu_throttling",

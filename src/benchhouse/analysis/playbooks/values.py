@@ -6,8 +6,7 @@ from pydantic import Field
 
 from benchhouse.schema.model import Model, empty_list
 
-ALPHA = 0.05
-"""A symptom counts when its p-value, corrected for all that were compared, is at most this."""
+ALPHA = 0.05  # a symptom counts when its p-value, corrected for all that were compared, is at most this
 
 Certainty = Literal["strong", "moderate", "weak"]
 Side = Literal["scenario", "machine", "service", "cluster", "unknown"]

@@ -25,12 +25,10 @@ SHAKY = "~ a percentile from too few samples within a trial to be trusted"
 class Grid:
     """Points as rows, metrics as columns: the headline statistic of each, in the experiment's own order."""
 
-    columns: dict[Column, str]
-    """What is shown, and its title."""
+    columns: dict[Column, str]  # what is shown, and its title
     cells: "dict[Key, dict[Column, PointValue]]"
     labels: dict[Key, str]
-    counts: dict[Key, str]
-    """Trials behind each row; `2/3` everywhere as soon as one failed somewhere."""
+    counts: dict[Key, str]  # trials behind each row; `2/3` everywhere as soon as one failed somewhere
 
     @property
     def count_title(self) -> str:

@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from benchhouse.runs.collection import Collected
     from benchhouse.runs.status import RunStatus
 
-_WRAPPED = 14
-"""The least width of a column that wraps beside others that don't."""
-_WORD = 32
-"""The longest word that is kept in one piece there."""
+_WRAPPED = 14  # the least width of a column that wraps beside others that don't
+_WORD = 32  # the longest word that is kept in one piece there
 _GAP = 3
 _NO_END = 10_000
 _UNBROKEN: Any = {"break_long_words": False, "break_on_hyphens": False}
-_THIN, _HELD = "\u2009", "\ue000"
-"""Between the thousands of a number, where a cell must not be broken; rich would."""
+_THIN, _HELD = "\u2009", "\ue000"  # between the thousands of a number, where a cell must not be broken; rich would
 _QUOTED = re.compile(r" *\d* \| ")
 
 

@@ -1,0 +1,134 @@
+"""Cuts between two levels: where does the new one begin, how strong is the evidence, and which cuts hold up?
+
+By the likelihood of every place. Of places that are nearly as likely, the one is taken that has most of the likelihood
+near it. In noise that remembers the first run of a new level tells most, as the run before it does not explain it.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from benchhouse.analysis.segments import Vector, median
+
+NEAR = 5  # runs either way that count as the same place
+_MULTISCALE, _LONG = 2.0, 50  # a short stretch has more places to be found in by chance
+_LEAST_Z, _USUAL = 3.9, 200
+_Z_A_DECADE = 0.4
+_SMALL, _SMALL_EXTRA, _LARGE_ONES = 0.6, 1.2, 4
+_SWEEPS = 2
+_CLIP = 2.5  # standard deviations outside both levels, beyond which a value counts no more than one there
+
+
+class Place(NamedTuple):
+    """The likeliest beginning of a new level."""
+
+    at: int
+    evidence: float  # twice the log of how much likelier two levels are than one: for one given place the square of a z
+    size: float  # the level after less the one before
+
+
+def place(x: Vector, start: int, cut: int, end: int, error: float, shortest: int) -> Place:
+    """Between `start` and `end`, where one cut is known to be about `cut`, of noise that does not remember."""
+    gains, sizes = _gains(_pull_in(x, start, cut, end, 0.0, error), 0.0, shortest)
+    peak = int(gains.argmax())
+    most = float(gains[peak]) / (error * error)
+    likely = np.exp((gains - gains[peak]) / (2.0 * error * error))
+    best = peak
+    if len(likely) > 2 * NEAR + 1:
+        around = np.convolve(likely, np.ones(2 * NEAR + 1), "same")
+        best = int((around + 1e-6 * likely).argmax())
+    return Place(start + shortest + best, most, float(sizes[peak]))
+
+
+def size_step(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> float:
+    """The step at the likeliest place, of noise that remembers; `error` is the deviation of a run given the last."""
+    gains, sizes = _gains(_pull_in(x, start, cut, end, memory, error), memory, NEAR)
+    return float(sizes[int(gains.argmax())])
+
+
+def _pull_in(x: Vector, start: int, cut: int, end: int, memory: float, error: float) -> Vector:
+    """The runs about the level before the cut, none farther outside both levels than a run may be."""
+    left, right = median(x[start:cut]), median(x[cut:end])
+    reach = _CLIP * error / float(np.sqrt(1.0 - memory * memory))
+    near: Vector = np.clip(x[start:end], min(left, right) - reach, max(left, right) + reach) - left
+    return near
+
+
+def _gains(x: Vector, memory: float, shortest: int) -> tuple[Vector, Vector]:
+    """How many squares two levels explain that one does not, for each place; and the step that fits best there.
+
+    Of x[t] - memory * x[t-1], a level of one explains `keep` at each run, at the first run after a step the new level
+    explains 1 and the old one -memory; the very first run stands for itself.
+    """
+    n, keep, first = len(x), 1.0 - memory, 1.0 - memory * memory
+    steps = x[1:] - memory * x[:-1]
+    sums = np.concatenate([[0.0], np.cumsum(steps)])
+    at = np.arange(shortest, n - shortest + 1)
+    here = steps[at - 1]
+    before = keep * sums[at - 1] - memory * here + first * x[0]
+    after = here + keep * (sums[-1] - sums[at])
+    known_before = (at - 1) * keep * keep + memory * memory + first
+    known_after = 1.0 + (n - 1 - at) * keep * keep
+    shared = known_before * known_after - memory * memory
+    explained = (before * before * known_after + 2.0 * memory * before * after + after * after * known_before) / shared
+    whole = keep * float(sums[-1]) + first * float(x[0])
+    one = whole * whole / ((n - 1) * keep * keep + first)
+    sizes = (after * known_before + memory * before - before * known_after - memory * after) / shared
+    return explained - one, sizes
+
+
+class _Cuts:
+    """Cuts with what speaks for each; dropping one asks its neighbours anew."""
+
+    def __init__(self, x: Vector, cuts: list[int], error: float, shortest: int) -> None:
+        self.x, self.cuts, self.error, self.shortest = x, list(cuts), error, shortest
+        self.places = [self.look(at) for at in range(len(self.cuts))]
+        self.scores = [self.score(at) for at in range(len(self.cuts))]
+
+    def ends(self, at: int) -> tuple[int, int]:
+        return self.cuts[at - 1] if at else 0, self.cuts[at + 1] if at + 1 < len(self.cuts) else len(self.x)
+
+    def look(self, at: int) -> Place:
+        start, end = self.ends(at)
+        return place(self.x, start, self.cuts[at], end, self.error, self.shortest)
+
+    def score(self, at: int) -> float:
+        start, end = self.ends(at)
+        shortest = min(self.cuts[at] - start, end - self.cuts[at], _LONG)
+        return math.sqrt(max(0.0, self.places[at].evidence - _MULTISCALE * math.log(_LONG / shortest)))
+
+    def drop(self, at: int) -> None:
+        for column in (self.cuts, self.places, self.scores):
+            del column[at]
+        for near in (at - 1, at):
+            if 0 <= near < len(self.cuts):
+                self.places[near] = self.look(near)
+                self.scores[near] = self.score(near)
+
+
+def prune(x: Vector, cuts: list[int], error: float, floor: float, shortest: int) -> list[int]:
+    """Drop the weakest cut until each holds up; those far smaller than the rest must be clearer."""
+    found = _Cuts(x, cuts, error, shortest)
+    needed = _LEAST_Z + _Z_A_DECADE * math.log10(len(x) / _USUAL)
+    while found.cuts:
+        weakest = min(range(len(found.cuts)), key=found.scores.__getitem__)
+        if found.scores[weakest] >= needed:
+            margins = _margins(found, needed, floor)
+            weakest = min(range(len(found.cuts)), key=margins.__getitem__)
+            if margins[weakest] >= 0.0:
+                break
+        found.drop(weakest)
+    for _ in range(_SWEEPS):
+        for at in range(len(found.cuts)):
+            found.cuts[at] = found.look(at).at
+    return found.cuts
+
+
+def _margins(found: _Cuts, needed: float, floor: float) -> list[float]:
+    """By how much each cut is stronger than it must be."""
+    sizes = [abs(place.size) for place in found.places]
+    scores = [score if size >= floor else -math.inf for score, size in zip(found.scores, sizes, strict=True)]
+    strong = sorted(size for size, score in zip(sizes, scores, strict=True) if score >= needed)
+    small = strong[-1 - len(strong) // _LARGE_ONES] * _SMALL if strong else 0.0
+    return [score - needed - (_SMALL_EXTRA if size < small else 0.0) for size, score in zip(sizes, scores, strict=True)]

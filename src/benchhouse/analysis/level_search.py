@@ -1,0 +1,123 @@
+"""Where the level of a series changes: outliers are pulled in and the memory of its noise is learned on the way."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from benchhouse.analysis import autocorrelated_changes
+from benchhouse.analysis.cuts import prune
+from benchhouse.analysis.segments import Vector, halve, levels, median, medians, segment
+
+SHORTEST = 5  # runs in the shortest stretch that is called a level
+
+_MAD = 1.4826  # standard deviations of a normal distribution in its median absolute deviation
+_ROLLING = 11
+_FIRST_CLIP, _CLIP = 3.0, 2.5  # standard deviations beyond which a value counts no more than one there
+_ROUNDS = 2
+_ROUGH, _EXACT = 14.0, 9.0  # penalties a cut, in variances of the noise
+_LEAST_MEMORY, _MOST_MEMORY = 0.1, 0.9
+_DOUBTFUL = 0.7
+
+
+class Answer(NamedTuple):
+    calm: Vector
+    memory: float
+    cuts: list[int]
+    sd: float  # of the whitened series
+
+
+def search(x: Vector, least: float, floor: float) -> Answer:
+    off = x - _rolling_median(x)
+    first = x - off + _clip(off, _FIRST_CLIP)
+    calm, memory, rough = _settle(x, first, least)
+    if memory and len(x) >= 2 * autocorrelated_changes.SHORTEST:
+        cuts, memory = autocorrelated_changes.weigh(calm, rough, memory, least, floor)
+        if memory:
+            white = _whiten(calm, memory)
+            return Answer(calm, memory, cuts, _deviation(white, cuts, least))
+    sd = max(math.sqrt(_mean_square(np.diff(calm)) / 2.0), least)
+    cuts = segment(calm, _EXACT * sd * sd, SHORTEST)
+    sd = _deviation(calm, cuts, least)
+    return Answer(calm, 0.0, prune(x, cuts, sd, floor, SHORTEST), sd)
+
+
+def _settle(x: Vector, first: Vector, least: float) -> tuple[Vector, float, list[int]]:
+    """The series with its outliers pulled in, the memory of its noise, and rough cuts.
+
+    Large changes look like much memory and hide behind it: then a search that starts from none may explain more.
+    """
+    near, far = _mean_square(x[1:] - x[:-1]), _mean_square(x[2:] - x[:-2])
+    # Differences over two runs and over one: a few changes of level hardly touch them.
+    guess = far / near - 1.0 if near else 0.0
+    settled = _iterate(x, first, _significant(guess, len(x)), least)
+    if settled[1] <= _DOUBTFUL:
+        return settled
+    answers = [settled, _iterate(x, first, 0.0, least)]
+    errors = []
+    for _, memory, cuts in answers:
+        off = x - medians(x, cuts)
+        errors.append(off[1:] - memory * off[:-1])
+    limit = 4.0 * _MAD * max(min(median(np.abs(error)) for error in errors), least)
+    costs = [
+        len(x) * math.log(float(np.mean(np.clip(error, -limit, limit) ** 2)) + least * least) + _ROUGH * len(cuts)
+        for error, (_, _, cuts) in zip(errors, answers, strict=True)
+    ]
+    return answers[costs.index(min(costs))]
+
+
+def _deviation(white: Vector, cuts: list[int], least: float) -> float:
+    residuals = white - levels(white, cuts)
+    return max(math.sqrt(float(residuals @ residuals) / max(1, len(white) - len(cuts) - 1)), least)
+
+
+def _iterate(x: Vector, calm: Vector, memory: float, least: float) -> tuple[Vector, float, list[int]]:
+    cuts: list[int] = []
+    for _ in range(_ROUNDS):
+        white = _whiten(calm, memory)
+        cuts = halve(white, _ROUGH * max(_mean_square(np.diff(white)) / 2.0, least * least), SHORTEST)
+        centres = medians(x, cuts)
+        calm = centres + _clip(x - centres, _CLIP)
+        memory = _significant(residual_memory(calm, cuts), len(x))
+    return calm, memory, cuts
+
+
+def _rolling_median(x: Vector) -> Vector:
+    half = min(_ROLLING // 2, len(x) - 1)
+    padded = np.concatenate([x[half:0:-1], x, x[-2 : -half - 2 : -1]])
+    around = np.sort(np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1), axis=1)
+    middles: Vector = around[:, half]
+    return middles
+
+
+def _clip(off: Vector, deviations: float) -> Vector:
+    limit = deviations * _MAD * median(np.abs(off))
+    clipped: Vector = np.clip(off, -limit, limit)
+    return clipped
+
+
+def _mean_square(steps: Vector) -> float:
+    """Of differences, those of changes and outliers counted as three deviations."""
+    return float(np.mean(_clip(steps, 3.0) ** 2))
+
+
+def residual_memory(calm: Vector, cuts: list[int]) -> float:
+    """Correlation of neighbours about their levels; each level that was fitted makes it look smaller (added back)."""
+    residuals = calm - levels(calm, cuts)
+    total = float(residuals @ residuals)
+    memory = float(residuals[1:] @ residuals[:-1]) / total if total else 0.0
+    return memory + (1.0 + 3.0 * memory) * (len(cuts) + 1) / len(calm)
+
+
+def _significant(memory: float, n: int) -> float:
+    """Zero where chance alone could look so, or where it hardly matters: memory that is not there costs sight."""
+    return min(memory, _MOST_MEMORY) if memory > max(2.5 / math.sqrt(n), _LEAST_MEMORY) else 0.0
+
+
+def _whiten(x: Vector, memory: float) -> Vector:
+    """The same levels, with noise that does not remember (and is larger by what memory made of it)."""
+    if not memory:
+        return x
+    white = x.copy()
+    white[1:] = (x[1:] - memory * x[:-1]) / (1.0 - memory)
+    return white
