@@ -1,6 +1,6 @@
 """Numbers in the words of people who don't measure: what a user notices, and how sure that is."""
 
-from benchhouse.analysis.playbooks.moving import tell
+from benchhouse.analysis.playbooks.signals import figure
 from benchhouse.analysis.playbooks.values import Number
 from benchhouse.results.why import Why
 
@@ -9,7 +9,7 @@ _RARE = {"p95": "20", "p99": "100", "p99.9": "1000"}
 
 def impact(number: Number) -> str:
     """One sentence: who notices what, and by how much."""
-    levels = f"{tell(number.base)} → {tell(number.now)} {number.unit if number.unit != '1' else ''}".rstrip()
+    levels = f"{figure(number.base)} → {figure(number.now)} {number.unit if number.unit != '1' else ''}".rstrip()
     if number.metric == "queue_s":
         return f"Jobs wait longer before they start ({levels})."
     if number.change is None:

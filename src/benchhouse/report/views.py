@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchhouse.analysis.playbooks.causes import symptom_words
-from benchhouse.analysis.playbooks.moving import tell
+from benchhouse.analysis.playbooks.causes import symptom_sentence
+from benchhouse.analysis.playbooks.signals import figure
 from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number
 from benchhouse.report.impact import confidence_words, impact
 from benchhouse.report.pages import Block, Grid, Heading, Items, Listing, Page, Words
@@ -104,7 +104,7 @@ def _engineering(found: Why, setting: Setting | None, next_lines: NextLines) -> 
     at = 0
     for point in found.points[:_MOST_POINTS]:
         blocks.append(Heading(f"Point {point.point}" if point.point else "What got worse"))
-        blocks.append(Items([symptom_words(one) for one in point.numbers]))
+        blocks.append(Items([symptom_sentence(one) for one in point.numbers]))
         if not point.diagnoses:
             blocks.append(Words(_NO_CAUSE))
             blocks += [_signals(point.moved)] if point.moved else []
@@ -140,7 +140,7 @@ def _signals(evidence: Sequence[Evidence]) -> Grid:
 
 
 def _values(values: Sequence[float]) -> str:
-    told = [tell(value) for value in values[:6]]
+    told = [figure(value) for value in values[:6]]
     return ", ".join(told) + (f" and {len(values) - 6} more" if len(values) > 6 else "")
 
 
@@ -195,7 +195,7 @@ def _product(found: Why, setting: Setting | None, next_lines: NextLines) -> list
 
 def _partner(found: Why, setting: Setting | None, next_lines: NextLines) -> list[Block]:
     blocks: list[Block] = []
-    worse = [symptom_words(one) for point in found.points for one in point.numbers]
+    worse = [symptom_sentence(one) for point in found.points for one in point.numbers]
     blocks += [Heading("What we see"), Items(worse[:_MOST_NUMBERS])] if worse else _nothing_worse(found, setting)
     first = found.diagnosed[0] if found.diagnosed else None
     blocks.append(Heading("What is ours, what is upstream"))

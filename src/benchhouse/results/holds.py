@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchhouse.analysis.playbooks.holding import longest_hold
+from benchhouse.analysis.playbooks.stalls import longest_hold
 from benchhouse.analysis.playbooks.tail import grown
 from benchhouse.analysis.playbooks.values import Case, Reading, Signal
 from benchhouse.schema.layout import TrialFolder, WorkspaceFolder

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from benchhouse.analysis.playbooks import diagnose
-from benchhouse.analysis.playbooks.moving import Way, find_shift
+from benchhouse.analysis.playbooks.signals import Way, find_shift
 from benchhouse.analysis.playbooks.values import Diagnosis, Evidence, Number, Signal
 from benchhouse.results.cases import Gathered, correct_waits
 from benchhouse.results.comparison import ComparisonTable, PointRow

@@ -3,8 +3,8 @@
 import pytest
 
 from benchhouse.analysis.playbooks import PLAYBOOKS, diagnose
-from benchhouse.analysis.playbooks.moving import odd_one_out, shift
 from benchhouse.analysis.playbooks.pending import cause_of
+from benchhouse.analysis.playbooks.signals import odd_one_out, shift
 from benchhouse.analysis.playbooks.values import Case, Member, Number, Reading, Signal
 
 QUIET = [0.010, 0.011, 0.009, 0.010, 0.012]

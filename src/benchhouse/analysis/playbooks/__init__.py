@@ -23,5 +23,5 @@ def diagnose(case: Case) -> list[Diagnosis]:
 
     Of those that are more than weak, one that names the node, rank or device comes first: it explains the others.
     """
-    found = [one for ask in PLAYBOOKS.values() if (one := ask(case))]
-    return sorted(found, key=lambda one: (one.certainty == "weak", not one.suspect, _ORDER.index(one.certainty)))
+    named = [diagnosis for ask in PLAYBOOKS.values() if (diagnosis := ask(case))]
+    return sorted(named, key=lambda item: (item.certainty == "weak", not item.suspect, _ORDER.index(item.certainty)))

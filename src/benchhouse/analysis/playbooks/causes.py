@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from benchhouse.analysis.playbooks.counting import SURE_P, Slowness, find_hits
-from benchhouse.analysis.playbooks.moving import Stat, Way, find_shift, tell, unit_words
+from benchhouse.analysis.playbooks.signals import SURE_P, Slowness, Stat, Way, figure, find_hits, find_shift, with_unit
 from benchhouse.analysis.playbooks.values import Case, Certainty, Diagnosis, Evidence, Number, Side, Signal
 
 _SURE_DISTANCE = 8.0
@@ -31,9 +30,7 @@ class Clue:
     normal: float | None = None
 
     def fits(self, signal: Signal) -> bool:
-        return bool(re.fullmatch(self.series, signal.series)) and bool(
-            not self.scope or re.fullmatch(self.scope, signal.scope)
-        )
+        return bool(re.fullmatch(self.series, signal.series) and re.fullmatch(self.scope or ".*", signal.scope))
 
     def ask(self, signal: Signal, slowness: Slowness = ()) -> Evidence | None:
         """What the signal shows: a mean that moved, else, in the trials that were slow, a fault that came and went."""
@@ -53,7 +50,7 @@ class Cause:
     next: tuple[str, ...]
     change: str
     depth: int = 0
-    both: bool = field(default=False)  # whether every clue is needed, not just one
+    both: bool = False  # whether every clue is needed, not just one
 
 
 @dataclass(frozen=True)
@@ -70,22 +67,23 @@ def weigh(causes: Iterable[Cause], signals: Sequence[Signal], slowness: Slowness
 
     With the `slowness` of the run's trials, signals that come and go count as well.
     """
-    found = []
+    weighed = []
     for cause in causes:
         shown: list[Evidence] = []
         strength, met = 0.0, 0
         for clue in cause.clues:
-            moved = [one for signal in signals if clue.fits(signal) and (one := clue.ask(signal, slowness))]
+            moved = [evidence for signal in signals if clue.fits(signal) and (evidence := clue.ask(signal, slowness))]
             met += bool(moved)
-            for one in moved:
-                now = one.now[: one.hits]
-                size = abs(sum(now) / len(now) - sum(one.base) / len(one.base))
-                strength = max(strength, min(size / clue.least, _LARGEST_STRENGTH) if clue.least else one.distance)
-                shown.append(one)
+            shown += moved
+            for evidence in moved:
+                now = evidence.now[: evidence.hits]
+                size = abs(sum(now) / len(now) - sum(evidence.base) / len(evidence.base))
+                part = min(size / clue.least, _LARGEST_STRENGTH) if clue.least else evidence.distance
+                strength = max(strength, part)
         if shown and (not cause.both or met == len(cause.clues)):
-            ordered = sorted(shown, key=lambda one: -one.distance)
-            found.append(Weighed(cause, ordered[:_MOST_EVIDENCE], strength))
-    return sorted(found, key=lambda one: (one.cause.depth, -one.strength, one.cause.name))
+            shown.sort(key=lambda evidence: -evidence.distance)
+            weighed.append(Weighed(cause, shown[:_MOST_EVIDENCE], strength))
+    return sorted(weighed, key=lambda item: (item.cause.depth, -item.strength, item.cause.name))
 
 
 def conclude(
@@ -94,6 +92,11 @@ def conclude(
     """The first of the weighed causes as a diagnosis; `first` is evidence that all causes of the playbook share."""
     best = weighed[0]
     certainty, reason = how_sure(best.evidence)
+    steps = list(best.cause.next)
+    if all(item.hits for item in best.evidence):  # what comes and goes; twice as many trials make it moderate
+        trials = 2 * max(len(item.now) for item in best.evidence)
+        again = f"Run this and the good one again with `repetitions: {trials}`, for it comes and goes"
+        steps.insert(0, f"{again}: bench run {{scenario}}")
     return Diagnosis(
         playbook=playbook,
         cause=best.cause.name,
@@ -103,56 +106,39 @@ def conclude(
         why_so_sure=reason,
         side=best.cause.side,
         point=case.point,
-        symptoms=[symptom_words(one) for one in symptoms],
+        symptoms=[symptom_sentence(number) for number in symptoms],
         evidence=[*first, *best.evidence],
-        next=[*_more_trials(best.evidence), *best.cause.next],
+        next=steps,
         change=best.cause.change,
-        also=[f"{one.cause.title}: {one.evidence[0].says}" for one in weighed[1:]],
+        also=[f"{other.cause.title}: {other.evidence[0].says}" for other in weighed[1:]],
     )
-
-
-def _more_trials(evidence: Sequence[Evidence]) -> list[str]:
-    """What comes and goes is surest told by more trials; twice as many make it moderate."""
-    if not all(one.hits for one in evidence):
-        return []
-    trials = 2 * max(len(one.now) for one in evidence)
-    return [
-        f"Run this and the good one again with `repetitions: {trials}`, for it comes and goes: bench run {{scenario}}"
-    ]
 
 
 def how_sure(evidence: Sequence[Evidence]) -> tuple[Certainty, str]:
     """In words: by how many signals agree, how far they moved, and how many repetitions there are."""
-    trials = min(len(one.now) if one.against == "peers" else min(len(one.base), len(one.now)) for one in evidence)
-    series = len({one.series for one in evidence})
-    farthest = max(one.distance for one in evidence)
-    counted = [one for one in evidence if one.hits is not None and one.p_value is not None]
-    if len(counted) == len(evidence):
-        return _how_sure_by_count(counted, series)
-    told = f"{series} series moved, the farthest by {farthest:.0f} spreads, in {trials} trials a side"
-    if all(one.against == "normal" for one in evidence):
-        return "weak", f"{told}; the base has none of them to compare with"
+    trials = min(len(item.now) if item.against == "peers" else min(len(item.base), len(item.now)) for item in evidence)
+    series = len({item.series for item in evidence})
+    farthest = max(item.distance for item in evidence)
+    counted = [(item.p_value, item) for item in evidence if item.hits is not None and item.p_value is not None]
+    if len(counted) == len(evidence):  # never strong: trials are only counted, and the others are as the base
+        p, best = min(counted, key=lambda pair: pair[0])
+        seen = f"{series} series came and went, seen in {best.hits} of {len(best.now)} trials"
+        reason = f"{seen}; chance alone does that in {p:.1%} of such pairs of runs"
+        return ("moderate" if p <= SURE_P else "weak"), reason
+    reason = f"{series} series moved, the farthest by {farthest:.0f} spreads, in {trials} trials a side"
+    if all(item.against == "normal" for item in evidence):
+        return "weak", f"{reason}; the base has none of them to compare with"
     if farthest >= _SURE_DISTANCE and trials >= _SURE_TRIALS:
-        return "strong", told
-    return ("moderate", told) if trials >= _SURE_TRIALS or series > 1 else ("weak", f"{told}: few")
+        return "strong", reason
+    return ("moderate", reason) if trials >= _SURE_TRIALS or series > 1 else ("weak", f"{reason}: few")
 
 
-def _how_sure_by_count(evidence: Sequence[Evidence], series: int) -> tuple[Certainty, str]:
-    """Of what comes and goes: never strong, for trials are only counted, and the others of the run are as the base."""
-    best = min(evidence, key=lambda one: one.p_value or 0.0)
-    seen = f"seen in {best.hits} of {len(best.now)} trials"
-    told = f"{series} series came and went, {seen}; chance alone does that in {best.p_value:.1%} of such pairs of runs"
-    return ("moderate" if best.p_value is not None and best.p_value <= SURE_P else "weak"), told
-
-
-def symptom_words(number: Number) -> str:
+def symptom_sentence(number: Number) -> str:
     """`latency p99: 20.1 -> 41.3 ms (+105%, 95% interval +98% to +112%)`."""
-    told = f"{number.name}: {tell(number.base)} -> {tell(number.now)} {unit_words(number.unit)}".rstrip()
+    unit = with_unit(number.unit)
+    levels = f"{number.name}: {figure(number.base)} -> {figure(number.now)} {unit}".rstrip()
     if number.change is None:
-        return told
-    ends = (
-        f", 95% interval {number.low:+.0%} to {number.high:+.0%}"
-        if number.low is not None and number.high is not None
-        else ""
-    )
-    return f"{told} ({number.change:+.0%}{ends})"
+        return levels
+    known = number.low is not None and number.high is not None
+    ends = f", 95% interval {number.low:+.0%} to {number.high:+.0%}" if known else ""
+    return f"{levels} ({number.change:+.0%}{ends})"

@@ -1,9 +1,10 @@
 """Playbook 2: throughput fell and the GPUs are not busy. They wait, and the question is what for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 
 from benchhouse.analysis.playbooks.causes import Cause, Clue, Weighed, conclude, weigh
-from benchhouse.analysis.playbooks.counting import Slowness
+from benchhouse.analysis.playbooks.signals import Slowness
 from benchhouse.analysis.playbooks.tail import CPU_THROTTLED
 from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Number, Reading, Signal
 from benchhouse.analysis.summary import mean
@@ -16,15 +17,7 @@ _LOW = 0.8
 _A_SHARE = 1.5  # above: the exporter tells percent
 
 CAUSES = (
-    Cause(
-        CPU_THROTTLED.name,
-        CPU_THROTTLED.title,
-        "The CPU limit of the cgroup held back the processes that feed the GPUs.",
-        CPU_THROTTLED.side,
-        CPU_THROTTLED.clues,
-        CPU_THROTTLED.next,
-        CPU_THROTTLED.change,
-    ),
+    replace(CPU_THROTTLED, says="The CPU limit of the cgroup held back the processes that feed the GPUs."),
     Cause(
         "storage",
         "the storage delivers too little",
@@ -94,7 +87,7 @@ UNEXPLAINED = Cause(
 
 
 def diagnose(case: Case) -> Diagnosis | None:
-    slower = [one for one in case.numbers if one.worse and _enough(one)]
+    slower = [number for number in case.numbers if number.worse and _enough(number)]
     waiting = _waiting(case, case.slow_trials(slower))
     if not slower or not waiting:
         return None
@@ -114,35 +107,32 @@ def _enough(number: Number) -> bool:
 
 def _waiting(case: Case, slowness: Slowness) -> list[Evidence]:
     """GPUs that are less busy than they were, and not nearly full; all together, as what feeds them is the same."""
-    found = []
-    for signal in _together([one for one in case.signals if _LESS_BUSY.fits(one)]):
-        one = _LESS_BUSY.ask(signal, slowness)
-        if one and mean(one.now[: one.hits]) < _LOW * (100.0 if max(one.base) > _A_SHARE else 1.0):
-            found.append(one)
-    return found
+    shown = (_LESS_BUSY.ask(signal, slowness) for signal in _together(filter(_LESS_BUSY.fits, case.signals)))
+    return [
+        evidence
+        for evidence in shown
+        if evidence and mean(evidence.now[: evidence.hits]) < _LOW * (100.0 if max(evidence.base) > _A_SHARE else 1.0)
+    ]
 
 
-def _together(signals: Sequence[Signal]) -> list[Signal]:
+def _together(signals: Iterable[Signal]) -> list[Signal]:
     """One signal a series: the mean over the GPUs of each trial."""
     by_series: dict[str, list[Signal]] = {}
     for signal in signals:
         by_series.setdefault(signal.series, []).append(signal)
-    return [
-        same[0].model_copy(
-            update={
-                "scope": same[0].scope if len(same) == 1 else "all GPUs",
-                "base": _means([row for one in same for row in one.base]),
-                "now": _means([row for one in same for row in one.now]),
-            }
-        )
-        for same in by_series.values()
-    ]
+    together = []
+    for same in by_series.values():
+        scope = same[0].scope if len(same) == 1 else "all GPUs"
+        base = _means(row for signal in same for row in signal.base)
+        now = _means(row for signal in same for row in signal.now)
+        together.append(same[0].model_copy(update={"scope": scope, "base": base, "now": now}))
+    return together
 
 
-def _means(readings: Sequence[Reading]) -> list[Reading]:
+def _means(readings: Iterable[Reading]) -> list[Reading]:
     trials: dict[str, list[Reading]] = {}
-    for one in readings:
-        trials.setdefault(one.trial_id, []).append(one)
+    for reading in readings:
+        trials.setdefault(reading.trial_id, []).append(reading)
     return [
         Reading(trial_id=trial, node=rows[0].node, avg=mean([row.avg for row in rows]))
         for trial, rows in trials.items()

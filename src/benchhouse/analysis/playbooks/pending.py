@@ -2,7 +2,7 @@
 
 import re
 
-from benchhouse.analysis.playbooks.causes import Cause, Clue, Weighed, conclude, how_sure, weigh
+from benchhouse.analysis.playbooks.causes import Cause, Clue, Weighed, conclude, weigh
 from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Number
 
 NAME = "scheduler_backpressure"
@@ -86,29 +86,29 @@ _BY_REASON = (
 
 def diagnose(case: Case) -> Diagnosis | None:
     wait = case.wait
-    if wait is None or not wait.worse or not _long(wait):
+    if wait is None or not wait.worse or wait.now - wait.base < _LEAST_S:
+        return None
+    if wait.change is not None and wait.change < _LEAST_CHANGE:
         return None
     weighed = weigh(CAUSES, case.signals)
     named = cause_of(case.reasons)
     if named:
-        weighed.sort(key=lambda one: one.cause.name != named)
-    if not weighed and named:
-        return _by_word_alone(case, named, wait)
+        weighed.sort(key=lambda item: item.cause.name != named)
     if not weighed:
-        return None
-    found = conclude(case, NAME, weighed, [wait])
-    if found.cause == named:
-        told = ", ".join(f"{reason} ({count})" for reason, count in case.reasons.items())
-        return found.model_copy(update={"why_so_sure": f"{found.why_so_sure}; the batch system says {told}"})
+        return _by_word_alone(case, named, wait) if named else None
+    result = conclude(case, NAME, weighed, [wait])
+    if result.cause == named:
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in case.reasons.items())
+        return result.model_copy(update={"why_so_sure": f"{result.why_so_sure}; the batch system says {reasons}"})
     # The jobs of one array share one queue: the waits of its trials are not independent, and the words say so.
-    certainty = "moderate" if how_sure(found.evidence)[0] == "strong" else "weak"
+    certainty = "moderate" if result.certainty == "strong" else "weak"
     shared = "trials of one submission share its wait"
-    return found.model_copy(update={"certainty": certainty, "why_so_sure": f"{found.why_so_sure}; {shared}"})
+    return result.model_copy(update={"certainty": certainty, "why_so_sure": f"{result.why_so_sure}; {shared}"})
 
 
 def _by_word_alone(case: Case, named: str, wait: Number) -> Diagnosis:
     """No series of the scheduler was sampled; what it said of the waiting trials was kept."""
-    cause = next(one for one in CAUSES if one.name == named)
+    cause = next(cause for cause in CAUSES if cause.name == named)
     evidence = [
         Evidence(
             scope="scheduler", series="pending", unit="trials", phase="queue", stat="peak", base=[], now=[float(count)],
@@ -117,10 +117,9 @@ def _by_word_alone(case: Case, named: str, wait: Number) -> Diagnosis:
         for reason, count in sorted(case.reasons.items(), key=lambda item: -item[1])
         if cause_of({reason: count}) == named
     ]  # fmt: skip
-    weighed = Weighed(cause, evidence, 0.0)
-    found = conclude(case, NAME, [weighed], [wait])
-    told = "the batch system's own word; none of its series was sampled, and trials of one submission share its wait"
-    return found.model_copy(update={"certainty": "moderate", "why_so_sure": told})
+    result = conclude(case, NAME, [Weighed(cause, evidence, 0.0)], [wait])
+    why = "the batch system's own word; none of its series was sampled, and trials of one submission share its wait"
+    return result.model_copy(update={"certainty": "moderate", "why_so_sure": why})
 
 
 def cause_of(reasons: dict[str, int]) -> str | None:
@@ -130,7 +129,3 @@ def cause_of(reasons: dict[str, int]) -> str | None:
             if re.search(pattern, reason):
                 return cause
     return None
-
-
-def _long(wait: Number) -> bool:
-    return wait.now - wait.base >= _LEAST_S and (wait.change is None or wait.change >= _LEAST_CHANGE)

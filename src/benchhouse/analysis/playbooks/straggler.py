@@ -1,10 +1,11 @@
 """Playbook 3: steps spike and one node, rank or device is slower than its peers. All others wait for it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from benchhouse.analysis.playbooks.causes import Clue, how_sure, symptom_words
-from benchhouse.analysis.playbooks.moving import LEAST_TRIALS, Odd, Stat, Way, odd_one_out, tell, unit_words
+from benchhouse.analysis.playbooks.causes import Clue, how_sure, symptom_sentence
+from benchhouse.analysis.playbooks.signals import LEAST_TRIALS, Odd, figure, odd_one_out, with_unit
 from benchhouse.analysis.playbooks.values import Case, Diagnosis, Evidence, Number, Reading, Side, Signal
 
 NAME = "distributed_straggler"
@@ -55,8 +56,21 @@ REASONS = (
 _UNKNOWN = Reason("slow_member", "no series of it tells why", "machine", (), "None yet: the experiment comes first.")
 
 
-@dataclass(frozen=True)
-class _Stands:
+class _Part(NamedTuple):
+    """One member's readings of a series, to be told apart by the clue from those of the same kind and group."""
+
+    clue: Clue
+    kind: str
+    group: str
+    name: str
+    series: str
+    unit: str
+    phase: str
+    now: Sequence[Reading]
+    base: Sequence[Reading]
+
+
+class _Standout(NamedTuple):
     """A member that stands out by one series."""
 
     kind: str
@@ -65,38 +79,41 @@ class _Stands:
 
 
 def diagnose(case: Case) -> Diagnosis | None:
-    symptoms = [one for one in case.numbers if one.worse and _slower_steps(one)]
+    symptoms = [number for number in case.numbers if number.worse and _slower_steps(number)]
     if not symptoms:
         return None
     slow = _slow_members(case)
-    reasons = [(reason, stands) for reason in REASONS for stands in _by_reason(reason, case.signals)]
+    reasons = [(reason, shown) for reason in REASONS for shown in _by_reason(reason, case.signals)]
     if slow:
-        suspect = slow[0]
-        fitting = [(reason, one) for reason, one in reasons if _same(suspect, one)]
-    elif reasons:  # no number of each member, but one device or node is not as its peers are
-        suspect = max(reasons, key=lambda item: item[1].odd.distance)[1]
-        fitting = [(reason, one) for reason, one in reasons if one.odd.member == suspect.odd.member]
-    else:
+        # Which GPU a rank has is not guessed: one that alone stands out in the slow rank's trials is shown by its name.
+        rank, member = slow[0].kind == "rank", slow[0].odd.member
+        fitting = [pair for pair in reasons if pair[1].odd.member == member or (rank and pair[1].kind == "gpu")]
+        return _conclude(case, symptoms, slow[0], fitting)
+    if not reasons:
         return None
-    return _concluded(case, symptoms, suspect if slow else None, fitting)
+    # No number of each member, but one device or node is not as its peers are.
+    suspect = max((shown for _, shown in reasons), key=lambda shown: shown.odd.distance)
+    return _conclude(case, symptoms, None, [pair for pair in reasons if pair[1].odd.member == suspect.odd.member])
 
 
-def _concluded(
-    case: Case, symptoms: Sequence[Number], slow: _Stands | None, reasons: list[tuple[Reason, _Stands]]
+def _conclude(
+    case: Case, symptoms: Sequence[Number], slow: _Standout | None, reasons: list[tuple[Reason, _Standout]]
 ) -> Diagnosis:
     reasons = sorted(reasons, key=lambda item: (REASONS.index(item[0]) > 3, -item[1].odd.distance))
     reason, shown = reasons[0] if reasons else (_UNKNOWN, slow)
-    assert shown is not None
+    suspect = slow or shown
+    assert shown is not None and suspect is not None
     evidence = [slow.evidence] if slow else []
-    evidence += [one.evidence for other, one in reasons if other is reason]
+    evidence += [item.evidence for other, item in reasons if other is reason]
     certainty, why = how_sure(evidence)
-    member = slow.odd.member if slow else shown.odd.member
+    member = suspect.odd.member
     where = "" if not reasons or shown.odd.member == member else f" ({shown.odd.member})"
-    also = list(dict.fromkeys(other.title for other, _ in reasons if other is not reason))
     if not slow:
         certainty = "weak" if certainty == "weak" else "moderate"
         why += "; no number of each rank says that this one was slow: emit one with window `rank:N`"
-    kind = slow.kind if slow else shown.kind
+    without = f"Run again with the node of {member} exchanged or left out"
+    if suspect.kind == "node":
+        without = f"Run without it (`slurm: {{flags: [--exclude={member}]}}`, or cordon the node)"
     return Diagnosis(
         playbook=NAME,
         cause=f"straggler:{reason.name}",
@@ -107,18 +124,12 @@ def _concluded(
         side=reason.side,
         point=case.point,
         suspect=member,
-        symptoms=[symptom_words(one) for one in symptoms],
+        symptoms=[symptom_sentence(number) for number in symptoms],
         evidence=evidence,
-        next=[_without(kind, member), "Then: bench why @last --vs {base}: the spikes must be gone."],
+        next=[f"{without}: bench run {{scenario}}", "Then: bench why @last --vs {base}: the spikes must be gone."],
         change=reason.change,
-        also=also,
+        also=list(dict.fromkeys(other.title for other, _ in reasons if other is not reason)),
     )
-
-
-def _without(kind: str, member: str) -> str:
-    if kind == "node":
-        return f"Run without it (`slurm: {{flags: [--exclude={member}]}}`, or cordon the node): bench run {{scenario}}"
-    return f"Run again with the node of {member} exchanged or left out: bench run {{scenario}}"
 
 
 def _slower_steps(number: Number) -> bool:
@@ -127,94 +138,73 @@ def _slower_steps(number: Number) -> bool:
     return (number.is_time and number.change >= _LEAST_CHANGE) or (number.is_rate and number.change <= -_LEAST_CHANGE)
 
 
-def _slow_members(case: Case) -> list[_Stands]:
+def _slow_members(case: Case) -> list[_Standout]:
     """Members that are slower than their peers, by numbers of each or by series of each rank; the slowest first."""
-    found = []
-    groups: dict[tuple[str, str], list[tuple[str, str, str, Sequence[Reading], Sequence[Reading], Way]]] = {}
-    for one in case.members:
-        way: Way = "up" if one.direction == "lower" else "down"
-        row = (one.name, one.kind, one.unit, one.now, one.base, way)
-        groups.setdefault((one.kind, one.metric), []).append(row)
-    for signal in case.signals:
-        if signal.rank is not None and _SLOW_SERIES.fits(signal):
-            row = (f"rank {signal.rank}", "rank", signal.unit, signal.now, signal.base, "up")
-            groups.setdefault(("rank", signal.series), []).append(row)
-    for (kind, metric), rows in groups.items():
-        now, base = {row[0]: row[3] for row in rows}, {row[0]: row[4] for row in rows}
-        shown = _stands(kind, metric, rows[0][2], "", now, base, Clue("", rows[0][5], least=0.0, ratio=_SLOWER))
-        found += [shown] if shown else []
-    return sorted(found, key=lambda one: -one.odd.distance)
+    parts = []
+    for item in case.members:
+        clue = _SLOW_SERIES if item.direction == "lower" else replace(_SLOW_SERIES, way="down")
+        parts.append(
+            _Part(clue, item.kind, item.metric, item.name, item.metric, item.unit, "trial", item.now, item.base)
+        )
+    ranks = [signal for signal in case.signals if signal.rank is not None and _SLOW_SERIES.fits(signal)]
+    parts += [_part(_SLOW_SERIES, signal, "rank", f"rank {signal.rank}")._replace(phase="trial") for signal in ranks]
+    return sorted(_stand_out(parts), key=lambda shown: -shown.odd.distance)
 
 
-def _by_reason(reason: Reason, signals: Sequence[Signal]) -> Iterable[_Stands]:
+def _by_reason(reason: Reason, signals: Sequence[Signal]) -> Iterable[_Standout]:
     """Members that stand out by a clue of this reason: devices, ranks, and nodes where trials ran on several."""
     for clue in reason.clues:
-        groups: dict[tuple[str, str], list[tuple[str, Signal, Sequence[Reading], Sequence[Reading]]]] = {}
-        for signal in signals:
-            if not clue.fits(signal):
-                continue
+        parts = []
+        for signal in filter(clue.fits, signals):
             if signal.rank is not None:
-                groups.setdefault(("rank", signal.series), []).append(
-                    (f"rank {signal.rank}", signal, signal.now, signal.base)
-                )
+                parts.append(_part(clue, signal, "rank", f"rank {signal.rank}"))
             elif signal.scope.startswith("gpu"):
-                groups.setdefault(("gpu", signal.series), []).append((signal.scope, signal, signal.now, signal.base))
-            earlier = _by_node(signal.base)
-            for node, here in _by_node(signal.now).items():
-                row = (node, signal, here, earlier.get(node, []))
-                groups.setdefault(("node", f"{signal.scope} {signal.series}"), []).append(row)
-        for (kind, _), rows in groups.items():
-            first = rows[0][1]
-            now, base = {row[0]: row[2] for row in rows}, {row[0]: row[3] for row in rows}
-            shown = _stands(kind, first.series, first.unit, first.phase, now, base, clue)
-            if shown:
-                yield shown
+                parts.append(_part(clue, signal, "gpu", signal.scope))
+            base, group = _by_node(signal.base), f"{signal.scope} {signal.series}"
+            for node, now in _by_node(signal.now).items():
+                part = _part(clue, signal, "node", node)
+                parts.append(part._replace(group=group, now=now, base=base.get(node, [])))
+        yield from _stand_out(parts)
 
 
-def _stands(
-    kind: str,
-    series: str,
-    unit: str,
-    phase: str,
-    now: Mapping[str, Sequence[Reading]],
-    base: Mapping[str, Sequence[Reading]],
-    clue: Clue,
-) -> _Stands | None:
-    stat: Stat = clue.stat
-    odd = odd_one_out(now, clue.way, clue.least, clue.ratio, stat)
-    if odd is None:
-        return None
-    before = odd_one_out(base, clue.way, clue.least, clue.ratio, stat)
-    if before and before.member == odd.member and abs(before.excess) >= _OLD_NEWS * abs(odd.excess):
-        return None
-    middle = sorted(odd.peers)[len(odd.peers) // 2]
-    own = sorted(odd.own)[len(odd.own) // 2]
-    spreads = f"{odd.distance:.0f} spreads"
-    words = f"{series} of {odd.member} is {tell(own)} {unit_words(unit)}where its peers have {tell(middle)} ({spreads})"
-    evidence = Evidence(
-        scope=odd.member,
-        series=series,
-        unit=unit,
-        phase=phase or "trial",
-        stat=stat,
-        base=odd.peers,
-        now=odd.own,
-        trials=[row.trial_id for row in now[odd.member]],
-        distance=odd.distance,
-        against="peers",
-        says=words,
-    )
-    return _Stands(kind, odd, evidence)
+def _part(clue: Clue, signal: Signal, kind: str, name: str) -> _Part:
+    return _Part(clue, kind, signal.series, name, signal.series, signal.unit, signal.phase, signal.now, signal.base)
+
+
+def _stand_out(parts: Iterable[_Part]) -> Iterable[_Standout]:
+    """The odd one of each group, unless it stood out as much in the base."""
+    groups: dict[tuple[str, str], list[_Part]] = {}
+    for part in parts:
+        groups.setdefault((part.kind, part.group), []).append(part)
+    for rows in groups.values():
+        first, now, base = rows[0], {part.name: part.now for part in rows}, {part.name: part.base for part in rows}
+        clue = first.clue
+        odd = odd_one_out(now, clue.way, clue.least, clue.ratio, clue.stat)
+        before = odd_one_out(base, clue.way, clue.least, clue.ratio, clue.stat)
+        if odd is None:
+            continue
+        if before and before.member == odd.member and abs(before.excess) >= _OLD_NEWS * abs(odd.excess):
+            continue
+        own, peers = (figure(sorted(side)[len(side) // 2]) for side in (odd.own, odd.peers))
+        about = f"{first.series} of {odd.member} is {own} {with_unit(first.unit)}where its peers have {peers}"
+        evidence = Evidence(
+            scope=odd.member,
+            series=first.series,
+            unit=first.unit,
+            phase=first.phase or "trial",
+            stat=clue.stat,
+            base=odd.peers,
+            now=odd.own,
+            trials=[row.trial_id for row in now[odd.member]],
+            distance=odd.distance,
+            against="peers",
+            says=f"{about} ({odd.distance:.0f} spreads)",
+        )
+        yield _Standout(first.kind, odd, evidence)
 
 
 def _by_node(readings: Sequence[Reading]) -> dict[str, list[Reading]]:
-    found: dict[str, list[Reading]] = {}
-    for one in readings:
-        found.setdefault(one.node, []).append(one)
-    return {node: rows for node, rows in found.items() if len(rows) >= LEAST_TRIALS}
-
-
-def _same(slow: _Stands, other: _Stands) -> bool:
-    """Whether evidence is about the slow member. Which GPU a rank has is not guessed: one GPU that alone stands out in
-    the trials of the slow rank is shown by its own name."""
-    return other.odd.member == slow.odd.member or (slow.kind == "rank" and other.kind == "gpu")
+    nodes: dict[str, list[Reading]] = {}
+    for reading in readings:
+        nodes.setdefault(reading.node, []).append(reading)
+    return {node: rows for node, rows in nodes.items() if len(rows) >= LEAST_TRIALS}

@@ -154,33 +154,35 @@ def diagnose(case: Case) -> Diagnosis | None:
     # What stops a process now and then lifts the mean, too, when it does so often enough. Only what stops it says so
     # here: a root, or a stall seen in the requests themselves.
     slower = grown(case)
-    stops = [one for one in CAUSES if one.depth == 0 or one.name == "stall"]
+    stops = [cause for cause in CAUSES if cause.depth == 0 or cause.name == "stall"]
     weighed = weigh(stops, case.signals, case.slow_trials(slower)) if slower else []
     if not weighed:
         return None
-    found = conclude(case, NAME, weighed, slower)
-    certainty = "moderate" if found.certainty == "strong" else found.certainty
-    tail = any(one.stat in _TAILS for one in slower)
-    told = f"{found.why_so_sure}; " + (
-        "the mean grew with the tail, so more than few requests are hit" if tail else "the mean grew, no tail for sure"
+    result = conclude(case, NAME, weighed, slower)
+    certainty = "moderate" if result.certainty == "strong" else result.certainty
+    tail = any(number.stat in _TAILS for number in slower)
+    hit = " with the tail, so more than few requests are hit" if tail else ", no tail for sure"
+    return result.model_copy(
+        update={"certainty": certainty, "why_so_sure": f"{result.why_so_sure}; the mean grew {hit}"}
     )
-    return found.model_copy(update={"certainty": certainty, "why_so_sure": told})
 
 
 def grown(case: Case) -> list[Number]:
     """Latencies that are worse for sure, whichever part of them."""
-    return [one for one in case.numbers if one.is_time and one.worse and (one.change or 0.0) >= _LEAST_CHANGE]
+    return [number for number in case.numbers if _longer(number)]
+
+
+def _longer(number: Number) -> bool:
+    return number.is_time and number.worse and (number.change or 0.0) >= _LEAST_CHANGE
 
 
 def fitting(case: Case) -> list[Number]:
     """Latencies whose p99 is worse for sure while their centre moved far less."""
-    centres = {one.metric: one for one in case.numbers if one.stat in ("mean", "p50", "value")}
-    found = []
-    for one in case.numbers:
-        if one.stat not in _TAILS or not one.is_time or not one.worse or one.change is None:
-            continue
-        centre = centres.get(one.metric)
-        moved = centre.change if centre and centre.change is not None else None
-        if one.change >= _LEAST_CHANGE and moved is not None and moved <= _MEAN_SHARE * one.change:
-            found.append(one)
-    return found
+    centres = {number.metric: number.change for number in case.numbers if number.stat in ("mean", "p50", "value")}
+    tails = []
+    for number in case.numbers:
+        moved = centres.get(number.metric)
+        tail = number.stat in _TAILS and _longer(number)
+        if tail and moved is not None and moved <= _MEAN_SHARE * (number.change or 0.0):
+            tails.append(number)
+    return tails

@@ -96,7 +96,7 @@ class Case(Model):
 
     def slow_trials(self, symptoms: "list[Number]") -> list[dict[str, float]]:
         """The slowness of the run's trials by each of these numbers that tells it."""
-        return [self.slowness[one.name] for one in symptoms if one.name in self.slowness]
+        return [self.slowness[number.name] for number in symptoms if number.name in self.slowness]
 
 
 class Evidence(Model):

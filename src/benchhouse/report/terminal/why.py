@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchhouse.analysis.playbooks.causes import symptom_words
+from benchhouse.analysis.playbooks.causes import symptom_sentence
 from benchhouse.report.terminal import screen
 from benchhouse.results.numbers import quantity
 from benchhouse.results.why import filled_in
@@ -42,7 +42,7 @@ def show_why(why: "Why") -> None:
 
 def _show_point(why: "Why", point: "PointWhy") -> None:
     click.echo(f"\n{point.point or 'all of it'}")
-    for text in (symptom_words(number) for number in point.numbers):
+    for text in (symptom_sentence(number) for number in point.numbers):
         click.echo(f"  worse     {text}")
     for at, diagnosis in enumerate(point.diagnoses):
         click.echo(

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from benchhouse.analysis.playbooks import diagnose
-from benchhouse.analysis.playbooks.counting import P, chance, count_hits
+from benchhouse.analysis.playbooks.signals import HITS_P, chance, count_hits
 from benchhouse.analysis.playbooks.values import Case, Number, Reading, Signal
 
 LATENCY = {"metric": "latency", "unit": "ms", "direction": "lower", "verdict": "worse", "p_adjusted": 0.001}
@@ -102,7 +102,7 @@ def test_pairs_that_are_hit_at_one_rate_pass_in_less_than_two_percent(trials):
     """Exactly, at the worst of all rates; the two sides are independent."""
     passing = [
         (hit, base) for hit, base in product(range(1, trials + 1), range(trials + 1))
-        if chance(hit, trials, base, trials) <= P or (hit == trials and not base)
+        if chance(hit, trials, base, trials) <= HITS_P or (hit == trials and not base)
     ]  # fmt: skip
 
     def likely(hit, rate):

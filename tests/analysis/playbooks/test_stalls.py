@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from benchhouse.analysis.playbooks import diagnose
-from benchhouse.analysis.playbooks.holding import longest_hold
+from benchhouse.analysis.playbooks.stalls import longest_hold
 from benchhouse.analysis.playbooks.values import Case, Number, Reading, Signal
 
 TRIALS = 5
