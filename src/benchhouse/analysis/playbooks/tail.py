@@ -161,10 +161,9 @@ def diagnose(case: Case) -> Diagnosis | None:
     result = conclude(case, NAME, weighed, slower)
     certainty = "moderate" if result.certainty == "strong" else result.certainty
     tail = any(number.stat in _TAILS for number in slower)
-    hit = " with the tail, so more than few requests are hit" if tail else ", no tail for sure"
-    return result.model_copy(
-        update={"certainty": certainty, "why_so_sure": f"{result.why_so_sure}; the mean grew {hit}"}
-    )
+    which = " with the tail, so more than few requests are hit" if tail else ", no tail for sure"
+    why = f"{result.why_so_sure}; the mean grew{which}"
+    return result.model_copy(update={"certainty": certainty, "why_so_sure": why})
 
 
 def grown(case: Case) -> list[Number]:
