@@ -6,7 +6,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from benchhouse.report.tags import join, tag
+from benchhouse.report.tags import join, table, tag
 from benchhouse.results.content import Environment, FailureFacts, ReportData, RunFacts
 from benchhouse.results.numbers import number
 from benchhouse.schema.trial import outcome_words
@@ -20,10 +20,11 @@ _MOST_FAILURES = 20
 
 
 def failures_section(data: ReportData) -> Markup:
-    if not data.failures:
-        words = "No trial failed." if data.invalid else "Every trial succeeded." if data.trials else "No trial was run."
-        return tag("p", words, class_="soft")
-    return _listed(data.failures)
+    return _listed(data.failures) if data.failures else tag("p", no_failures(data), class_="soft")
+
+
+def no_failures(data: ReportData) -> str:
+    return "No trial failed." if data.invalid else "Every trial succeeded." if data.trials else "No trial was run."
 
 
 def invalid_section(data: ReportData) -> Markup:
@@ -37,18 +38,16 @@ def _listed(trials: Sequence[FailureFacts]) -> Markup:
         tag("tr", *(tag("td", text) for text in (item.trial_id, item.outcome, item.code, tag("code", item.rerun))))
         for item in trials[_MOST_FAILURES:]
     ]
-    more = None
-    if rest:
-        table = tag("div", tag("table", tag("tbody", *rest)), class_="scroll")
-        more = tag("details", tag("summary", f"{number(len(rest))} more"), table)
-    return join(*shown, more)
+    if not rest:
+        return join(*shown)
+    others = tag("div", tag("table", tag("tbody", *rest)), class_="scroll")
+    return join(*shown, tag("details", tag("summary", f"{number(len(rest))} more"), others))
 
 
 def _failure(failure: FailureFacts) -> Markup:
     heading = " · ".join(filter(None, [outcome_words(failure.outcome), failure.code, failure.point]))
-    tail = (
-        tag("details", tag("summary", "Log tail"), tag("pre", failure.log_tail)) if failure.log_tail.strip() else None
-    )
+    log = failure.log_tail
+    tail = tag("details", tag("summary", "Log tail"), tag("pre", log)) if log.strip() else None
     return tag(
         "article",
         tag("h3", heading),
@@ -63,16 +62,10 @@ def warnings_section(data: ReportData) -> Markup:
     if not data.warnings:
         return tag("p", "No warnings.", class_="soft")
     rows = [
-        tag(
-            "tr",
-            tag("td", tag("code", group.code)),
-            tag("td", number(group.count), class_="n"),
-            tag("td", " / ".join(group.messages), class_="wrap"),
-        )
+        [tag("code", group.code), number(group.count), tag("span", " / ".join(group.messages), class_="wrap")]
         for group in data.warnings
     ]
-    head = tag("tr", tag("th", "warning"), tag("th", "trials", class_="n"), tag("th", "what it says"))
-    return tag("div", tag("table", tag("thead", head), tag("tbody", *rows)), class_="scroll")
+    return table(["warning", "trials", "what it says"], rows, (1,))
 
 
 def configuration_section(data: ReportData) -> Markup | None:
@@ -151,14 +144,9 @@ def lineage_section(data: ReportData) -> Markup:
 
 
 def _run(run: RunFacts) -> Markup:
-    entries = [
-        ("Run", run.run_id),
-        ("From, to", f"{when(run.started)} to {when(run.ended)}" if run.started else ""),
-        ("Plan digest", run.plan_digest),
-        ("Experiment", f"{run.experiment} {run.version}"),
-        ("Distribution", run.distribution),
-    ]
-    return _pairs(entries)
+    times = f"{when(run.started)} to {when(run.ended)}" if run.started else ""
+    entries = [("Run", run.run_id), ("From, to", times), ("Plan digest", run.plan_digest)]
+    return _pairs([*entries, ("Experiment", f"{run.experiment} {run.version}"), ("Distribution", run.distribution)])
 
 
 def when(stamp: str | None) -> str:

@@ -17,12 +17,12 @@ from benchhouse.report.load_section import load_section
 from benchhouse.report.machine_section import machine_section
 from benchhouse.report.payload import axis_values, payload, varying_axes
 from benchhouse.report.spread_section import spread_section
-from benchhouse.report.tags import asset, embedded_json, join, tag
+from benchhouse.report.tags import asset, document, embedded_json, join, tag
 from benchhouse.results.content import ReportData
 from benchhouse.results.numbers import number, plural
+from benchhouse.schema.lists import shortened
 from benchhouse.schema.trial import outcome_words
 
-CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 _SCRIPTS = ("data.js", "plot.js", "bands.js", "charts.js", "table.js")
 _BANDS = "Medians over the points at each value of the axis."
 _MARKS = "Mark: mean over trials. Whisker: 95% interval of the mean. Faint dots: single trials."
@@ -30,6 +30,7 @@ _SILENT = "The charts and the table of points need JavaScript; report.md beside 
 _HOW_NUMBERS_READ = (
     "Mean over trials ± standard deviation, and n, the number of trials. A click on a number shows where it comes from."
 )
+_WHERE_STATISTICS_ARE = "ask table measurement_fact with bench query, or bench trace RUN:METRIC.STAT."
 _MOST_MISSING = 6
 
 
@@ -39,30 +40,16 @@ def render(data: ReportData) -> str:
     links = [tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in sections]
     body = [tag("section", tag("h2", title), content, id=name) for name, title, content in sections]
     script = Markup("\n").join(asset(name) for name in _SCRIPTS)
-    page = tag(
-        "html",
-        tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=CSP),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", name="referrer", content="no-referrer"),
-            tag("title", f"{data.scenario}: benchmark report"),
-            tag("style", asset("report.css")),
-        ),
-        tag(
-            "body",
-            _top(data),
-            tag("nav", tag("ul", *links), aria_label="Sections"),
-            tag("main", *body),
-            _footer(data),
-            tag("dialog", id="lineage-dialog", aria_labelledby="lineage-title"),
-            tag("script", embedded_json(payload(data)), type="application/json", id="data"),
-            tag("script", Markup('(() => { "use strict";\n'), script, Markup("\n})();")),
-        ),
-        lang="en",
+    return document(
+        f"{data.scenario}: benchmark report",
+        _top(data),
+        tag("nav", tag("ul", *links), aria_label="Sections"),
+        tag("main", *body),
+        _footer(data),
+        tag("dialog", id="lineage-dialog", aria_labelledby="lineage-title"),
+        tag("script", embedded_json(payload(data)), type="application/json", id="data"),
+        tag("script", Markup('(() => { "use strict";\n'), script, Markup("\n})();")),
     )
-    return f"<!doctype html>\n{page}\n"
 
 
 def _sections(data: ReportData) -> list[tuple[str, str, Markup | None]]:
@@ -90,14 +77,12 @@ def _top(data: ReportData) -> Markup:
     experiments = list(dict.fromkeys(f"{run.experiment} {run.version}".strip() for run in data.runs))
     sources = list(dict.fromkeys(run.distribution for run in data.runs if run.distribution))
     kind = ", ".join(filter(None, experiments)) + (f" from {', '.join(sources)}" if sources else "")
-    trouble = not data.points
-    verdicts = [tag("p", line, class_="verdict trouble" if trouble else "verdict") for line in data.headline]
-    outcomes = data.outcomes()
-    counted = ", ".join(f"{number(count)} {outcome_words(outcome)}" for outcome, count in outcomes.items())
+    verdicts = [tag("p", line, class_="verdict" if data.points else "verdict trouble") for line in data.headline]
+    counted = ", ".join(f"{number(count)} {outcome_words(outcome)}" for outcome, count in data.outcomes().items())
     targets = list(dict.fromkeys(point.target_name for point in data.points))
     facts = [
         ("Compared", _compared(data)),
-        ("Targets", ", ".join(targets[:4]) + (f" and {len(targets) - 4} more" if len(targets) > 4 else "")),
+        ("Targets", shortened(targets, 4)),
         ("Trials", counted or "none"),
         ("Run" if len(data.runs) == 1 else "Runs", ", ".join(run.run_id for run in data.runs)),
         ("Started", when(data.runs[0].started) if data.runs else ""),
@@ -118,10 +103,9 @@ def _top(data: ReportData) -> Markup:
 def _compared(data: ReportData) -> str:
     axes = varying_axes([axis_values(point, several_runs=len(data.runs) > 1) for point in data.points])
     along = " × ".join(f"{axis['title']} ({len(axis['values'])})" for axis in axes)
-    missing = data.without_number
-    more = f" and {len(missing) - _MOST_MISSING} more" if len(missing) > _MOST_MISSING else ""
-    told = f"; without a successful trial: {', '.join(missing[:_MOST_MISSING])}{more}" if missing else ""
-    return plural(len(data.points), "point") + (f": {along}" if along else "") + told
+    missing = shortened(data.without_number, _MOST_MISSING)
+    failed = f"; without a successful trial: {missing}" if missing else ""
+    return plural(len(data.points), "point") + (f": {along}" if along else "") + failed
 
 
 def _choice(name: str, title: str) -> Markup:
@@ -130,6 +114,17 @@ def _choice(name: str, title: str) -> Markup:
 
 def _check(name: str, title: str) -> Markup:
     return tag("label", tag("input", type="checkbox", id=name), title)
+
+
+def _figure(name: str, title: str, explanation: str, controls: Markup, *, wide: bool = False) -> Markup:
+    return tag(
+        "figure",
+        tag("figcaption", title, tag("small", explanation)),
+        controls,
+        tag("div", id=name, class_="plot"),
+        tag("p", id=f"{name}-note", class_="note"),
+        class_="wide" if wide else None,
+    )
 
 
 def _charts(data: ReportData) -> Markup:
@@ -142,29 +137,21 @@ def _charts(data: ReportData) -> Markup:
         _check("zero", "from zero"),
         class_="bar",
     )
-    sweep = tag(
-        "figure",
-        tag("figcaption", "Value along the axis", tag("small", _BANDS if data.spreads else _MARKS)),
-        tag("div", id="sweep-legend", class_="legend"),
-        tag("div", id="sweep", class_="plot"),
-        tag("p", id="sweep-note", class_="note"),
-        class_="wide",
-    )
-    drift = tag(
-        "figure",
-        tag("figcaption", "Drift", tag("small", "The same metric, trial by trial, in order of execution.")),
+    legend = tag("div", id="sweep-legend", class_="legend")
+    sweep = _figure("sweep", "Value along the axis", _BANDS if data.spreads else _MARKS, legend, wide=True)
+    drift = _figure(
+        "drift",
+        "Drift",
+        "The same metric, trial by trial, in order of execution.",
         tag("div", _check("relative", "relative to the point's mean"), class_="bar"),
-        tag("div", id="drift", class_="plot"),
-        tag("p", id="drift-note", class_="note"),
+    )
+    scatter = _figure(
+        "scatter",
+        "Trade-off",
+        "One metric against another; whiskers are 95% intervals.",
+        tag("div", _choice("scatter-y", "up"), _choice("scatter-x", "across"), class_="bar"),
     )
     several = len({column.metric for column in data.columns()}) > 1
-    scatter = tag(
-        "figure",
-        tag("figcaption", "Trade-off", tag("small", "One metric against another; whiskers are 95% intervals.")),
-        tag("div", _choice("scatter-y", "up"), _choice("scatter-x", "across"), class_="bar"),
-        tag("div", id="scatter", class_="plot"),
-        tag("p", id="scatter-note", class_="note"),
-    )
     return join(
         tag("noscript", tag("p", _SILENT)),
         controls,
@@ -173,8 +160,8 @@ def _charts(data: ReportData) -> Markup:
 
 
 def _points(data: ReportData) -> Markup:
-    some = any(found.shaky for point in data.points for found in point.numbers)
-    doubt = " ~ marks a percentile from too few samples." if some else ""
+    shaky = any(item.shaky for point in data.points for item in point.numbers)
+    doubt = " ~ marks a percentile from too few samples." if shaky else ""
     search = tag("input", type="search", id="filter", placeholder="words, or axis=value")
     bar = tag(
         "div",
@@ -186,20 +173,15 @@ def _points(data: ReportData) -> Markup:
         class_="bar",
     )
     area = tag("div", id="points", class_="scroll", tabindex=0, role="region", aria_label="Points and their numbers")
-    left_out = _left_out(data.statistics_left_out) if data.statistics_left_out else ""
+    left_out = ""
+    if data.statistics_left_out:  # of a large sweep
+        further = plural(data.statistics_left_out, "further statistic")
+        left_out = f" {further} of each point (minimum, p90, ...) are not on this page: {_WHERE_STATISTICS_ARE}"
     return join(tag("p", _HOW_NUMBERS_READ + doubt + left_out, class_="small soft"), bar, area)
 
 
-def _left_out(count: int) -> str:
-    """Of a large sweep: where the other statistics are."""
-    return (
-        f" {plural(count, 'further statistic')} of each point (minimum, p90, ...) are not on this page: ask table "
-        "measurement_fact with bench query, or bench trace RUN:METRIC.STAT."
-    )
-
-
 def _footer(data: ReportData) -> Markup:
-    largest = max((found.cell.n for point in data.points for found in point.numbers), default=0)
-    words = f"Up to {plural(largest, 'trial')} behind each number. " if largest else ""
+    largest = max((item.cell.n for point in data.points for item in point.numbers), default=0)
+    trials = f"Up to {plural(largest, 'trial')} behind each number. " if largest else ""
     closing = "Written by Benchhouse; this file needs no network. report.json beside it holds every number in full."
-    return tag("footer", words + closing)
+    return tag("footer", trials + closing)

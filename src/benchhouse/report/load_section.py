@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from benchhouse.report.tags import join, tag
+from benchhouse.report.tags import join, table, tag
 from benchhouse.report.time_chart import nice_step
 from benchhouse.results.loads import LoadFacts, by_point
 from benchhouse.results.numbers import number, percent, plural
@@ -29,29 +29,23 @@ def load_section(loads: Sequence[LoadFacts]) -> Markup:
     groups = {key: [load for load in group if len(load.rates) > 1] for key, group in by_point(loads).items()}
     drawn = [(point, group) for (_, point), group in groups.items() if group]
     more = len(drawn) - _MOST_CHARTS
+    undrawn = plural(more, "more point")
     figures = [
         tag("figure", tag("figcaption", point), tag("div", seconds_chart(group), class_="plot seconds"))
         for point, group in drawn[:_MOST_CHARTS]
     ]
-    rows = [
-        tag("tr", *(tag("td", cell, class_="n" if at in RIGHT else None) for at, cell in enumerate(row)))
-        for row in load_rows(loads)
-    ]
-    heads = [tag("th", head, scope="col", class_="n" if at in RIGHT else None) for at, head in enumerate(HEADS)]
-    head = tag("thead", tag("tr", *heads))
+    rows = load_rows(loads)
     left_out = len(loads) - len(rows)
-    table = tag("div", tag("table", head, tag("tbody", *rows)), class_="scroll")
+    certificates = table(HEADS, rows, RIGHT)
     if len(loads) > _MOST_OPEN and not any(load.problems for load in loads):  # nothing in it needs a look
-        table = tag("details", tag("summary", f"All {len(loads)} certificates hold"), table)
+        certificates = tag("details", tag("summary", f"All {len(loads)} certificates hold"), certificates)
     return join(
         tag("p", _HOW, class_="small soft"),
-        table,
+        certificates,
         tag("p", f"{plural(left_out, 'trial')} more in report.json.", class_="note") if left_out > 0 else None,
         tag("p", _CHART, class_="small soft") if figures else None,
         tag("div", *figures, class_="charts") if figures else None,
-        tag("p", f"{plural(more, 'more point')} not drawn; see artifacts/intervals.csv.", class_="note")
-        if more > 0
-        else None,
+        tag("p", f"{undrawn} not drawn; see artifacts/intervals.csv.", class_="note") if more > 0 else None,
     )
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from benchhouse.report.curve_sections import stage_heads, stage_rows
+from benchhouse.report.evidence_sections import no_failures
 from benchhouse.report.load_section import HEADS, RIGHT, load_rows
 from benchhouse.report.machine_section import HEADS as MACHINE_HEADS
 from benchhouse.report.machine_section import figure_rows
@@ -217,8 +218,7 @@ def _machines(data: ReportData) -> str:
 
 def _failures(data: ReportData) -> str:
     if not data.failures:
-        words = "No trial failed." if data.invalid else "Every trial succeeded." if data.trials else "No trial was run."
-        return f"## Failures\n\n{words}"
+        return f"## Failures\n\n{no_failures(data)}"
     return "\n\n".join([f"## Failures ({len(data.failures)})", *_listed(data.failures)])
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from benchhouse.report.html import CSP
-from benchhouse.report.tags import asset, tag
+from benchhouse.report.tags import document, tag
 
 _FENCE = "```"
 _LONG = 40  # characters of a cell that may be broken
@@ -70,24 +69,8 @@ def as_html(page: Page) -> str:
     body = [
         tag("section", tag("h2", title) if title else None, *map(_html, blocks)) for title, blocks in sections if blocks
     ]
-    document = tag(
-        "html",
-        tag(
-            "head",
-            tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=CSP),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("title", page.title),
-            tag("style", asset("report.css")),
-        ),
-        tag(
-            "body",
-            tag("header", tag("h1", page.title), tag("p", page.lead, class_="verdict"), class_="top"),
-            tag("main", *body),
-        ),
-        lang="en",
-    )
-    return f"<!doctype html>\n{document}\n"
+    header = tag("header", tag("h1", page.title), tag("p", page.lead, class_="verdict"), class_="top")
+    return document(page.title, header, tag("main", *body))
 
 
 def _html(block: Block) -> Markup:
@@ -99,14 +82,9 @@ def _html(block: Block) -> Markup:
         case Items(lines, code):
             return tag("ul", *(tag("li", *([tag("code", line)] if code else _marked(line))) for line in lines))
         case Grid(heads, rows):
-            head = tag("thead", tag("tr", *(tag("th", one) for one in heads)))
-            body = tag(
-                "tbody",
-                *(
-                    tag("tr", *(tag("td", cell, class_="wrap" if len(cell) > _LONG else None) for cell in row))
-                    for row in rows
-                ),
-            )
+            head = tag("thead", tag("tr", *(tag("th", text) for text in heads)))
+            wraps = [[tag("td", cell, class_="wrap" if len(cell) > _LONG else None) for cell in row] for row in rows]
+            body = tag("tbody", *(tag("tr", *cells) for cells in wraps))
             return tag("div", tag("table", head, body), class_="scroll")
         case Listing(text):
             return tag("pre", text, tabindex=0)
@@ -131,11 +109,12 @@ def _markdown(block: Block) -> str:
             return f"## {_plain(text)}"
         case Words(text):
             return _plain(text)
-        case Items(lines, code):
-            return "\n".join(f"- `{line}`" if code else f"- {_plain(line)}" for line in lines)
+        case Items(items, code):
+            return "\n".join(f"- `{line}`" if code else f"- {_plain(line)}" for line in items)
         case Grid(heads, rows):
             table: list[Sequence[str]] = [heads, ["---"] * len(heads), *rows]
-            return "\n".join("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in table)
+            lines = ((_plain(cell).replace("|", "\\|") for cell in row) for row in table)
+            return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
         case Listing(text):
             fence = _FENCE
             while fence in text:  # what a file holds can't end its own block
@@ -146,7 +125,3 @@ def _markdown(block: Block) -> str:
 def _plain(text: str) -> str:
     """On one line, with nothing that Markdown would take for HTML."""
     return " ".join(text.split()).replace("<", "&lt;")
-
-
-def _cell(text: str) -> str:
-    return _plain(text).replace("|", "\\|")

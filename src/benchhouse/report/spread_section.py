@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from benchhouse.report.tags import join, tag
+from benchhouse.report.tags import join, table, tag
 from benchhouse.results.content import AxisSpreadFacts, SpreadFacts
 from benchhouse.results.numbers import percent, plural, quantity, titled
 
@@ -23,10 +23,8 @@ def spread_section(spreads: Sequence[SpreadFacts]) -> Markup:
 def quartile_sentence(item: SpreadFacts) -> str:
     """`1,000 points from 3 to 42.5 ms, half of them between 11 and 30, median 20`."""
     low, lower, middle, upper, high = (quantity(value, item.unit) for value in item.quartiles)
-    return (
-        f"{plural(item.points, 'point')} from {low} to {high}, half of them between {lower} and {upper}, "
-        f"median {middle}"
-    )
+    half = f"half of them between {lower} and {upper}"
+    return f"{plural(item.points, 'point')} from {low} to {high}, {half}, median {middle}"
 
 
 def axis_row(item: SpreadFacts, row: AxisSpreadFacts) -> list[str]:
@@ -48,18 +46,9 @@ def axis_heads(item: SpreadFacts) -> Sequence[str]:
 
 
 def _metric(item: SpreadFacts) -> Markup:
-    heads = [
-        tag("th", head, scope="col", class_="n" if at in RIGHT else None) for at, head in enumerate(axis_heads(item))
-    ]
-    rows = [
-        tag(
-            "tr", *(tag("td", cell, class_="n" if at in RIGHT else None) for at, cell in enumerate(axis_row(item, row)))
-        )
-        for row in item.axes
-    ]
-    table = tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), class_="scroll")
+    rows = [axis_row(item, row) for row in item.axes]
     return join(
         tag("h3", titled(item.name, item.unit)),
         tag("p", f"{quartile_sentence(item)}."),
-        table if rows else None,
+        table(axis_heads(item), rows, RIGHT) if rows else None,
     )

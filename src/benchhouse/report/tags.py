@@ -1,13 +1,16 @@
 """HTML whose text is escaped unless it says that it is markup: by markupsafe, whose `Markup` keeps that when joined."""
 
 import json
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
+from itertools import starmap
 from typing import Any
 
 from markupsafe import Markup, escape
 
 Content = str | None
+CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
 def tag(name: str, /, *content: Content, **attributes: str | int | bool | None) -> Markup:
@@ -40,3 +43,50 @@ def embedded_json(value: Any) -> Markup:
     for character, code in (("<", "003c"), (">", "003e"), ("&", "0026"), ("\u2028", "2028"), ("\u2029", "2029")):
         encoded = encoded.replace(character, f"\\u{code}")
     return Markup(encoded)  # noqa: S704 - made harmless above
+
+
+def document(title: str, *body: Content) -> str:
+    """A whole page that opens offline: styles inside, no request to anywhere."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=CSP),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", title),
+        tag("style", asset("report.css")),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', *body), lang='en')}\n"
+
+
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), label: str = "", row_head: int = 0
+) -> Markup:
+    """A table that scrolls by itself; `right` names the columns of numbers, and a row may be markup already.
+
+    With a `label` it can be scrolled by keyboard, and the column `row_head` is the head of each row.
+    """
+    numbers = set(right)
+
+    def cell(at: int, text: str) -> Markup:
+        if not label:
+            return tag("td", text, class_="n" if at in numbers else None)
+        is_head = at == row_head
+        side = "n" if at in numbers else "words"
+        return tag("th" if is_head else "td", text, class_=side, scope="row" if is_head else None)
+
+    head = [tag("th", text, class_="n" if at in numbers else None, scope="col") for at, text in enumerate(heads)]
+    body = [row if isinstance(row, Markup) else tag("tr", *starmap(cell, enumerate(row))) for row in rows]
+    whole = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body))
+    region: dict[str, Any] = {"tabindex": 0, "role": "region", "aria_label": label} if label else {}
+    return tag("div", whole, class_="scroll", **region)
+
+
+def details(summary: Content, more: str, *content: Content, **attributes: bool) -> Markup:
+    """A folded part, whose summary begins in bold."""
+    return tag("details", tag("summary", tag("b", summary), more or None), *content, **attributes)
+
+
+def marked(name: str, mark: str | None) -> Markup:
+    """A name with `best`, `median` or `worst` beside it, where a narrow screen still shows it."""
+    return join(name, " ", tag("span", mark, class_=f"place {mark}")) if mark else join(name)
