@@ -10,8 +10,7 @@ from services.prometheus import Prometheus, is_clean, needs_prometheus, promtool
 
 from benchhouse.api.observation import RULES, write_dashboards
 from benchhouse.evidence.textfile import Sample, render, telemetry
-from benchhouse.report.dashboards import Declared, dashboards, expressions
-from benchhouse.report.rules import as_yaml, rules
+from benchhouse.report.dashboards import Declared, dashboards, rules, rules_yaml
 from benchhouse.schema.experiment import Metric
 from benchhouse.schema.hot_metrics import TELEMETRY, telemetry_name
 from benchhouse.schema.telemetry import Series
@@ -30,6 +29,11 @@ def written(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(written):
     return {name: json.loads((written / f"{name}.json").read_text()) for name in NAMES}
+
+
+def expressions(dashboard) -> list[str]:
+    """Every query of a dashboard's panels."""
+    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
 
 
 def filled(expression: str) -> str:
@@ -117,7 +121,7 @@ def test_an_alert_on_a_series_that_nobody_declares_is_left_out():
     names = [rule.get("alert") for group in rules([])["groups"] for rule in group["rules"]]
     assert "BenchhouseGpuHot" not in names
     assert "BenchhouseTrialsFailed" in names
-    assert yaml.safe_load(as_yaml(all_series())) == rules(all_series())
+    assert yaml.safe_load(rules_yaml(all_series())) == rules(all_series())
 
 
 @needs_prometheus

@@ -6,9 +6,8 @@ import pytest
 import trial_maker
 
 from benchhouse.report import html, markdown
-from benchhouse.report.data import gather
+from benchhouse.report.data import LARGE, gather, pick_columns
 from benchhouse.report.files import write_report
-from benchhouse.report.large import LARGE, pick_columns
 from benchhouse.results.lineage import trace
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.warehouse.ingest import collect

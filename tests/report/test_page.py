@@ -6,7 +6,7 @@ import made_up
 import pytest
 
 from benchhouse.report import html
-from benchhouse.report.large import make_spreads
+from benchhouse.report.data import make_spreads
 from benchhouse.results.loads import LoadFacts
 from benchhouse.results.machine import Figure, Line, MachineFacts, Panel
 from benchhouse.schema.telemetry import Phase

@@ -2,9 +2,8 @@
 
 from benchhouse.analysis.playbooks.idle_gpu import UNEXPLAINED
 from benchhouse.analysis.playbooks.values import Diagnosis, Number
-from benchhouse.report.impact import impact
 from benchhouse.report.pages import Items, Page, Words, as_html, as_markdown
-from benchhouse.report.views import _blame, _lies
+from benchhouse.report.views import _blame, _lies, impact
 
 
 def cause(side):

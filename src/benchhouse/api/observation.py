@@ -150,7 +150,7 @@ def write_dashboards(folder: Path) -> Dashboards:
     """Dashboards and rules for every metric and series that is declared here; they depend on no run."""
     from benchhouse.catalog.listing import list_experiments
     from benchhouse.evidence.writing import write_text
-    from benchhouse.report import dashboards, rules
+    from benchhouse.report import dashboards
     from benchhouse.schema.experiment import Metric
     from benchhouse.sites import places
     from benchhouse.worker.monitors.declared import all_series
@@ -163,7 +163,7 @@ def write_dashboards(folder: Path) -> Dashboards:
     series = all_series()
     contents = dashboards.dashboards(declared, series)
     texts = {f"{name}.json": json.dumps(content, indent=2) + "\n" for name, content in contents.items()}
-    texts[RULES] = rules.as_yaml(series)
+    texts[RULES] = dashboards.rules_yaml(series)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

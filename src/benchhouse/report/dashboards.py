@@ -1,12 +1,14 @@
-"""Grafana dashboards, made of what is declared: the metrics of experiments and the series of monitors.
+"""Grafana dashboards and Prometheus rules, made of what is declared: metrics of experiments and series of monitors.
 
 Three of them: `runs` (how runs go and what they measured), `telemetry` (what one trial does to the machine), `serving`.
 What is added to a declaration is in the next dashboard; nobody has to draw a panel.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from string import Formatter
 from typing import Any, NamedTuple, get_args
 
+from benchhouse.documents.yaml_writer import dump_yaml
 from benchhouse.schema.experiment import Metric
 from benchhouse.schema.hot_metrics import RUN, result_name, telemetry_name
 from benchhouse.schema.telemetry import Family, Series
@@ -29,6 +31,8 @@ _FAMILY_TITLES: dict[str, str] = {
     "service": "Service", "gpu": "GPU", "nvlink": "NVLink", "pcie": "PCIe", "network": "Network", "node": "Node",
     "process": "Processes of the trial and its services", "energy": "Energy",
 }  # fmt: skip
+_BAD = "|".join(outcome for outcome in OUTCOMES if outcome not in ("succeeded", "invalid", "cancelled"))
+_ANY = "|".join(OUTCOMES)
 
 
 class Declared(NamedTuple):
@@ -41,7 +45,9 @@ class Declared(NamedTuple):
 
 def dashboards(experiments: Iterable[Declared], series: Iterable[Series]) -> dict[str, Json]:
     """Every dashboard by the name of its file."""
-    declared, sampled = list(experiments), _once(series)
+    declared = list(experiments)
+    # Each exported name once: the node and the trial both have a `cpu_user`.
+    sampled = list({telemetry_name(item).name: item for item in series}.values())
     serving = [item for item in declared if item.component == "inference"]
     return {
         "runs": _dashboard("runs", "Benchhouse: runs", _runs(declared), scopes=False),
@@ -50,36 +56,28 @@ def dashboards(experiments: Iterable[Declared], series: Iterable[Series]) -> dic
     }
 
 
-def expressions(dashboard: Mapping[str, Any]) -> list[str]:
-    """Every query of a dashboard's panels."""
-    return [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
-
-
 def _runs(declared: Sequence[Declared]) -> list[Json]:
     counts = [(f"{RUN}_trials_{name}{{{_OF_THE_RUN}}}", f"{name} {{{{run_id}}}}") for name in ("planned", *OUTCOMES)]
     since = f"time() - {RUN}_last_trial_timestamp_seconds{{{_OF_THE_RUN}}}"
+    dropped = f"{RUN}_series_dropped{{{_OF_THE_RUN}}}"
+    budget = "Results that are only in the evidence: too many cases for hot metrics."
     panels = [
         _row("How the runs go"),
         _panel("Trials", counts, "short", "Trials of each run, by how they ended."),
         _panel("Since the last trial", [(since, "{{run_id}}")], "s", "A run that goes on ends a trial now and then."),
-        _panel(
-            "Series over the budget",
-            [(f"{RUN}_series_dropped{{{_OF_THE_RUN}}}", "{{run_id}}")],
-            "short",
-            "Results that are only in the evidence: too many cases for hot metrics.",
-        ),
+        _panel("Series over the budget", [(dropped, "{{run_id}}")], "short", budget),
     ]
     for item in declared:
-        found = [_result(metric) for metric in item.metrics if metric.role is not None]
-        panels += [_row(item.experiment), *found] if found else []
+        results = [_result(metric) for metric in item.metrics if metric.role is not None]
+        panels += [_row(item.experiment), *results] if results else []
     return panels
 
 
 def _telemetry(series: Sequence[Series]) -> list[Json]:
     panels: list[Json] = []
     for family in get_args(Family):
-        found = [_sampled(item) for item in series if item.family == family]
-        panels += [_row(_FAMILY_TITLES.get(family, family)), *found] if found else []
+        sampled = [_sampled(item) for item in series if item.family == family]
+        panels += [_row(_FAMILY_TITLES.get(family, family)), *sampled] if sampled else []
     return panels
 
 
@@ -103,25 +101,17 @@ def _result(metric: Metric) -> Json:
 
 
 def _sampled(series: Series) -> Json:
-    name = telemetry_name(series).name
-    title = series.name.replace("_", " ")
+    title, unit = series.name.replace("_", " "), _unit(series.unit)
+    query = f"{telemetry_name(series).name}{{{_OF_THE_SCOPE}}}"
     if series.kind == "counter":
-        query = f"rate({name}{{{_OF_THE_SCOPE}}}[$__rate_interval])"
-        return _panel(
-            f"{title}, a second", [(query, "{{scope}}")], _RATES.get(series.unit, "short"), series.description
-        )
-    return _panel(title, [(f"{name}{{{_OF_THE_SCOPE}}}", "{{scope}}")], _unit(series.unit), series.description)
+        title, unit = f"{title}, a second", _RATES.get(series.unit, "short")
+        query = f"rate({query}[$__rate_interval])"
+    return _panel(title, [(query, "{{scope}}")], unit, series.description)
 
 
 def _unit(unit: str) -> str:
     """How Grafana calls the unit that the value has in Prometheus."""
-    words = result_name("", "value", unit).name.removeprefix("benchhouse_result_")
-    return _UNITS.get(words, "short")
-
-
-def _once(series: Iterable[Series]) -> list[Series]:
-    """Each exported name once: the node and the trial both have a `cpu_user`."""
-    return list({telemetry_name(item).name: item for item in series}.values())
+    return _UNITS.get(result_name("", "value", unit).name.removeprefix("benchhouse_result_"), "short")
 
 
 def _row(title: str) -> Json:
@@ -145,15 +135,13 @@ def _panel(title: str, queries: Sequence[tuple[str, str]], unit: str, descriptio
 
 
 def _dashboard(name: str, title: str, panels: Sequence[Json], *, scopes: bool) -> Json:
+    ours = f'{{__name__=~"benchhouse_.+",{_OF_THE_RUN}}}'
     variables = [
         {"type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus", "hide": 0},
         _variable("run_id", "Run", f"label_values({RUN}_trials_planned, run_id)"),
-        _variable("case", "Case", f'label_values({{__name__=~"benchhouse_.+",{_OF_THE_RUN}}}, benchmark_case_id)'),
+        _variable("case", "Case", f"label_values({ours}, benchmark_case_id)"),
+        *([_variable("scope", "Scope", f"label_values({ours}, scope)")] if scopes else []),
     ]
-    if scopes:
-        variables.append(
-            _variable("scope", "Scope", f'label_values({{__name__=~"benchhouse_.+",{_OF_THE_RUN}}}, scope)')
-        )
     return {
         "uid": f"benchhouse-{name}",
         "title": title,
@@ -191,14 +179,123 @@ def _placed(panels: Sequence[Json]) -> list[Json]:
     """Rows across, panels three beside each other."""
     placed, x, y = [], 0, 0
     for number, panel in enumerate(panels, start=1):
-        if panel["type"] == "row":
-            y += _PANEL_HEIGHT if x else 0
-            placed.append(panel | {"id": number, "gridPos": {"h": 1, "w": _WIDTH, "x": 0, "y": y}})
-            x, y = 0, y + 1
-            continue
-        place = {"h": _PANEL_HEIGHT, "w": _PANEL_WIDTH, "x": x, "y": y}
-        placed.append(panel | {"id": number, "gridPos": place})
-        x += _PANEL_WIDTH
-        if x == _WIDTH:
+        width, height = (_WIDTH, 1) if panel["type"] == "row" else (_PANEL_WIDTH, _PANEL_HEIGHT)
+        if x + width > _WIDTH:
             x, y = 0, y + _PANEL_HEIGHT
+        placed.append(panel | {"id": number, "gridPos": {"h": height, "w": width, "x": x, "y": y}})
+        x, y = (0, y + height) if x + width == _WIDTH else (x + width, y)
     return placed
+
+
+# -- rules: what is recorded for long ranges, and what somebody should be told of
+
+
+class Alert(NamedTuple):
+    """One alert. `{name}` in the expression is a sampled series; an alert on one that nobody declares is left out."""
+
+    name: str
+    expression: str
+    summary: str
+    after: str = "0s"
+    severity: str = "warning"
+
+
+_RUN_ALERTS = (
+    Alert(
+        "BenchhouseTrialsFailed",
+        f'sum by (run_id) ({{__name__=~"{RUN}_trials_({_BAD})"}}) > 0',
+        "Run {{ $labels.run_id }} has {{ $value }} failed trials: bench status {{ $labels.run_id }}",
+    ),
+    Alert(
+        "BenchhouseTrialsInvalid",
+        f"{RUN}_trials_invalid > 0",
+        "{{ $value }} trials of run {{ $labels.run_id }} are invalid: bench report {{ $labels.run_id }}",
+    ),
+    Alert(
+        "BenchhouseRunStalled",
+        f"(time() - {RUN}_last_trial_timestamp_seconds > 3600) and on (run_id) "
+        f'({RUN}_trials_planned > on (run_id) sum by (run_id) ({{__name__=~"{RUN}_trials_({_ANY})"}}))',
+        "No trial of run {{ $labels.run_id }} has ended for an hour, and it is not finished",
+    ),
+    Alert(
+        "BenchhouseSeriesDropped",
+        f"{RUN}_series_dropped > 0",
+        "{{ $value }} series of run {{ $labels.run_id }} are over the budget and only in its evidence",
+        severity="info",
+    ),
+    Alert(
+        "BenchhouseLiveFileStale",
+        'time() - node_textfile_mtime_seconds{file=~".*benchhouse_live_.*"} > 600',
+        "{{ $labels.file }} is served though no worker refreshes it: remove it",
+    ),
+)
+_SAMPLED_ALERTS = (
+    Alert(
+        "BenchhouseGpuHot",
+        "{gpu_throttled_heat} > 0",
+        "{{ $labels.scope }} of run {{ $labels.run_id }} is slowed down for heat: its numbers are those of a hot GPU",
+        after="30s",
+    ),
+    Alert(
+        "BenchhouseGpuMemoryErrors",
+        "increase({gpu_ecc_uncorrected}[10m]) > 0",
+        "{{ $labels.scope }} has memory errors that could not be corrected",
+        severity="critical",
+    ),
+    Alert(
+        "BenchhousePcieNarrow",
+        "{pcie_width} < {pcie_width_most}",
+        "{{ $labels.scope }} has {{ $value }} PCIe lanes, fewer than it could have",
+        after="1m",
+    ),
+    Alert(
+        "BenchhouseNvlinkErrors",
+        "increase({nvlink_crc}[10m]) + increase({nvlink_recoveries}[10m]) > 0",
+        "NVLinks of {{ $labels.scope }} have errors",
+    ),
+    Alert(
+        "BenchhouseCacheFull",
+        "{kv_cache_used} > 0.95",
+        "The key-value cache of {{ $labels.scope }} is full: requests wait for it, not for the model",
+        after="1m",
+    ),
+    Alert(
+        "BenchhouseCpuThrottled",
+        "rate({cgroup_throttled}[1m]) > 0.1",
+        "The CPU limit holds {{ $labels.scope }} of run {{ $labels.run_id }} back",
+        after="30s",
+    ),
+)
+
+
+def rules(series: Iterable[Series]) -> dict[str, Any]:
+    """Recording rules for every counter, and the alerts."""
+    names = {item.name: telemetry_name(item).name for item in series}
+    counters = sorted({telemetry_name(item).name for item in series if item.kind == "counter"})
+    rate = "sum by (run_id, benchmark_case_id, scope) (rate({}[1m]))"
+    recorded = [
+        {"record": f"scope:{name.removesuffix('_total')}:rate1m", "expr": rate.format(name)} for name in counters
+    ]
+    if "gpu_power" in names:
+        recorded.append({"record": "run:benchhouse_power_watts:sum", "expr": f"sum by (run_id) ({names['gpu_power']})"})
+    alerts = [_alert(item, item.expression) for item in _RUN_ALERTS]
+    for item in _SAMPLED_ALERTS:
+        needed = [name for _, name, _, _ in Formatter().parse(item.expression) if name]
+        if all(name in names for name in needed):
+            alerts.append(_alert(item, item.expression.format(**names)))
+    groups = {"benchhouse_recorded": recorded, "benchhouse_alerts": alerts}
+    return {"groups": [{"name": name, "rules": listed} for name, listed in groups.items()]}
+
+
+def rules_yaml(series: Iterable[Series]) -> str:
+    return dump_yaml(rules(list(series)))
+
+
+def _alert(item: Alert, expression: str) -> dict[str, Any]:
+    return {
+        "alert": item.name,
+        "expr": expression,
+        "for": item.after,
+        "labels": {"severity": item.severity},
+        "annotations": {"summary": item.summary},
+    }

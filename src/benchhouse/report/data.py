@@ -2,20 +2,33 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple
 from typing import Any
 
 from pydantic import ValidationError
 
+from benchhouse.analysis.axis_spread import axis_spreads, spread
 from benchhouse.evidence.folder import read_meta
-from benchhouse.report.large import first_metrics, make_spreads, pick_columns
+from benchhouse.report.payload import axis_values, varying_axes
 from benchhouse.results import scaling, stopped, tradeoff
 from benchhouse.results.cells import make_cells
 from benchhouse.results.circumstances import differing_packages
-from benchhouse.results.content import FailureFacts, Point, ReportData, RunFacts, TrialFacts, WarningGroup
+from benchhouse.results.content import (
+    AxisSpreadFacts,
+    FailureFacts,
+    Number,
+    Point,
+    ReportData,
+    RunFacts,
+    SpreadFacts,
+    TrialFacts,
+    WarningGroup,
+)
 from benchhouse.results.curves import Tradeoff
 from benchhouse.results.environment import environment
 from benchhouse.results.loads import gather_loads
 from benchhouse.results.machine import gather_failed, gather_machine
+from benchhouse.results.numbers import headline_stats
 from benchhouse.results.order import declared_order, declared_roles
 from benchhouse.results.points import labeller, make_points, name_runs, without_number
 from benchhouse.results.refusals import invalid_rows
@@ -35,6 +48,9 @@ Rerun = Callable[[str, TrialFolder], str]  # the command that runs a trial again
 _MESSAGES_PER_WARNING = 3
 _LOG_TAILS = 100
 _LONGEST_TITLE = 100  # of the characters that a folder's name may have
+LARGE = 250
+"""Points. Beyond it nobody reads curve by curve: a report shows leaders and spread, and keeps leading statistics."""
+_MOST_METRICS = 3
 
 
 def rerun_line(run_id: str, folder: TrialFolder) -> str:
@@ -63,8 +79,11 @@ def gather(
     named = name_runs(trials)
     rows, large = result.dicts(), picked is not None
     points = make_points(rows, make_cells(result, rows=rows), order, runs=named, confidence=made)
-    failures = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(_failed(trials))]
-    invalid = [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(invalid_rows(trials))]
+    failed = [row for row in trials if row["outcome"] not in MEASURED]
+    failures, invalid = (
+        [_failure(workspace, row, rerun, at < _LOG_TAILS) for at, row in enumerate(some)]
+        for some in (failed, invalid_rows(trials))
+    )
     columns = ReportData(scenario="", runs=[], points=points, trials=[], headline=[]).columns()
     rankings = make_rankings(points, first_metrics(columns) if large else columns, made)
     roles = declared_roles(folder for folder, _ in witnesses.values())
@@ -118,7 +137,9 @@ def _placed(asked: Tradeoff, points: Sequence[Point]) -> Tradeoff:
     places = {(point.run_id, point.instance_digest): at for at, point in enumerate(points)}
     curves = []
     for curve in asked.curves:
-        moved = [one.model_copy(update={"point": places[one.run_id, one.instance_digest]}) for one in curve.points]
+        moved = [
+            point.model_copy(update={"point": places[point.run_id, point.instance_digest]}) for point in curve.points
+        ]
         curves.append(curve.model_copy(update={"points": moved}))
     return asked.model_copy(update={"curves": curves})
 
@@ -127,9 +148,8 @@ def _title(scenarios: Iterable[str]) -> str:
     """The scenario, or `a+b` for several: a report of both takes the place of neither's own."""
     names = sorted(set(scenarios))
     title = "+".join(names)
-    if len(title) <= _LONGEST_TITLE:
-        return title
-    return f"{names[0][:_LONGEST_TITLE]}+{len(names) - 1}-{digest(names)[:8]}"
+    short = f"{names[0][:_LONGEST_TITLE]}+{len(names) - 1}-{digest(names)[:8]}"
+    return title if len(title) <= _LONGEST_TITLE else short
 
 
 def _witness(workspace: WorkspaceFolder, rows: Sequence[Row]) -> tuple[TrialFolder, Meta | None]:
@@ -165,10 +185,6 @@ def _run(run_id: str, rows: Sequence[Row]) -> RunFacts:
     )
 
 
-def _failed(trials: Iterable[Row]) -> list[Row]:
-    return [row for row in trials if row["outcome"] not in MEASURED]
-
-
 def _failure(workspace: WorkspaceFolder, row: Row, rerun: Rerun, with_log: bool) -> FailureFacts:
     folder = TrialFolder(workspace.root / row["folder"])
     meta = _meta(folder) if with_log else None
@@ -189,9 +205,9 @@ def _warnings(trials: Iterable[Row]) -> list[WarningGroup]:
     messages: dict[str, Counter[str]] = {}
     counts: Counter[str] = Counter()
     for row in trials:
-        told = [warning.partition(": ") for warning in row["warnings"] or []]
-        counts.update({code for code, _, _ in told})
-        for code, _, message in told:
+        warnings = [warning.partition(": ") for warning in row["warnings"] or []]
+        counts.update({code for code, _, _ in warnings})
+        for code, _, message in warnings:
             messages.setdefault(code, Counter())[message] += 1
     return [
         WarningGroup(
@@ -208,3 +224,59 @@ def _configuration(folder: TrialFolder) -> str:
         return folder.effective_config.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+# -- large sweeps: which statistics their reports keep, and how the leading metrics spread over the axes
+
+
+def pick_columns(rows: Sequence[Row]) -> tuple[list[tuple[str, str]] | None, int]:
+    """From the metrics and stats that there are, those of a large sweep's report, and how many are left out.
+
+    None for a sweep that is not large: its report has all. A metric that has none of the leading statistics keeps what
+    it has.
+    """
+    if max((row["points"] for row in rows), default=0) <= LARGE:
+        return None, 0
+    stats: dict[str, list[str]] = {}
+    for row in rows:
+        stats.setdefault(row["metric"], []).append(row["stat"])
+    kept = [(metric, stat) for metric, present in stats.items() for stat in headline_stats(present) or present]
+    return kept, len(rows) - len(kept)
+
+
+def first_metrics(columns: Sequence[Number]) -> list[Number]:
+    """The first leading metrics, each by its first statistic: what a large sweep is ranked and summed up by."""
+    leading = [column for column in columns if column.primary] or list(columns)
+    return list({column.metric: column for column in reversed(leading)}.values())[::-1][:_MOST_METRICS]
+
+
+def make_spreads(points: Sequence[Point], columns: Sequence[Number], several_runs: bool) -> list[SpreadFacts]:
+    """Of the first leading metrics, each by its first statistic."""
+    values = [axis_values(point, several_runs=several_runs) for point in points]
+    names = [axis["name"] for axis in varying_axes(values)]
+    placed = [{name: axes[name] for name in names if name in axes} for axes in values]
+    return [_spread(points, placed, column) for column in first_metrics(columns)]
+
+
+def _spread(points: Sequence[Point], placed: Sequence[Mapping[str, Any]], column: Number) -> SpreadFacts:
+    numbers = [
+        (axes, number.cell.value)
+        for point, axes in zip(points, placed, strict=True)
+        if (number := point.number(column.column))
+    ]
+    count, *quartiles = astuple(spread([value for _, value in numbers]))
+    metric, stat, unit = column.column
+    return SpreadFacts(
+        metric=metric,
+        stat=stat,
+        unit=unit,
+        direction=column.direction,
+        points=count,
+        quartiles=quartiles,
+        axes=[
+            AxisSpreadFacts(
+                **asdict(row) | {"axis": row.axis.removeprefix("@"), "best": str(row.best), "worst": str(row.worst)}
+            )
+            for row in axis_spreads(numbers, column.direction)
+        ],
+    )

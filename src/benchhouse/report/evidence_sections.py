@@ -62,7 +62,7 @@ def warnings_section(data: ReportData) -> Markup:
     if not data.warnings:
         return tag("p", "No warnings.", class_="soft")
     rows = [
-        [tag("code", group.code), number(group.count), tag("span", " / ".join(group.messages), class_="wrap")]
+        [tag("code", group.code), number(group.count), tag("span", " / ".join(group.messages), class_="words")]
         for group in data.warnings
     ]
     return table(["warning", "trials", "what it says"], rows, (1,))

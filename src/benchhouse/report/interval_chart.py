@@ -1,5 +1,6 @@
-"""Values with their intervals, one below the other, as an SVG file: for pull requests and slides."""
+"""Values with their intervals, one below the other, as SVG files: leading metrics of a report, and a comparison."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -7,10 +8,14 @@ from markupsafe import Markup
 
 from benchhouse.report.tags import join, tag
 from benchhouse.report.time_chart import nice_step
-from benchhouse.results.numbers import number
+from benchhouse.results.content import Number, ReportData
+from benchhouse.results.numbers import number, plural, titled
 
 _WIDTH, _ROW, _TOP, _BOTTOM, _RIGHT = 760, 24, 44, 44, 90
 _LONGEST_LABEL = 44
+_MOST_BARS = 24
+_MOST_CHARTS = 12
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9.]+")
 _STYLE = (
     "text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#57606a}"
     ".title{font-size:14px;font-weight:600;fill:#1b1f24}.grid{stroke:#e3e7ea}.zero{stroke:#8a939d}"
@@ -35,7 +40,8 @@ def interval_chart(title: str, axis: str, bars: Sequence[Bar], *, zero: bool = F
     low, high = min(ends, default=0.0), max(ends, default=1.0)
     room = (high - low) * 0.04 or abs(high) * 0.1 or 1.0
     low, high = low - room, high + room
-    labels = [_clipped(bar.label) for bar in bars]
+    names = [bar.label for bar in bars]
+    labels = [name if len(name) <= _LONGEST_LABEL else f"{name[: _LONGEST_LABEL - 1]}…" for name in names]
     left = min(320.0, 16 + 7.0 * max((len(label) for label in labels), default=1))
     height = _TOP + _ROW * len(bars) + _BOTTOM
 
@@ -90,5 +96,30 @@ def _row(bar: Bar, label: str, x: Callable[[float], float], left: float, y: floa
     )
 
 
-def _clipped(label: str) -> str:
-    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+def chart_files(data: ReportData) -> dict[str, str]:
+    """File name to SVG text: one chart for each leading metric, or the first ones where none leads."""
+    columns = [column for column in data.columns() if column.primary] or data.columns()
+    charts: dict[str, str] = {}
+    for column in columns[:_MOST_CHARTS]:
+        name = _NOT_IN_A_NAME.sub("-", column.name).strip("-.") or "metric"
+        while f"{name}.svg" in charts:  # the same metric in two units
+            name += "-2"
+        charts[f"{name}.svg"] = _chart(data, column)
+    return charts
+
+
+def _chart(data: ReportData, column: Number) -> str:
+    present = [(point.label, item) for point in data.points if (item := point.number(column.column))]
+    if column.direction:
+        present.sort(key=lambda item: item[1].cell.value, reverse=column.direction == "higher")
+    shown = present[:_MOST_BARS]
+    bars = [
+        Bar(label, item.cell.value, item.low, item.high, number(item.cell.value, item.stdev)) for label, item in shown
+    ]
+    left_out = len(present) - len(shown)
+    which = f"the {'best' if column.direction else 'first'} {len(shown)} of {plural(len(present), 'point')}"
+    better = f"{column.direction} is better" if column.direction else ""
+    notes = ", ".join(filter(None, [which if left_out else plural(len(present), "point"), better]))
+    return interval_chart(
+        f"{data.scenario}: {column.name} ({notes})", f"{titled(column.name, column.cell.unit)}, 95% interval", bars
+    )
