@@ -20,7 +20,7 @@ from benchhouse.report.spread_section import spread_section
 from benchhouse.report.tags import asset, document, embedded_json, join, tag
 from benchhouse.results.content import ReportData
 from benchhouse.results.numbers import number, plural
-from benchhouse.schema.lists import shortened
+from benchhouse.schema.quoting import shortened
 from benchhouse.schema.trial import outcome_words
 
 _SCRIPTS = ("data.js", "plot.js", "bands.js", "charts.js", "table.js")
