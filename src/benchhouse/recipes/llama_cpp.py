@@ -1,5 +1,7 @@
 """llama.cpp's OpenAI-compatible server: small, quick to start, and content with a CPU."""
 
+from shlex import split
+
 from benchhouse.schema.recipe import Ready, Recipe
 
 # The wheel has the server as a library and no command; only the start is ours.
@@ -37,17 +39,7 @@ RECIPE = Recipe(
     parameters={"model": None, "name": "model", "slots": "4", "context": "2048", "model_threads": "1"},
     files={"serve.py": _SERVE},
     binds=("{model}:{model}",),
-    command=(
-        "{program}",
-        "{folder}/serve.py",
-        "{model}",
-        "{name}",
-        "{host}",
-        "{port}",
-        "{slots}",
-        "{context}",
-        "{model_threads}",
-    ),
+    command=split("{program} {folder}/serve.py {model} {name} {host} {port} {slots} {context} {model_threads}"),
     endpoint="http://{host}:{port}",
     metrics="http://{host}:{port}/metrics",
     ready=Ready(kind="http", url="http://{host}:{port}/health", timeout=300),

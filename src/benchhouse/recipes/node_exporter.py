@@ -1,5 +1,7 @@
 """Prometheus's node exporter, with a folder of text files to tell."""
 
+from shlex import split
+
 from benchhouse.schema.recipe import Ready, Recipe
 
 RECIPE = Recipe(
@@ -10,11 +12,8 @@ RECIPE = Recipe(
     install="Debian: apt install prometheus-node-exporter",
     version_command=("{program}", "--version"),
     parameters={"textfiles": "{folder}"},
-    command=(
-        "{program}",
-        "--web.listen-address={host}:{port}",
-        "--collector.textfile.directory={textfiles}",
-        "--log.level=warn",
+    command=split(
+        "{program} --web.listen-address={host}:{port} --collector.textfile.directory={textfiles} --log.level=warn"
     ),
     endpoint="http://{host}:{port}",
     metrics="http://{host}:{port}/metrics",

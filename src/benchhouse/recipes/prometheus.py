@@ -1,5 +1,7 @@
 """Prometheus, with what it is to scrape."""
 
+from shlex import split
+
 from benchhouse.schema.recipe import Ready, Recipe
 
 _CONFIG = """
@@ -20,12 +22,9 @@ RECIPE = Recipe(
     version_command=("{program}", "--version"),
     parameters={"targets": "", "interval": "1s"},
     files={"prometheus.yml": _CONFIG},
-    command=(
-        "{program}",
-        "--config.file={folder}/prometheus.yml",
-        "--storage.tsdb.path={folder}/data",
-        "--web.listen-address={host}:{port}",
-        "--log.level=warn",
+    command=split(
+        "{program} --config.file={folder}/prometheus.yml --storage.tsdb.path={folder}/data "
+        "--web.listen-address={host}:{port} --log.level=warn"
     ),
     endpoint="http://{host}:{port}",
     metrics="http://{host}:{port}/metrics",

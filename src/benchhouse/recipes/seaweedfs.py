@@ -1,5 +1,7 @@
 """SeaweedFS: an S3 server in one program, for trials on the machine itself."""
 
+from shlex import split
+
 from benchhouse.schema.recipe import Ready, Recipe
 
 _IDENTITIES = """{"identities": [{
@@ -33,33 +35,13 @@ RECIPE = Recipe(
     version_command=("{program}", "version"),
     files={"s3.json": _IDENTITIES, "run.sh": _RUN},
     ports=dict.fromkeys(_PORTS, 0),
-    command=(
-        "sh",
-        "{folder}/run.sh",
-        "{program}",
-        "server",
-        "-dir={folder}",
-        "-ip={host}",
-        "-ip.bind={host}",
-        "-master.port={master}",
-        "-master.port.grpc={master_grpc}",
-        "-master.volumeSizeLimitMB=256",
-        "-master.telemetry=false",
-        "-volume.port={volume}",
-        "-volume.port.grpc={volume_grpc}",
-        "-volume.max=0",
-        "-volume.preStopSeconds=0",
-        "-filer.port={filer}",
-        "-filer.port.grpc={filer_grpc}",
-        "-s3",
-        "-s3.port={port}",
-        "-s3.port.grpc={port_grpc}",
-        "-s3.config={folder}/s3.json",
-        "-s3.domainName={host},localhost",
-        "-s3.autoCreateBucket=false",
-        "-s3.allowDeleteBucketNotEmpty=false",
-        "-s3.port.iceberg=0",
-        "-s3.port.lance=0",
+    command=split(
+        "sh {folder}/run.sh {program} server -dir={folder} -ip={host} -ip.bind={host} "
+        "-master.port={master} -master.port.grpc={master_grpc} -master.volumeSizeLimitMB=256 -master.telemetry=false "
+        "-volume.port={volume} -volume.port.grpc={volume_grpc} -volume.max=0 -volume.preStopSeconds=0 "
+        "-filer.port={filer} -filer.port.grpc={filer_grpc} "
+        "-s3 -s3.port={port} -s3.port.grpc={port_grpc} -s3.config={folder}/s3.json -s3.domainName={host},localhost "
+        "-s3.autoCreateBucket=false -s3.allowDeleteBucketNotEmpty=false -s3.port.iceberg=0 -s3.port.lance=0"
     ),
     # It takes those of its environment for an administrator's: the user's own must not be among them.
     environment={"AWS_ACCESS_KEY_ID": "benchhouse", "AWS_SECRET_ACCESS_KEY": "{secret}"},

@@ -1,5 +1,7 @@
 """NVIDIA Triton Inference Server on a folder of models."""
 
+from shlex import split
+
 from benchhouse.schema.recipe import Ready, Recipe
 
 RECIPE = Recipe(
@@ -12,18 +14,11 @@ RECIPE = Recipe(
     parameters={"models": None, "backends": "/opt/tritonserver/backends", "library_path": ""},
     ports={"port": 0, "grpc": 0, "metrics_port": 0},
     binds=("{models}:{models}",),
-    command=(
-        "{program}",
-        "--model-repository={models}",
-        "--backend-directory={backends}",
-        "--backend-config=python,shm-region-prefix-name=t{port}_",  # servers side by side
-        "--http-address={host}",
-        "--http-port={port}",
-        "--grpc-address={host}",
-        "--grpc-port={grpc}",
-        "--metrics-address={host}",
-        "--metrics-port={metrics_port}",
-        "--exit-timeout-secs=3",
+    command=split(
+        "{program} --model-repository={models} --backend-directory={backends} "
+        "--backend-config=python,shm-region-prefix-name=t{port}_ "  # servers side by side
+        "--http-address={host} --http-port={port} --grpc-address={host} --grpc-port={grpc} "
+        "--metrics-address={host} --metrics-port={metrics_port} --exit-timeout-secs=3"
     ),
     environment={"LD_LIBRARY_PATH": "{library_path}"},
     endpoint="http://{host}:{port}",

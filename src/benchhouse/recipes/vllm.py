@@ -1,5 +1,7 @@
 """vLLM's OpenAI-compatible server for one model."""
 
+from shlex import split
+
 from benchhouse.schema.recipe import Ready, Recipe
 
 RECIPE = Recipe(
@@ -17,17 +19,10 @@ RECIPE = Recipe(
         "dtype": "auto",
         "tensor_parallel_size": "1",
     },
-    command=(
-        "{program}",
-        "serve",
-        "{model}",
-        "--served-model-name={name}",
-        "--host={host}",
-        "--port={port}",
-        "--max-model-len={max_model_len}",
-        "--max-num-seqs={max_num_seqs}",
-        "--dtype={dtype}",
-        "--tensor-parallel-size={tensor_parallel_size}",
+    command=split(
+        "{program} serve {model} --served-model-name={name} --host={host} --port={port} "
+        "--max-model-len={max_model_len} --max-num-seqs={max_num_seqs} --dtype={dtype} "
+        "--tensor-parallel-size={tensor_parallel_size}"
     ),
     environment={"VLLM_NO_USAGE_STATS": "1"},
     endpoint="http://{host}:{port}",
