@@ -1,17 +1,11 @@
 """Driver `chroma`: Chroma inside this process, on a folder, or as a server, by its address."""
 
 import contextlib
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from benchhouse.drivers import vector_shared as shared
 from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorStats
-
-if TYPE_CHECKING:
-    from numpy import float32, int64
-    from numpy.typing import NDArray
+from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 
 
 class Chroma(shared.Database):
@@ -21,14 +15,11 @@ class Chroma(shared.Database):
     """
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("hnsw",)
-    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
-    filters: ClassVar[bool] = True
-    shared: ClassVar[bool] = True
     recipe: ClassVar[str] = "chroma"
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
         super().__init__("chroma", "chromadb", endpoint, collection)
-        self._chroma, self._version = self._library, str(self._library.__version__)
+        self._version = str(self._library.__version__)
         self._records: Any = None
 
     def open(self) -> None:
@@ -36,7 +27,7 @@ class Chroma(shared.Database):
             self._version = shared.ask_version(self._address, "/api/v2/version", "", "Chroma 1 server", self._key)
             tls, who = self._address.startswith("https"), {"x-chroma-token": self._key} if self._key else None
             self._client = self._call(
-                lambda: self._chroma.HttpClient(self._address, ssl=tls, headers=who, settings=self._quiet())
+                lambda: self._library.HttpClient(self._address, ssl=tls, headers=who, settings=self._quiet())
             )
             # Chroma's client waits for ever, and has no option for that.
             self._client._server._session.timeout = shared.ANSWER_S
@@ -46,28 +37,23 @@ class Chroma(shared.Database):
             self._look_up()
 
     def _quiet(self) -> Any:
-        return self._chroma.Settings(anonymized_telemetry=False)
+        return self._library.Settings(anonymized_telemetry=False)
 
     def _open_folder(self) -> None:
-        self._client = self._call(lambda: self._chroma.PersistentClient(str(self._home), settings=self._quiet()))
+        self._client = self._call(lambda: self._library.PersistentClient(str(self._home), settings=self._quiet()))
 
     def _look_up(self) -> None:
         """The collection, where it is there: of another object that has made it."""
-        with contextlib.suppress(self._chroma.errors.NotFoundError):
+        with contextlib.suppress(self._library.errors.NotFoundError):
             self._records = self._client.get_collection(self._collection.name, embedding_function=None)
 
     def create(self) -> None:
         if not self._address:
-            shared.claim(self._home)
-            self._made = True
+            self._claim_folder()
             self._open_folder()
         options = self._collection.options
-        hnsw = {
-            "space": self._collection.distance,
-            "max_neighbors": options["m"],
-            "ef_construction": options["ef_construction"],
-            "ef_search": options["ef_search"],
-        }
+        hnsw = {"space": self._collection.distance, "max_neighbors": options["m"]}
+        hnsw |= {name: options[name] for name in ("ef_construction", "ef_search")}
         try:
             self._records = self._call(
                 lambda: self._client.create_collection(
@@ -80,14 +66,13 @@ class Chroma(shared.Database):
             raise
         self._made = True
 
-    def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
-        shared.refuse_bad_vectors(vectors, self._collection)
-        most = self._call(lambda: self._client.get_max_batch_size())
-        for start in range(0, len(vectors), most):
-            part = vectors[start : start + most]
-            ids = [str(first + start + number) for number in range(len(part))]
-            marks = None if labels is None else [{"label": int(label)} for label in labels[start : start + most]]
-            self._call(partial(self._records.add, ids, part, marks))
+    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+        ids = [str(first + number) for number in range(len(vectors))]
+        marks = None if labels is None else [{"label": int(label)} for label in labels]
+        self._call(lambda: self._records.add(ids, vectors, marks))
+
+    def _batch_size(self) -> int:
+        return int(self._call(lambda: self._client.get_max_batch_size()))
 
     def build(self) -> None:
         """Chroma takes vectors into a log; its index catches up with it when it is first asked."""
@@ -95,19 +80,16 @@ class Chroma(shared.Database):
 
         self._ids(numpy.ones((1, self._collection.dimensions), numpy.float32), 1, None)
 
-    def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
-        shared.refuse_bad_vectors(queries, self._collection)
-        shared.refuse_filter_without_labels(below, self._collection)
+    def _search(self, queries: shared.Vectors, k: int, below: int | None) -> shared.Ids:
         return shared.as_rows(self._ids(queries, k, below), k)
 
-    def _ids(self, queries: "NDArray[float32]", k: int, below: int | None) -> Any:
+    def _ids(self, queries: shared.Vectors, k: int, below: int | None) -> Any:
         where = None if below is None else {"label": {"$lt": int(below)}}
-        found = self._call(lambda: self._records.query(query_embeddings=queries, n_results=k, where=where, include=[]))
-        return found["ids"]
+        answer = self._call(lambda: self._records.query(query_embeddings=queries, n_results=k, where=where, include=[]))
+        return answer["ids"]
 
     def stats(self) -> VectorStats:
-        size = None if self._address else shared.folder_bytes(self._home)
-        return VectorStats(self._call(lambda: self._records.count()), size)
+        return VectorStats(self._call(lambda: self._records.count()), self._bytes())
 
     def _drop(self) -> None:
         self._call(lambda: self._client.delete_collection(self._collection.name))
@@ -118,12 +100,9 @@ class Chroma(shared.Database):
             self._client._server._session.close()  # which its own `close` leaves open
         super().close()
 
-    def _call(self, action: Callable[[], Any]) -> Any:
-        try:
-            return action()
-        except (self._chroma.errors.ChromaError, ValueError, OSError) as error:
-            raise CallFailed("server_error", str(error)[:500]) from error
-        except Exception as error:
-            if type(error).__module__.startswith("httpx"):  # its timeouts and lost connections, by name
-                raise shared.named(error) from error
-            raise
+    def _failure(self, error: Exception) -> CallFailed | None:
+        if isinstance(error, self._library.errors.ChromaError):
+            return CallFailed("server_error", str(error)[:500])
+        if type(error).__module__.startswith("httpx"):  # its timeouts and lost connections, by name
+            return shared.named(error)
+        return super()._failure(error)

@@ -7,7 +7,7 @@ from time import sleep
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchhouse.drivers import vector_shared
-from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorStats
+from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
@@ -27,17 +27,13 @@ class _Desk:
         self.busy = False
 
 
-class Faiss:
+class Faiss(vector_shared.Driver):
     """All threads share one index. Before `build`, `ingest` only collects; after it, vectors go straight in.
 
     FAISS may not search while it adds, so an addition waits until no search runs, and holds up those that come.
     """
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
-    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
-    filters: ClassVar[bool] = True
-    shared: ClassVar[bool] = True
-    recipe: ClassVar[str] = ""
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
         import numpy

@@ -4,24 +4,18 @@ import logging
 import math
 import re
 import socket
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from benchhouse.drivers import vector_shared as shared
 from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorStats
+from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
-
-if TYPE_CHECKING:
-    from numpy import float32, int64
-    from numpy.typing import NDArray
 
 _DISTANCES = {"l2": "L2", "ip": "IP", "cosine": "COSINE"}
 _KINDS = {"flat": "FLAT", "ivf": "IVF_FLAT", "hnsw": "HNSW", "pq": "IVF_PQ"}
 _PORT = 19530
-_AT_A_TIME = 16 << 20  # bytes of vectors a request: gRPC takes 64 MB at most
+_REQUEST_BYTES = 16 << 20  # of vectors: gRPC takes 64 MB at most
 
 
 class _Once(float):
@@ -35,14 +29,10 @@ class Milvus(shared.Database):
     """One gRPC channel serves all threads. pq is Milvus's IVF_PQ over a single cell; Lite has none."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw", "pq")
-    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
-    filters: ClassVar[bool] = True
-    shared: ClassVar[bool] = True
     recipe: ClassVar[str] = "milvus_lite"
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
         super().__init__("milvus", "pymilvus", endpoint, collection)
-        self._milvus = self._library
         logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it prints what it also raises
         self._address = endpoint if shared.is_address(endpoint) else ""  # pymilvus takes the key out by itself
         self._home = self._home.with_name(f"{collection.name}.db")
@@ -60,8 +50,8 @@ class Milvus(shared.Database):
         if self._address:
             self._knock()
         try:
-            self._client = self._milvus.MilvusClient(where, timeout=limit)
-        except self._milvus.MilvusException as error:  # somebody took the connection, and never spoke Milvus
+            self._client = self._library.MilvusClient(where, timeout=limit)
+        except self._library.MilvusException as error:  # somebody took the connection, and never spoke Milvus
             raise CallFailed("timeout", str(error)[:500]) from error
         self._version = self._call(lambda: self._client.get_server_version(timeout=shared.CONNECT_S))
 
@@ -76,12 +66,11 @@ class Milvus(shared.Database):
             raise shared.named(error, f"{parts.hostname}:{parts.port or _PORT}: {why}") from error
 
     def create(self) -> None:
-        name, types = self._collection.name, self._milvus.DataType
+        name, types = self._collection.name, self._library.DataType
         if self._collection.index == "pq" and "lite" in self._version:
             raise BenchError("Milvus Lite has no index 'pq'", hint="it has: flat, ivf, hnsw; pq needs a full Milvus")
         if not self._address:
-            shared.claim(self._home)
-            self._made = True
+            self._claim_folder()
             self._connect()
         elif self._call(lambda: self._client.has_collection(name)):
             raise shared.refuse_existing("collection", name)
@@ -92,17 +81,16 @@ class Milvus(shared.Database):
         self._call(lambda: self._client.create_collection(name, schema=schema, consistency_level="Strong"))
         self._made = True
 
-    def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
-        shared.refuse_bad_vectors(vectors, self._collection)
-        most = max(_AT_A_TIME // (4 * self._collection.dimensions), 1)
-        for start in range(0, len(vectors), most):
-            part = vectors[start : start + most]
-            marks = [0] * len(part) if labels is None else labels[start : start + most].tolist()
-            rows = [
-                {"id": first + start + number, "label": mark, "vector": vector}
-                for number, (mark, vector) in enumerate(zip(marks, part, strict=True))
-            ]
-            self._call(partial(self._client.insert, self._collection.name, rows))
+    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
+        marks = [0] * len(vectors) if labels is None else labels.tolist()
+        rows = [
+            {"id": number, "label": label, "vector": vector}
+            for number, (label, vector) in enumerate(zip(marks, vectors, strict=True), first)
+        ]
+        self._call(lambda: self._client.insert(self._collection.name, rows))
+
+    def _batch_size(self) -> int:
+        return max(_REQUEST_BYTES // (4 * self._collection.dimensions), 1)
 
     def build(self) -> None:
         name, options = self._collection.name, self._collection.options
@@ -127,9 +115,7 @@ class Milvus(shared.Database):
             raise CallFailed("server_error", f"Milvus made an index without {', '.join(lost)}: {made}"[:500])
         self._call(lambda: self._client.load_collection(name))
 
-    def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
-        shared.refuse_bad_vectors(queries, self._collection)
-        shared.refuse_filter_without_labels(below, self._collection)
+    def _search(self, queries: shared.Vectors, k: int, below: int | None) -> shared.Ids:
         options = self._collection.options
         effort = {
             "flat": {},
@@ -137,7 +123,7 @@ class Milvus(shared.Database):
             "hnsw": {"ef": max(options.get("ef_search", 0), k)},
             "pq": {"nprobe": 1},
         }[self._collection.index]
-        found = self._call(
+        answers = self._call(
             lambda: self._client.search(
                 self._collection.name,
                 list(queries),
@@ -147,12 +133,12 @@ class Milvus(shared.Database):
                 timeout=_Once(shared.ANSWER_S),
             )
         )
-        return shared.as_rows((hits.ids for hits in found), k)
+        return shared.as_rows((hits.ids for hits in answers), k)
 
     def stats(self) -> VectorStats:
         name = self._collection.name
         counted = self._call(lambda: self._client.query(name, filter="id >= 0", output_fields=["count(*)"]))
-        return VectorStats(int(counted[0]["count(*)"]), None if self._address else shared.folder_bytes(self._home))
+        return VectorStats(int(counted[0]["count(*)"]), self._bytes())
 
     def _drop(self) -> None:
         self._call(lambda: self._client.drop_collection(self._collection.name, timeout=shared.CONNECT_S))
@@ -163,15 +149,10 @@ class Milvus(shared.Database):
             manager = shared.library("milvus_lite.server_manager", "milvus")
             manager.server_manager_instance.release_server(str(self._home))
 
-    def _call(self, action: Callable[[], Any]) -> Any:
-        try:
-            return action()
-        except self._milvus.MilvusException as error:
-            raise CallFailed(_kind(str(error)), str(error)[:500]) from error
-        except Exception as error:
-            if type(error).__module__.startswith("grpc"):
-                raise CallFailed(_kind(str(error)), str(error)[:500]) from error
-            raise
+    def _failure(self, error: Exception) -> CallFailed | None:
+        if isinstance(error, self._library.MilvusException) or type(error).__module__.startswith("grpc"):
+            return CallFailed(_kind(str(error)), str(error)[:500])
+        return None
 
 
 def _says(made: str, key: str, value: Any) -> bool:
@@ -181,11 +162,11 @@ def _says(made: str, key: str, value: Any) -> bool:
 
 def _kind(text: str) -> str:
     """Of what gRPC says, as pymilvus passes it on in words."""
-    for kind, words in (
+    for kind, phrases in (
         ("timeout", ("DEADLINE_EXCEEDED", "Deadline Exceeded")),
         ("refused", ("Connection refused", "Fail connecting", "failed to connect")),
         ("reset", ("UNAVAILABLE", "Socket closed", "Connection reset", "CANCELLED")),
     ):
-        if any(word in text for word in words):
+        if any(phrase in text for phrase in phrases):
             return kind
     return "server_error"

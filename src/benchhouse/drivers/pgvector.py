@@ -6,32 +6,27 @@ import select
 import struct
 from collections.abc import Callable, Iterator
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from benchhouse.drivers import vector_shared as shared
+from benchhouse.drivers.vector_shared import Ids, Vectors
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.postgres import not_connected
-from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorStats
+from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
-
-if TYPE_CHECKING:
-    from numpy import float32, int64
-    from numpy.typing import NDArray
 
 _OPERATORS = {"l2": ("<->", "vector_l2_ops"), "ip": ("<#>", "vector_ip_ops"), "cosine": ("<=>", "vector_cosine_ops")}
 _COPY_BEGIN, _COPY_END = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
 _ITERATIVE = (0, 8)  # the pgvector that goes on searching where a filter has left too few
 
 
-class PgVector:
+class PgVector(shared.Driver):
     """Searches are a prepared statement that takes the vector and gives the ids in binary, straight through libpq.
 
     The planner is kept from reading the whole table instead of the index: what is asked for is what is measured.
     """
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "ivf", "hnsw")
-    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
-    filters: ClassVar[bool] = True
     shared: ClassVar[bool] = False
     recipe: ClassVar[str] = "postgres"
 
@@ -121,10 +116,9 @@ class PgVector:
             raise
         self._made, self._made_extension = True, not there
 
-    def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
+    def _insert(self, first: int, vectors: Vectors, labels: "Ids | None") -> None:
         import numpy
 
-        shared.refuse_bad_vectors(vectors, self._collection)
         fields: list[Any] = [("fields", ">i2"), ("id_size", ">i4"), ("id", ">i8"), ("label_size", ">i4")]
         fields += [("label", ">i4"), ("size", ">i4"), ("dimensions", ">i2"), ("unused", ">i2")]
         rows = numpy.zeros(len(vectors), [*fields, ("vector", ">f4", (self._collection.dimensions,))])
@@ -150,11 +144,9 @@ class PgVector:
             self._do(self._sql("CREATE INDEX ON {table} USING " + how))
         self._do(self._sql("ANALYZE {table}"))
 
-    def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
+    def _search(self, queries: Vectors, k: int, below: int | None) -> Ids:
         import numpy
 
-        shared.refuse_bad_vectors(queries, self._collection)
-        shared.refuse_filter_without_labels(below, self._collection)
         if self._connection is None:  # the last search broke it
             self.open()
         statement = self._statements.get((k, below is not None)) or self._prepare(k, below is not None)

@@ -4,10 +4,9 @@ import importlib
 import json
 import shutil
 import socket
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from urllib.parse import urlsplit
 
 from benchhouse.load.protocols.calls import CallFailed
@@ -18,16 +17,48 @@ if TYPE_CHECKING:
     from numpy import float32, int64
     from numpy.typing import NDArray
 
+Vectors: TypeAlias = "NDArray[float32]"
+Ids: TypeAlias = "NDArray[int64]"
 CONNECT_S = 10.0  # longest time until a server has answered for the first time
 ANSWER_S = 60.0  # longest time for one search; making an index may take as long as it takes
 
 
-class Database(ABC):
-    """How a driver begins and ends whose database is a server, by its address, or runs inside this process, on a
-    folder of its own. `_drop` removes the collection from a server; a driver that reaches one must have it."""
+class Driver:
+    """Checks what every driver is handed: a database takes vectors by `_insert` and answers by `_search`."""
 
     indexes: ClassVar[tuple[IndexKind, ...]]
-    distances: ClassVar[tuple[Distance, ...]]
+    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
+    filters: ClassVar[bool] = True
+    shared: ClassVar[bool] = True
+    recipe: ClassVar[str] = ""
+    _collection: Collection
+
+    def ingest(self, first: int, vectors: Vectors, labels: "Ids | None") -> None:
+        refuse_bad_vectors(vectors, self._collection)
+        most = self._batch_size() or max(len(vectors), 1)
+        for start in range(0, len(vectors), most):
+            part = slice(start, start + most)
+            self._insert(first + start, vectors[part], None if labels is None else labels[part])
+
+    def search(self, queries: Vectors, k: int, below: int | None = None) -> Ids:
+        refuse_bad_vectors(queries, self._collection)
+        refuse_filter_without_labels(below, self._collection)
+        return self._search(queries, k, below)
+
+    def _batch_size(self) -> int:
+        """The most vectors that one request may carry; 0: any number."""
+        return 0
+
+    def _insert(self, first: int, vectors: Vectors, labels: "Ids | None") -> None:
+        raise NotImplementedError
+
+    def _search(self, queries: Vectors, k: int, below: int | None) -> Ids:
+        raise NotImplementedError
+
+
+class Database(Driver):
+    """How a driver begins and ends whose database is a server, by its address, or runs inside this process, on a
+    folder of its own. `_drop` removes the collection from a server; a driver that reaches one must have it."""
 
     def __init__(self, name: str, package: str, endpoint: str, collection: Collection) -> None:
         refuse_what_it_lacks(self, name, collection)
@@ -53,13 +84,36 @@ class Database(ABC):
             self.close()
             shutil.rmtree(self._home, ignore_errors=True)
 
-    @abstractmethod
-    def _drop(self) -> None: ...
+    def _drop(self) -> None:
+        raise NotImplementedError
 
     def close(self) -> None:
         client, self._client = self._client, None
         if client:
             client.close()
+
+    def _claim_folder(self) -> None:
+        claim(self._home)
+        self._made = True
+
+    def _bytes(self) -> int | None:
+        """Of the files of an embedded database."""
+        return None if self._address else sum(path.stat().st_size for path in self._home.rglob("*") if path.is_file())
+
+    def _call(self, action: Callable[[], Any]) -> Any:
+        """The result of `action`, or CallFailed in place of what the library raises."""
+        try:
+            return action()
+        except Exception as error:
+            if failed := self._failure(error):
+                raise failed from error
+            raise
+
+    def _failure(self, error: Exception) -> CallFailed | None:
+        """What an error of the library is called here; None for errors of our own code."""
+        if isinstance(error, ValueError | RuntimeError | OSError):
+            return CallFailed("server_error", str(error)[:500])
+        return None
 
 
 def library(name: str, extra: str) -> Any:
@@ -73,9 +127,7 @@ def library(name: str, extra: str) -> Any:
         ) from error
 
 
-def refuse_what_it_lacks(
-    driver: "VectorDriver | type[VectorDriver] | Database", name: str, collection: Collection
-) -> None:
+def refuse_what_it_lacks(driver: "VectorDriver | Driver", name: str, collection: Collection) -> None:
     """Raises BenchError where the driver has no such index or distance; the message names those that it has."""
     if collection.index not in driver.indexes:
         raise BenchError(f"{name} has no index {collection.index!r}", hint=f"it has: {', '.join(driver.indexes)}")
@@ -85,7 +137,7 @@ def refuse_what_it_lacks(
         )
 
 
-def refuse_bad_vectors(vectors: "NDArray[float32]", collection: Collection) -> None:
+def refuse_bad_vectors(vectors: Vectors, collection: Collection) -> None:
     """Raises BenchError for vectors of other dimensions and for NaN and infinity, which some databases just take."""
     import numpy
 
@@ -116,19 +168,15 @@ def claim(home: Path) -> None:
     home.parent.mkdir(parents=True, exist_ok=True)
 
 
-def as_rows(found: Iterable[Iterable[Any]], k: int) -> "NDArray[int64]":
+def as_rows(answers: Iterable[Iterable[Any]], k: int) -> Ids:
     """Ids, a row for each query, filled up with -1."""
     import numpy
 
-    lists = [[int(each) for each in row] for row in found]
+    lists = [[int(number) for number in answer] for answer in answers]
     rows = numpy.full((len(lists), k), -1, dtype=numpy.int64)
     for number, ids in enumerate(lists):
         rows[number, : len(ids)] = ids
     return rows
-
-
-def folder_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def is_address(endpoint: str) -> bool:
@@ -145,14 +193,13 @@ def ask_version(url: str, path: str, field: str, what: str, key: str = "") -> st
     if status in (401, 403):
         raise CallFailed(f"http_{status}", f"{url} does not let us in: {body[:200].decode(errors='replace')}")
     try:
-        answer = json.loads(body)
-        version = answer[field] if field else answer
+        content = json.loads(body)
+        version = content[field] if field else content
     except (ValueError, KeyError, TypeError):
         version = None
     if status != 200 or not isinstance(version, str):
-        found = body[:100].decode(errors="replace")
         raise BenchError(
-            f"{url} is no {what} that we know: {path} answers {status}, {found!r}",
+            f"{url} is no {what} that we know: {path} answers {status}, {body[:100].decode(errors='replace')!r}",
             hint="is the address right, and the server new enough?",
         )
     return version

@@ -5,24 +5,17 @@ the vendor's Python client, whose messages it uses. That client itself tries a d
 """
 
 import json
-from collections.abc import Callable
-from functools import partial
 from time import sleep
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 from benchhouse.drivers import vector_shared as shared
 from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.vector import Collection, Distance, IndexKind, VectorStats
+from benchhouse.load.protocols.vector import Collection, IndexKind, VectorStats
 from benchhouse.schema.errors import BenchError
 
-if TYPE_CHECKING:
-    from numpy import float32, int64
-    from numpy.typing import NDArray
-
 _DISTANCES = {"l2": "l2-squared", "ip": "dot", "cosine": "cosine"}
-_AT_A_TIME = 1000  # objects a request
 _POLL_S = 0.1
 _INGEST_S = 600.0
 
@@ -31,10 +24,6 @@ class Weaviate(shared.Database):
     """Collections and their state by REST; vectors and searches by gRPC, over one channel for all threads."""
 
     indexes: ClassVar[tuple[IndexKind, ...]] = ("flat", "hnsw")
-    distances: ClassVar[tuple[Distance, ...]] = ("l2", "ip", "cosine")
-    filters: ClassVar[bool] = True
-    shared: ClassVar[bool] = True
-    recipe: ClassVar[str] = ""
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
         super().__init__("weaviate", "weaviate.proto.v1.search_get_pb2", endpoint, collection)
@@ -43,7 +32,7 @@ class Weaviate(shared.Database):
                 "weaviate is a server, and none can be started here: give its address",
                 hint="target.endpoint: http://host:8080?grpc=50051",
             )
-        self._messages, self._grpc = self._library, shared.library("grpc", "weaviate")
+        self._grpc = shared.library("grpc", "weaviate")
         parts = urlsplit(self._address)
         self._url = parts._replace(query="").geturl()
         self._grpc_at = f"{parts.hostname}:{parse_qs(parts.query).get('grpc', ['50051'])[0]}"
@@ -75,45 +64,43 @@ class Weaviate(shared.Database):
             "vectorIndexConfig": config,
             "properties": [label],
         }
-        status, body = self._rest("POST", "/v1/schema", shape)
-        if status == 422 and b"already exists" in body:
-            raise shared.refuse_existing("class", self._name)
-        if status != 200:
-            raise CallFailed(f"http_{status}", body[:500].decode(errors="replace"))
+        try:
+            self._rest("POST", "/v1/schema", shape)
+        except CallFailed as failed:
+            if failed.kind == "http_422" and "already exists" in failed.detail:
+                raise shared.refuse_existing("class", self._name) from failed
+            raise
         self._made = True
 
-    def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
+    def _insert(self, first: int, vectors: shared.Vectors, labels: "shared.Ids | None") -> None:
         from weaviate.proto.v1 import batch_pb2
 
-        shared.refuse_bad_vectors(vectors, self._collection)
-        for start in range(0, len(vectors), _AT_A_TIME):
-            request = batch_pb2.BatchObjectsRequest()
-            for number, vector in enumerate(vectors[start : start + _AT_A_TIME].astype("<f4"), start):
-                each = request.objects.add(uuid=str(_uuid(first + number)), collection=self._name)
-                each.vector_bytes = vector.tobytes()
-                each.properties.non_ref_properties["label"] = 0 if labels is None else int(labels[number])
-            reply = self._call(partial(self._stub.BatchObjects, request, _INGEST_S, self._who()))
-            if reply.errors:
-                raise CallFailed("server_error", f"{len(reply.errors)} objects: {reply.errors[0].error}"[:500])
+        request = batch_pb2.BatchObjectsRequest()
+        for number, vector in enumerate(vectors.astype("<f4")):
+            item = request.objects.add(uuid=str(_uuid(first + number)), collection=self._name)
+            item.vector_bytes = vector.tobytes()
+            item.properties.non_ref_properties["label"] = 0 if labels is None else int(labels[number])
+        reply = self._call(lambda: self._stub.BatchObjects(request, _INGEST_S, self._who()))
+        if reply.errors:
+            raise CallFailed("server_error", f"{len(reply.errors)} objects: {reply.errors[0].error}"[:500])
+
+    def _batch_size(self) -> int:
+        return 1000
 
     def build(self) -> None:
         """Where the server indexes in the background, until it has caught up."""
         while True:
-            status, body = self._rest("GET", f"/v1/nodes/{self._name}?output=verbose")
-            if status != 200:
-                raise CallFailed(f"http_{status}", body[:500].decode(errors="replace"))
+            body = self._rest("GET", f"/v1/nodes/{self._name}?output=verbose")
             shards = [shard for node in json.loads(body)["nodes"] for shard in node.get("shards") or ()]
             if all(shard.get("vectorIndexingStatus", "READY") == "READY" for shard in shards):
                 return
             sleep(_POLL_S)
 
-    def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
-        shared.refuse_bad_vectors(queries, self._collection)
-        shared.refuse_filter_without_labels(below, self._collection)
+    def _search(self, queries: shared.Vectors, k: int, below: int | None) -> shared.Ids:
         return shared.as_rows((self._ids(query.tobytes(), k, below) for query in queries.astype("<f4")), k)
 
     def _ids(self, query: bytes, k: int, below: int | None) -> list[int]:
-        request = self._messages.SearchRequest(
+        request = self._library.SearchRequest(
             collection=self._name, limit=k, uses_123_api=True, uses_125_api=True, uses_127_api=True
         )
         request.metadata.uuid = True
@@ -134,25 +121,25 @@ class Weaviate(shared.Database):
         return VectorStats(int(reply.single_result.objects_count))
 
     def _drop(self) -> None:
-        status, body = self._rest("DELETE", f"/v1/schema/{self._name}")
+        self._rest("DELETE", f"/v1/schema/{self._name}")
+
+    def _rest(self, method: str, path: str, content: Any = None) -> bytes:
+        text = None if content is None else json.dumps(content).encode()
+        status, body = shared.exchange(self._url, method, path, shared.ANSWER_S, text, self._key)
         if status != 200:
             raise CallFailed(f"http_{status}", body[:500].decode(errors="replace"))
-
-    def _rest(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        text = None if body is None else json.dumps(body).encode()
-        return shared.exchange(self._url, method, path, shared.ANSWER_S, text, self._key)
+        return body
 
     def _who(self) -> tuple[tuple[str, str], ...]:
         return (("authorization", f"Bearer {self._key}"),) if self._key else ()
 
-    def _call(self, action: Callable[[], Any]) -> Any:
-        try:
-            return action()
-        except self._grpc.RpcError as error:
-            code, detail = error.code().name, str(error.details())[:500]
-            kinds = {"DEADLINE_EXCEEDED": "timeout", "UNAVAILABLE": "reset"}
-            kind = "refused" if "onnection refused" in detail else kinds.get(code, "server_error")
-            raise CallFailed(kind, f"{code} {detail}") from error
+    def _failure(self, error: Any) -> CallFailed | None:
+        if not isinstance(error, self._grpc.RpcError):
+            return None
+        code, detail = error.code().name, str(error.details())[:500]
+        kinds = {"DEADLINE_EXCEEDED": "timeout", "UNAVAILABLE": "reset"}
+        kind = "refused" if "onnection refused" in detail else kinds.get(code, "server_error")
+        return CallFailed(kind, f"{code} {detail}")
 
 
 def _uuid(number: int) -> UUID:
@@ -160,5 +147,5 @@ def _uuid(number: int) -> UUID:
     return UUID(int=number + 1)
 
 
-def _number(found: Any) -> int:
-    return (UUID(bytes=found.id_as_bytes) if found.id_as_bytes else UUID(found.id)).int - 1
+def _number(metadata: Any) -> int:
+    return (UUID(bytes=metadata.id_as_bytes) if metadata.id_as_bytes else UUID(metadata.id)).int - 1

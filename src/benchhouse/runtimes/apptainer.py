@@ -4,7 +4,6 @@ Under `containers/` of the cache: `enter` scripts by what was asked for, what wa
 worker layers (`layers/`): the few packages that the worker needs, for one version of Python, shared by its images.
 """
 
-import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -14,7 +13,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from benchhouse.runtimes.worker_layer import OURS, Layer
+from benchhouse.runtimes.packages import OURS, write_whole
+from benchhouse.runtimes.worker_layer import Layer
 from benchhouse.schema.container import Bind, Entry, explain_exit, parse_bind
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError, Exit
@@ -47,21 +47,26 @@ class ApptainerRuntime:
         request = _Request(spec, place)
         path, image = request.image()
         if not is_unchanged(path, image):
-            raise _changed(path)
+            raise BenchError(
+                f"the image {path} is not the one that was pinned",
+                f"bench images verify tells more; to pin it as it is now: bench images add {path}",
+                Exit.TRIAL_FAILED,
+            )
         request.refuse_missing_binds()
         look = request.look(image)
         if not look.python:
-            raise _no_python(path, look)
+            has = f"has Python {look.version}" if look.version else "has no Python"
+            raise BenchError(
+                f"the image {path} {has}, and the worker needs 3.11 or newer (and pydantic 2.8, if it has one)",
+                "run the trial outside and the server inside: runtime: {kind: process}, and a service whose recipe "
+                "names this image; or name another interpreter of the image: runtime: {python: /path/inside}",
+            )
         layer = request.layer(look)
         layer.make(lambda made: request.compile(image, look, made))
         script = request.script(image, look, layer)
         enter = request.enter
         if not enter.exists() or enter.read_text(encoding="utf-8") != script:
-            enter.parent.mkdir(parents=True, exist_ok=True)
-            made = enter.with_name(f".{enter.name}.{os.getpid()}.new")
-            made.write_text(script, encoding="utf-8")
-            made.chmod(0o755)
-            made.replace(enter)
+            write_whole(enter, script, 0o755)
 
     def python(self, spec: Runtime, place: Place) -> tuple[str, ...]:
         return (str(_Request(spec, place).enter),)
@@ -98,7 +103,7 @@ class _Request:
             sha256 = self.image()[1].sha256
         except BenchError:
             sha256 = ""
-        asked = {
+        request = {
             "image": [place.image, sha256],
             "python": self.spec.python,
             "binds": [place.binds, [str(folder) for folder in place.folders]],
@@ -108,7 +113,7 @@ class _Request:
             "environment": sorted(place.site.environment),
             "benchhouse": [str(OURS), version("benchhouse")],
         }
-        return self.home / digest(asked)[:16] / "enter"
+        return self.home / digest(request)[:16] / "enter"
 
     def image(self) -> tuple[Path, Image]:
         """The .sif file and what is recorded of it. Raises where it is not there or not pinned."""
@@ -151,22 +156,16 @@ class _Request:
             return None
 
     def _look_file(self, image: Image) -> Path:
-        asked = f"-{digest(self.spec.python)[:8]}" if self.spec.python else ""
-        return self.home / "looks" / f"{image.sha256}{asked}.json"
+        chosen = f"-{digest(self.spec.python)[:8]}" if self.spec.python else ""
+        return self.home / "looks" / f"{image.sha256}{chosen}.json"
 
     def look(self, image: Image) -> Look:
         """Look into the image, once."""
-        if found := self.known_look(image):
-            return found
-        printed = self._enter(
-            image, ("/bin/sh", "-c", _FIND, "sh", *([self.spec.python] if self.spec.python else _NAMES))
-        )
-        look = _best(printed)
-        file = self._look_file(image)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        made = file.with_suffix(f".{os.getpid()}.new")
-        made.write_text(look.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        made.replace(file)
+        if known := self.known_look(image):
+            return known
+        names = [self.spec.python] if self.spec.python else _NAMES
+        look = _best(self._enter(image, ("/bin/sh", "-c", _FIND, "sh", *names)))
+        write_whole(self._look_file(image), look.model_dump_json(indent=2) + "\n")
         return look
 
     def compile(self, image: Image, look: Look, made: Path) -> None:
@@ -179,21 +178,21 @@ class _Request:
         """Run a command inside, now; what it prints."""
         entry = Entry(self.place.image, image, binds, modules=self.place.site.modules)
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 ["bash", "-c", entry.script(command), "enter"],
                 capture_output=True, text=True, timeout=_LOOK_S, check=False, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BenchError(f"the image {self.place.image} could not be looked into: {error}") from error
-        if done.returncode:
-            said = " ".join((done.stderr or done.stdout).split())[-500:]
-            why = explain_exit(done.returncode)
+        if completed.returncode:
+            output = " ".join((completed.stderr or completed.stdout).split())[-500:]
+            why = explain_exit(completed.returncode)
             raise BenchError(
-                f"the image {self.place.image} could not be entered{f' ({why})' if why else ''}: {said}",
+                f"the image {self.place.image} could not be entered{f' ({why})' if why else ''}: {output}",
                 "try: apptainer exec IMAGE true; on a cluster, load its module or name it in the site's `modules`",
                 Exit.TRIAL_FAILED,
             )
-        return done.stdout
+        return completed.stdout
 
     def layer(self, look: Look) -> Layer:
         return Layer(self.home / "layers", look.version, look.machine, look.libc)
@@ -213,55 +212,27 @@ class _Request:
         return entry.script((look.python, "-I", str(layer.start)), f"{image.source}, Python {look.version} inside")
 
 
-def _changed(path: Path) -> BenchError:
-    return BenchError(
-        f"the image {path} is not the one that was pinned",
-        f"bench images verify tells more; to pin it as it is now: bench images add {path}",
-        Exit.TRIAL_FAILED,
-    )
-
-
-def _no_python(path: Path, look: Look) -> BenchError:
-    has = f"has Python {look.version}" if look.version else "has no Python"
-    return BenchError(
-        f"the image {path} {has}, and the worker needs 3.11 or newer (and pydantic 2.8 or newer where it brings one)",
-        "let the trial run outside and the server inside: runtime: {kind: process}, and a service whose recipe "
-        "names this image; or name another interpreter of the image: runtime: {python: /path/inside}",
-    )
-
-
 def _best(printed: str) -> Look:
     """The newest interpreter that will do, of those that answered; else what the newest one is."""
-    found = []
+    looks = []
     for line in printed.splitlines():
         try:
-            found.append(Look.model_validate(json.loads(line)))
+            looks.append(Look.model_validate_json(line))
         except ValueError:
             continue  # something that an image's start-up prints
-    good = [item for item in found if _numbers(item.version) >= (3, 11) and _usable(item.pydantic)]
-    if good:
-        return good[0]
-    newest = max(found, key=lambda item: _numbers(item.version), default=Look())
+    for look in looks:
+        if _numbers(look.version) >= (3, 11) and (not look.pydantic or _numbers(look.pydantic) >= (2, 8)):
+            return look
+    newest = max(looks, key=lambda look: _numbers(look.version), default=Look())
     return newest.model_copy(update={"python": ""})
-
-
-def _usable(pydantic: str) -> bool:
-    return not pydantic or _numbers(pydantic)[:2] >= (2, 8)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 
-_NAMES = (
-    "python3",
-    "python",
-    "python3.13",
-    "python3.12",
-    "python3.11",
-    "/opt/conda/bin/python",
-    "/usr/local/bin/python3",
-)
+_NAMES = ["python3", "python", *(f"python3.{minor}" for minor in (13, 12, 11))]
+_NAMES += ["/opt/conda/bin/python", "/usr/local/bin/python3"]
 _TELL = """
 import json, platform, sys
 try:

@@ -2,23 +2,20 @@
 
 import fcntl
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import distribution, version
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchhouse.runtimes.packages import OURS, find_uv, run_installer, write_own_metadata, write_whole
 from benchhouse.schema.digests import digest, file_digest
-from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.own_wheel import NAME, write_own_wheel
 from benchhouse.schema.protocols import Container, Place
 from benchhouse.schema.scenario import Runtime
 
-_OURS = Path(__file__).resolve().parent.parent
 # What `benchhouse.worker` imports, its monitors included; the rest of our core stays outside.
 _WORKER_NEEDS = ("pydantic", "PyYAML", "nvidia-ml-py", "prometheus-client")
 
@@ -34,7 +31,7 @@ class VenvRuntime:
             return
         with _locked(request.link):
             if not request.lock.exists():
-                _write(request.lock, _resolved(spec, request.local))
+                write_whole(request.lock, _resolved(spec, request.local))
             folder = request.folder()
             with _locked(folder):
                 if not (folder / "ready").exists():
@@ -46,11 +43,11 @@ class VenvRuntime:
 
     def packages(self, spec: Runtime, place: Place) -> str:
         request = _Request(spec, place.cache)
-        asked = ", ".join(spec.requirements) or "nothing but the worker"
+        requirements = ", ".join(spec.requirements) or "nothing but the worker"
         if request.lock.exists():
             state = "made before" if request.ready() else "to be made"
-            return f"isolated venv ({state}): {asked}; as resolved in {request.lock}"
-        return f"isolated venv (to be resolved and made): {asked}"
+            return f"isolated venv ({state}): {requirements}; as resolved in {request.lock}"
+        return f"isolated venv (to be resolved and made): {requirements}"
 
     def container(self, spec: Runtime, place: Place) -> Container | None:
         return None
@@ -64,7 +61,7 @@ class _Request:
         self._base = {
             "python": spec.python or [sys.executable, sys.version],
             "local": self.local,
-            "benchhouse": [str(_OURS), version("benchhouse"), *_WORKER_NEEDS],
+            "benchhouse": [str(OURS), version("benchhouse"), *_WORKER_NEEDS],
         }
         self._venvs = cache / "venvs"
         name = digest(self._base | {"requirements": sorted(spec.requirements)})[:16]
@@ -92,7 +89,7 @@ def _resolved(spec: Runtime, local: dict[str, str]) -> str:
     with TemporaryDirectory() as scratch:
         ours = f"{NAME} @ {write_own_wheel(Path(scratch), with_dependencies=False).as_uri()}"
         wanted = [*_WORKER_NEEDS, ours, *wanted]
-        if uv := _uv():
+        if uv := find_uv():
             inputs = Path(scratch) / "requirements.in"
             inputs.write_text("\n".join(wanted) + "\n", encoding="utf-8")
             plain = ["--no-header", "--no-annotate", "--generate-hashes", "--quiet"]
@@ -100,8 +97,8 @@ def _resolved(spec: Runtime, local: dict[str, str]) -> str:
         own = Path(scratch) / "venv"
         _ran([python, "-m", "venv", str(own)], "made")
         quiet = ["--disable-pip-version-check", "--quiet"]
-        asking = [str(own / "bin" / "python"), "-m", "pip", "install", *quiet, "--dry-run", "--ignore-installed"]
-        report = json.loads(_ran([*asking, "--report", "-", *wanted], "resolved"))
+        dry_run = [str(own / "bin" / "python"), "-m", "pip", "install", *quiet, "--dry-run", "--ignore-installed"]
+        report = json.loads(_ran([*dry_run, "--report", "-", *wanted], "resolved"))
         others = [item for item in report["install"] if item["metadata"]["name"].lower() != NAME]
         return "".join(sorted(_pinned(item) for item in others))
 
@@ -128,14 +125,17 @@ def _build(spec: Runtime, lock: Path, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     python, interpreter = spec.python or sys.executable, str(folder / "bin" / "python")
     try:
-        if uv := _uv():
+        if uv := find_uv():
             _ran([uv, "venv", "--quiet", "--python", python, str(folder)], "made")
             install = [uv, "pip", "install", "--quiet", "--python", interpreter, "--compile-bytecode"]
         else:
             _ran([python, "-m", "venv", str(folder)], "made")
             install = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         _ran([*install, "--no-deps", "-r", str(lock)], "made")
-        _link_ourselves(next((folder / "lib").glob("python*/site-packages")))
+        site = next((folder / "lib").glob("python*/site-packages"))
+        if not (site / "benchhouse").exists():
+            (site / "benchhouse").symlink_to(OURS, target_is_directory=True)
+            write_own_metadata(site)
         shutil.copyfile(lock, folder / "requirements.lock")
         (folder / "ready").touch()
     except BaseException:
@@ -144,15 +144,8 @@ def _build(spec: Runtime, lock: Path, folder: Path) -> None:
 
 
 def _ran(command: list[str], what: str) -> str:
-    done = subprocess.run(command, capture_output=True, check=False, env=_clean_environment())
-    if done.returncode:
-        said = (done.stdout + done.stderr).decode("utf-8", "replace").strip().splitlines()
-        raise BenchError(
-            f"the isolated environment could not be {what}:\n" + "\n".join(said[-15:]),
-            "check runtime.requirements and that the package index can be reached",
-            Exit.TRIAL_FAILED,
-        )
-    return done.stdout.decode("utf-8", "replace")
+    failure = f"the isolated environment could not be {what}"
+    return run_installer(command, failure, "check runtime.requirements and that the package index can be reached")
 
 
 @contextmanager
@@ -162,34 +155,6 @@ def _locked(path: Path) -> Iterator[None]:
     with path.with_name(f"{path.name}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made = path.with_suffix(".new")
-    made.write_text(text, encoding="utf-8")
-    made.replace(path)
-
-
-def _uv() -> str | None:
-    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-
-
-def _clean_environment() -> dict[str, str]:
-    """Without what would let the parent's packages into the build."""
-    return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
-
-
-def _link_ourselves(site: Path) -> None:
-    """Our package, and the metadata by which its drivers are found."""
-    link = site / "benchhouse"
-    if not link.exists():
-        link.symlink_to(_OURS, target_is_directory=True)
-        ours = distribution("benchhouse")
-        info = site / f"benchhouse-{ours.version}.dist-info"
-        info.mkdir()
-        for name in ("METADATA", "entry_points.txt"):
-            (info / name).write_text(ours.read_text(name) or "", encoding="utf-8")
 
 
 def _local(requirement: str) -> Path:

@@ -2,18 +2,16 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from benchhouse.runtimes.packages import OURS, find_uv, own_metadata, run_installer, write_own_metadata
 from benchhouse.schema.container import Bind
 from benchhouse.schema.digests import digest
-from benchhouse.schema.errors import BenchError, Exit
 
-OURS = Path(__file__).resolve().parent.parent
 _NEEDS = (
     "pydantic", "PyYAML", "pydantic_core", "annotated-types", "typing_extensions", "typing-inspection",
     "nvidia-ml-py", "prometheus-client",
@@ -47,7 +45,7 @@ class Layer:
 
     @property
     def folder(self) -> Path:
-        made_of = [self.python, self.machine, self.libc, _pins(), _START, _metadata()]
+        made_of = [self.python, self.machine, self.libc, _pins(), _START, own_metadata()]
         return self.home / f"python{self.python}-{self.machine}-{digest(made_of)[:12]}"
 
     @property
@@ -68,10 +66,7 @@ class Layer:
         try:
             self._install(made)
             (made / "benchhouse").mkdir()
-            info = made / f"benchhouse-{version('benchhouse')}.dist-info"
-            info.mkdir()
-            for name, text in _metadata().items():
-                (info / name).write_text(text, encoding="utf-8")
+            write_own_metadata(made)
             (made / "start.py").write_text(_START, encoding="utf-8")
             compile_in(made)
             made.rename(folder)
@@ -84,7 +79,7 @@ class Layer:
     def _install(self, into: Path) -> None:
         wheels = ["--target", str(into), "--no-deps", "--only-binary", ":all:", "--python-version", self.python]
         musl = not self.libc.startswith("glibc")
-        if uv := shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent)):
+        if uv := find_uv():
             platform = f"{self.machine}-unknown-linux-musl" if musl else f"{self.machine}-{self._manylinux()}"
             command = [uv, "pip", "install", "--quiet", *wheels, "--python-platform", platform]
         else:
@@ -94,15 +89,9 @@ class Layer:
             platforms = [word for tag in tags for word in ("--platform", f"{tag}_{self.machine}")]
             quiet = ["--quiet", "--disable-pip-version-check", "--no-compile"]
             command = [sys.executable, "-m", "pip", "install", *quiet, *wheels, *platforms, "--implementation", "cp"]
-        kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
-        done = subprocess.run([*command, *_pins()], capture_output=True, check=False, env=kept)
-        if done.returncode:
-            said = (done.stdout + done.stderr).decode("utf-8", "replace").strip().splitlines()
-            raise BenchError(
-                f"the worker's packages for Python {self.python} could not be brought:\n" + "\n".join(said[-10:]),
-                "on a login node that reaches the package index: bench fetch -c SCENARIO",
-                Exit.TRIAL_FAILED,
-            )
+        failure = f"the worker's packages for Python {self.python} could not be installed"
+        hint = "on a login node that reaches the package index: bench fetch -c SCENARIO"
+        run_installer([*command, *_pins()], failure, hint)
 
     def _manylinux(self) -> str:
         numbers = [int(part) for part in self.libc.removeprefix("glibc ").split(".") if part.isdigit()]
@@ -110,16 +99,10 @@ class Layer:
 
 
 def _pins() -> list[str]:
-    found = []
+    pins = []
     for name in _NEEDS:
         try:
-            found.append(f"{name}=={version(name)}")
+            pins.append(f"{name}=={version(name)}")
         except PackageNotFoundError:  # an older pydantic needs fewer
             continue
-    return found
-
-
-def _metadata() -> dict[str, str]:
-    """By which our drivers and experiments are found."""
-    ours = distribution("benchhouse")
-    return {name: ours.read_text(name) or "" for name in ("METADATA", "entry_points.txt")}
+    return pins
