@@ -3,7 +3,7 @@
 import pytest
 
 from benchhouse.drivers.s3 import S3
-from benchhouse.drivers.s3_bucket import said
+from benchhouse.drivers.s3_bucket import error_text
 from benchhouse.drivers.s3_sign import EMPTY, Credentials, Signer, find_credentials, query_of
 from benchhouse.load.protocols.calls import Exchange, discard
 from benchhouse.load.protocols.s3 import Page, S3Item, S3Target
@@ -165,7 +165,7 @@ def test_a_get_tells_its_size_and_first_byte():
 
 
 def test_what_is_said_is_cut_short():
-    assert len(said(b"x" * 10_000)) == 300
+    assert len(error_text(b"x" * 10_000)) == 300
 
 
 def test_credentials_are_found_where_they_are_kept(tmp_path):

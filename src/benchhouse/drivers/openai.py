@@ -9,12 +9,12 @@ from itertools import accumulate, takewhile
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+from benchhouse.drivers.refusals import excerpt, refusal
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.text import Generation
 
 _PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
-_DETAIL_CHARACTERS = 300
 _decode = json.JSONDecoder().decode  # `json.loads` of bytes first looks for their encoding
 _NOT_PLAIN = re.compile(rb'["\\\n]')
 _SHORT = 40
@@ -67,22 +67,22 @@ class OpenAI:
 
     def request(self, item: Any) -> bytes:
         """`item` has `as_messages()` or `as_text()`, and `output_tokens` or None; of a batch it is a list of such."""
-        asked: dict[str, Any]
+        prompt: dict[str, Any]
         if self._batch > 1:
-            lengths = [one.output_tokens for one in item if one.output_tokens]
-            asked, tokens = {"prompt": [one.as_text() for one in item]}, max(lengths, default=None)
+            tokens = max((part.output_tokens or 0 for part in item), default=0)
+            prompt = {"prompt": [part.as_text() for part in item]}
         else:
-            asked = {"messages": item.as_messages()} if self._chat else {"prompt": item.as_text()}
             tokens = item.output_tokens
+            prompt = {"messages": item.as_messages()} if self._chat else {"prompt": item.as_text()}
         limit = {"max_tokens": tokens} if tokens else {}
-        text = json.dumps(self._fixed | asked | limit | self._extra, ensure_ascii=False)
+        text = json.dumps(self._fixed | prompt | limit | self._extra, ensure_ascii=False)
         body = text.encode("utf-8", "backslashreplace")  # half of a surrogate pair has no other form, and that is JSON
         head = f"POST {self._path} HTTP/1.1\r\n{self._lines}Content-Length: {len(body)}\r\n\r\n"
         return head.encode() + body
 
     def read(self, exchange: Exchange) -> Reply:
         if exchange.status != 200:
-            return _refusal(exchange)
+            return refusal(exchange, _error_text(exchange.body))
         return self._read_stream(exchange) if self._stream else self._read_whole(exchange)
 
     def _read_whole(self, exchange: Exchange) -> Reply:
@@ -94,7 +94,7 @@ class OpenAI:
             if not reply.error and not answer["choices"]:
                 raise LookupError
         except _NOT_OF_THIS_API:
-            return Reply(error="malformed", detail=f"not an answer of this API: {_shown(exchange.body)}")
+            return Reply(error="malformed", detail=f"not an answer of this API: {excerpt(exchange.body)}")
         if reply.error:
             return reply
         if not brought and not reply.output_tokens:
@@ -113,14 +113,14 @@ class OpenAI:
             start, at = at, at + len(line) + 1
             if not line.startswith(b"data:"):
                 if line not in (b"", b"\r") and not line.startswith(_OTHER_FIELDS):
-                    return Reply(error="malformed", detail=f"not a line of an event stream: {_shown(line)}")
+                    return Reply(error="malformed", detail=f"not a line of an event stream: {excerpt(line)}")
             elif (data := line[5:].strip()) in (b"", b"[DONE]"):
                 done |= data != b""
             else:
                 try:
                     brought = self._take(_decode(data.decode()), reply, texts)
                 except _NOT_OF_THIS_API:
-                    return Reply(error="malformed", detail=f"not an event of this API: {_shown(line)}")
+                    return Reply(error="malformed", detail=f"not an event of this API: {excerpt(line)}")
                 if reply.error:
                     return reply
                 if brought:
@@ -167,21 +167,23 @@ class OpenAI:
                 return line[:at], line[close:]
         return b"\0", b"\0"
 
-    def _take(self, said: dict[str, Any], reply: Reply, texts: dict[int, list[str]]) -> bool:
-        """Read what an event, or a whole answer, says; whether it brought output."""
-        if said.get("error") or said.get("object") == "error":
-            reply.error, reply.detail = "server_error", _shown(json.dumps(said.get("error") or said).encode())
+    def _take(self, content: dict[str, Any], reply: Reply, texts: dict[int, list[str]]) -> bool:
+        """Read an event, or a whole answer; whether it brought output."""
+        if content.get("error") or content.get("object") == "error":
+            reply.error, reply.detail = "server_error", excerpt(json.dumps(content.get("error") or content).encode())
             return False
-        usage = said.get("usage")
-        if usage:
-            _count(reply, usage)
+        usage = content.get("usage")
+        if usage:  # some send running counts with every event: the last one stands
+            reply.input_tokens = _number(usage, "prompt_tokens")
+            reply.output_tokens = _number(usage, "completion_tokens")
+            reply.cached_tokens = _number(usage.get("prompt_tokens_details") or {}, "cached_tokens")
         brought = False
-        for choice in said.get("choices", ()) if usage else said["choices"]:
+        for choice in content.get("choices", ()) if usage else content["choices"]:
             reply.finish = choice.get("finish_reason") or reply.finish
-            told = choice.get("delta") or choice.get("message") or {}
-            text = told.get("content") or choice.get("text") or ""
-            thought = told.get("reasoning_content") or told.get("reasoning") or ""
-            brought |= bool(text or thought or told.get("tool_calls"))
+            message = choice.get("delta") or choice.get("message") or {}
+            text = message.get("content") or choice.get("text") or ""
+            thought = message.get("reasoning_content") or message.get("reasoning") or ""
+            brought |= bool(text or thought or message.get("tool_calls"))
             if self._keep_text:
                 texts.setdefault(choice.get("index", 0), []).append(thought + text if self._keep_thoughts else text)
         return brought
@@ -209,14 +211,8 @@ def _joined(texts: dict[int, list[str]]) -> str:
     return "".join(part for index in sorted(texts) for part in texts[index])
 
 
-def _count(reply: Reply, usage: dict[str, Any]) -> None:
-    """Tokens as the server counts them; some send running counts with every event, the last one stands."""
-    reply.input_tokens, reply.output_tokens = _number(usage, "prompt_tokens"), _number(usage, "completion_tokens")
-    reply.cached_tokens = _number(usage.get("prompt_tokens_details") or {}, "cached_tokens")
-
-
-def _number(found: dict[str, Any], name: str) -> int | None:
-    number = found.get(name)
+def _number(counts: dict[str, Any], name: str) -> int | None:
+    number = counts.get(name)
     if number is not None and (type(number) is not int or number < 0):
         raise ValueError(f"{name} is {number!r}")
     return number
@@ -232,25 +228,10 @@ def _header_lines(ours: dict[str, str], theirs: Mapping[str, str]) -> str:
     return "".join(f"{name}: {value}\r\n" for name, value in lines.items())
 
 
-def _refusal(exchange: Exchange) -> Reply:
-    if 300 <= exchange.status < 400:
-        return Reply(error="redirect", detail=f"status {exchange.status}: {_header(exchange.head, b'location')}")
+def _error_text(body: bytes) -> str:
     try:
-        said = json.loads(exchange.body)
-        error = said.get("error", said.get("message", said))
-        detail = error.get("message", error) if isinstance(error, dict) else error
+        content = json.loads(body)
+        error = content.get("error", content.get("message", content))
+        return str(error.get("message", error) if isinstance(error, dict) else error)
     except (ValueError, AttributeError):
-        detail = _shown(exchange.body)
-    return Reply(error=f"http_{exchange.status}", detail=str(detail)[:_DETAIL_CHARACTERS])
-
-
-def _header(head: bytes, name: bytes) -> str:
-    for line in head.split(b"\r\n"):
-        key, _, value = line.partition(b":")
-        if key.strip().lower() == name:
-            return value.strip().decode("latin-1")
-    return ""
-
-
-def _shown(data: bytes) -> str:
-    return data[:_DETAIL_CHARACTERS].decode("utf-8", "backslashreplace")
+        return excerpt(body)

@@ -9,19 +9,18 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape as xml
 
-from benchhouse.drivers.s3_bucket import Bucket, said
+from benchhouse.drivers.refusals import excerpt, refusal
+from benchhouse.drivers.s3_bucket import Bucket, error_text
 from benchhouse.drivers.s3_sign import EMPTY, UNSIGNED, Credentials, Signer, escape_path, find_credentials, query_of
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.s3 import Page, S3Item, S3Target
 from benchhouse.schema.errors import BenchError
 
 _ETAG = re.compile(rb'\r\netag[ \t]*:[ \t]*"?([^"\r\n]*)', re.IGNORECASE)
-_LOCATION = re.compile(rb"\r\nlocation[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 _KEY = re.compile(rb"<Key>([^<]*)</Key>")
 _NEXT = re.compile(rb"<NextContinuationToken>([^<]*)</NextContinuationToken>")
 _UPLOAD = re.compile(rb"<UploadId>([^<]*)</UploadId>")
 _ROOT = re.compile(rb"(?:<\?xml[^>]*\?>)?\s*<(\w+)")
-_DETAIL_CHARACTERS = 300
 
 
 class S3:
@@ -59,7 +58,7 @@ class S3:
 
     def head(self, item: S3Item) -> bytes:
         """The request up to where the content of `put` and `part` begins."""
-        method, query, body = _asked(item)
+        method, query, body = _request_line(item)
         path = self.path if item.kind == "list" else self.path + escape_path(item.key)
         payload, length = EMPTY, len(body)
         if item.kind in ("put", "part"):
@@ -74,18 +73,17 @@ class S3:
     def read(self, exchange: Exchange) -> Reply:
         """A get has a sink; a put says an ETag; the rest answers in XML, whose root says what it is."""
         if not 200 <= exchange.status < 300:
-            return self._refusal(exchange)
+            return refusal(exchange, self.credentials.blank(error_text(exchange.body)))
         first = exchange.marks[0][1] if exchange.marks else exchange.ended_ns
         if exchange.sink is not None:
             return Reply(size=exchange.size, token_ns=(first,), value=exchange.sink)
         if not exchange.body:
-            found = _ETAG.search(exchange.head)
-            return Reply(value=found[1].decode("latin-1") if found else "")
-        return self._understood(exchange)
+            etag = _ETAG.search(exchange.head)
+            return Reply(value=etag[1].decode("latin-1") if etag else "")
+        return self._read_xml(exchange.body)
 
-    def _understood(self, exchange: Exchange) -> Reply:
-        body = exchange.body
-        root = found[1] if (found := _ROOT.match(body)) else b""
+    def _read_xml(self, body: bytes) -> Reply:
+        root = start[1] if (start := _ROOT.match(body)) else b""
         if root == b"ListBucketResult":
             keys = tuple(unescape(key.decode()) for key in _KEY.findall(body))
             after = _NEXT.search(body)
@@ -95,32 +93,15 @@ class S3:
         if root == b"CompleteMultipartUploadResult":
             return Reply()
         if root == b"Error":  # an upload may be answered 200 before it fails
-            return Reply(error="server_error", detail=self._said(body))
-        return Reply(error="malformed", detail=f"not an answer of S3: {self._shown(body)}")
-
-    def _refusal(self, exchange: Exchange) -> Reply:
-        if 300 <= exchange.status < 400:
-            where = _LOCATION.search(exchange.head)
-            detail = f"status {exchange.status}: {where[1].decode('latin-1') if where else self._said(exchange.body)}"
-            return Reply(error="redirect", detail=detail)
-        return Reply(error=f"http_{exchange.status}", detail=self._said(exchange.body))
-
-    def _said(self, body: bytes) -> str:
-        return self.credentials.blank(said(body))[:_DETAIL_CHARACTERS]
-
-    def _shown(self, body: bytes) -> str:
-        return self.credentials.blank(body[:_DETAIL_CHARACTERS].decode("utf-8", "backslashreplace"))
+            return Reply(error="server_error", detail=self.credentials.blank(error_text(body)))
+        return Reply(error="malformed", detail=f"not an answer of S3: {self.credentials.blank(excerpt(body))}")
 
 
-def _asked(item: S3Item) -> tuple[str, str, bytes]:
+def _request_line(item: S3Item) -> tuple[str, str, bytes]:
     """Method, query and XML body."""
     match item.kind:
-        case "get":
-            return "GET", "", b""
-        case "put":
-            return "PUT", "", b""
-        case "delete":
-            return "DELETE", "", b""
+        case "get" | "put" | "delete":
+            return item.kind.upper(), "", b""
         case "list":
             after = {"continuation-token": item.after} if item.after else {}
             fields = {"list-type": "2", "max-keys": str(item.page_size), "prefix": item.key} | after

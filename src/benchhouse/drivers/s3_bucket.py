@@ -11,17 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from html import unescape
 from pathlib import Path
-from typing import BinaryIO
+from types import MappingProxyType
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 from xml.sax.saxutils import escape as xml
 
+from benchhouse.drivers.refusals import DETAIL_CHARACTERS
 from benchhouse.drivers.s3_sign import UNSIGNED, Credentials, Signer, escape_path, query_of
 from benchhouse.load.protocols.s3 import S3Refused
 
 _AT_ONCE = 200  # keys that one request removes; S3 takes a thousand, and servers go through them one by one
 _REMOVERS = 8
 _PIECE_BYTES = 1 << 20
-_DETAIL_CHARACTERS = 300
 _FIELD = re.compile(r"<(Code|Message|Key|UploadId|NextContinuationToken|NextKeyMarker|NextUploadIdMarker)>([^<]*)<")
 _FOLDER = re.compile(r"<CommonPrefixes>\s*<Prefix>([^<]*)</Prefix>")
 _UPLOAD = re.compile(r"<Upload>(.*?)</Upload>", re.DOTALL)
@@ -55,10 +56,9 @@ class Bucket:
             query = {"list-type": "2", "max-keys": "1000", "prefix": prefix} | after
             page = self._ask("GET", query=query).decode()
             yield from (unescape(value) for name, value in _FIELD.findall(page) if name == "Key")
-            token = dict(_FIELD.findall(page)).get("NextContinuationToken")
-            if not token:
+            if not (token := _fields(page).get("NextContinuationToken")):
                 return
-            after = {"continuation-token": unescape(token)}
+            after = {"continuation-token": token}
 
     def folders(self, prefix: str) -> list[str]:
         """What lies below `prefix`, up to the next slash; the first thousand."""
@@ -67,7 +67,7 @@ class Bucket:
 
     def read(self, key: str) -> Iterator[bytes]:
         """The content of an object, piece by piece."""
-        answer = self._send("GET", key, {}, b"", {})
+        answer = self._send("GET", key, {})
         try:
             if answer.status != 200:
                 raise self._refused(answer.status, answer.read())
@@ -92,9 +92,9 @@ class Bucket:
         """Remove objects, many with a request and several requests at a time; what could not be removed, and why."""
         batches = [keys[at : at + _AT_ONCE] for at in range(0, len(keys), _AT_ONCE)]
         if len(batches) < 2:
-            return [words for batch in batches for words in self._remove(batch)]
+            return [problem for batch in batches for problem in self._remove(batch)]
         with ThreadPoolExecutor(_REMOVERS) as crew:
-            return [words for found in crew.map(self._remove_apart, batches) for words in found]
+            return [problem for problems in crew.map(self._remove_apart, batches) for problem in problems]
 
     def _remove_apart(self, keys: Sequence[str]) -> list[str]:
         other = copy(self)
@@ -105,22 +105,20 @@ class Bucket:
             other.close()
 
     def _remove(self, keys: Sequence[str]) -> list[str]:
-        named = "".join(f"<Object><Key>{xml(key)}</Key></Object>" for key in keys)
-        body = f"<Delete><Quiet>true</Quiet>{named}</Delete>".encode()
+        objects = "".join(f"<Object><Key>{xml(key)}</Key></Object>" for key in keys)
+        body = f"<Delete><Quiet>true</Quiet>{objects}</Delete>".encode()
         digest = base64.b64encode(hashlib.md5(body, usedforsecurity=False).digest()).decode()
-        said_back = self._ask("POST", query={"delete": ""}, body=body, headers={"Content-MD5": digest}).decode()
-        errors = [
-            {name: unescape(value) for name, value in _FIELD.findall(found)} for found in _ERROR.findall(said_back)
-        ]
-        return [f"{each.get('Key', '?')}: {each.get('Code', '')} {each.get('Message', '')}".rstrip() for each in errors]
+        answer = self._ask("POST", query={"delete": ""}, body=body, headers={"Content-MD5": digest}).decode()
+        errors = [_fields(error) for error in _ERROR.findall(answer)]
+        return [f"{item.get('Key', '?')}: {item.get('Code', '')} {item.get('Message', '')}".rstrip() for item in errors]
 
     def abort_uploads(self, prefix: str) -> int:
         """End uploads below `prefix` that nobody completed; how many there were."""
         aborted: set[str] = set()
         while True:
             page = self._ask("GET", query={"uploads": "", "prefix": prefix}).decode()
-            found = [{name: unescape(value) for name, value in _FIELD.findall(part)} for part in _UPLOAD.findall(page)]
-            ours = [each for each in found if each["Key"].startswith(prefix) and each["UploadId"] not in aborted]
+            uploads = [_fields(upload) for upload in _UPLOAD.findall(page)]
+            ours = [item for item in uploads if item["Key"].startswith(prefix) and item["UploadId"] not in aborted]
             for upload in ours:
                 self._ask("DELETE", upload["Key"], {"uploadId": upload["UploadId"]})
                 aborted.add(upload["UploadId"])
@@ -135,17 +133,9 @@ class Bucket:
             self._connection.close()
             self._connection = None
 
-    def _ask(
-        self,
-        method: str,
-        key: str = "",
-        query: Mapping[str, str] | None = None,
-        body: bytes | BinaryIO = b"",
-        headers: Mapping[str, str] | None = None,
-        payload: str = UNSIGNED,
-    ) -> bytes:
-        """The body of a good answer."""
-        answer = self._send(method, key, query or {}, body, headers or {}, payload)
+    def _ask(self, method: str, key: str = "", query: Mapping[str, str] = MappingProxyType({}), **more: Any) -> bytes:
+        """The body of a good answer; `more` as in `_send`."""
+        answer = self._send(method, key, query, **more)
         try:
             data = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -160,12 +150,12 @@ class Bucket:
         method: str,
         key: str,
         query: Mapping[str, str],
-        body: bytes | BinaryIO,
-        headers: Mapping[str, str],
+        body: bytes | BinaryIO = b"",
+        headers: Mapping[str, str] = MappingProxyType({}),
         payload: str = UNSIGNED,
     ) -> http.client.HTTPResponse:
-        path = (self._path + escape_path(key)).rstrip("/") if not key else self._path + escape_path(key)
-        path, text = path or "/", query_of(query)
+        path = self._path + escape_path(key) if key else self._path.rstrip("/") or "/"
+        text = query_of(query)
         for last in (False, True):  # a kept connection may have been closed meanwhile
             if not isinstance(body, bytes):
                 body.seek(0)
@@ -196,7 +186,7 @@ class Bucket:
         return self._connection
 
     def _refused(self, status: int, body: bytes) -> S3Refused:
-        return S3Refused(f"http_{status}", self._credentials.blank(said(body)) or f"status {status}")
+        return S3Refused(f"http_{status}", self._credentials.blank(error_text(body)) or f"status {status}")
 
 
 def _kind(error: Exception) -> str:
@@ -207,9 +197,13 @@ def _kind(error: Exception) -> str:
     return "refused" if isinstance(error, ConnectionRefusedError) else "reset"
 
 
-def said(body: bytes) -> str:
+def _fields(xml_text: str) -> dict[str, str]:
+    return {name: unescape(value) for name, value in _FIELD.findall(xml_text)}
+
+
+def error_text(body: bytes) -> str:
     """The code and the message of an error, or the beginning of whatever came instead."""
     text = body[: 1 << 16].decode("utf-8", "backslashreplace")
-    fields = {name: unescape(value) for name, value in _FIELD.findall(text)}
-    words = [fields[name] for name in ("Code", "Message") if fields.get(name)]
-    return (": ".join(words) or text.strip())[:_DETAIL_CHARACTERS]
+    fields = _fields(text)
+    parts = [fields[name] for name in ("Code", "Message") if fields.get(name)]
+    return (": ".join(parts) or text.strip())[:DETAIL_CHARACTERS]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from benchhouse.load.protocols.s3 import S3Target
 from benchhouse.schema.errors import BenchError
@@ -41,15 +41,15 @@ def find_credentials(target: S3Target, endpoint: str, environ: Mapping[str, str]
     if target.credentials_file:
         return _from_file(Path(target.credentials_file), target.profile)
     referred = (target.access_key, target.secret_access_key, target.session_token)
-    found = [value or environ.get(name, "") for value, name in zip(referred, _VARIABLES, strict=True)]
-    for value, variable, field in zip(found, _VARIABLES, ("access_key", "secret_access_key"), strict=False):
+    values = [value or environ.get(name, "") for value, name in zip(referred, _VARIABLES, strict=True)]
+    for value, variable, field in zip(values, _VARIABLES, ("access_key", "secret_access_key"), strict=False):
         if not value or value.startswith("$"):  # a reference to a variable that is not set stays as it is
             raise BenchError(
                 f"no credentials: {value[1:].strip('{}') if value else variable} is not set",
                 f"set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, give target.credentials_file, "
                 f"or name another variable in target.{field}",
             )
-    return Credentials(*found)
+    return Credentials(*values)
 
 
 def _from_file(path: Path, profile: str) -> Credentials:
@@ -108,14 +108,9 @@ class Signer:
             self._key = key
 
 
-def escape(text: str) -> str:
-    """As S3 wants it in a query."""
-    return quote(text, safe="-_.~")
-
-
 def escape_path(text: str) -> str:
     return quote(text, safe="/-_.~")
 
 
 def query_of(fields: Mapping[str, str]) -> str:
-    return "&".join(f"{escape(name)}={escape(value)}" for name, value in sorted(fields.items()))
+    return urlencode(sorted(fields.items()), quote_via=quote, safe="-_.~")

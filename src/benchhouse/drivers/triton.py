@@ -8,14 +8,22 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from secrets import randbits
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
-from benchhouse.drivers.triton_model import ServerHttp, model_path, said, since
+from benchhouse.drivers.refusals import excerpt, refusal
+from benchhouse.drivers.triton_model import ServerHttp, error_text, model_path, since
 from benchhouse.drivers.triton_shared import SharedRegion, aligned
-from benchhouse.drivers.triton_target import TritonTarget, input_sets, sequence_parameters, together
+from benchhouse.drivers.triton_target import (
+    TritonTarget,
+    input_sets,
+    missing_output,
+    refuse_bad_reply,
+    sample_item,
+    sequence_parameters,
+    together,
+)
 from benchhouse.drivers.triton_tensors import SIZES, Tensor, check_size
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
@@ -47,8 +55,11 @@ class TritonHttp:
         self.distinct = len(sets)
         if target.call == "infer":
             self._bodies = [[tensor.encode() for tensor in tensors] for tensors in sets]
-            self._inputs = [_declare(*pair) for pair in zip(sets, self._bodies, strict=True)]
-            self._outputs: list[list[dict[str, Any]]] = [self._asked()] * self.distinct
+            self._inputs = [list(map(_declare, *pair)) for pair in zip(sets, self._bodies, strict=True)]
+            outputs: list[dict[str, Any]] = [
+                {"name": name, "parameters": {"binary_data": True}} for name in target.outputs
+            ]
+            self._outputs = [outputs] * self.distinct
             if target.shared_memory:
                 self._share()
             self._requests = [] if target.sequence_length else [self._infer(n, {}) for n in range(self.distinct)]
@@ -71,19 +82,14 @@ class TritonHttp:
 
     def read(self, exchange: Exchange) -> Reply:
         if exchange.status != 200:
-            return _refused(exchange)
+            return refusal(exchange, _message(exchange.body))
         if self.target.call == "infer":
             return self._read_tensors(exchange)
         return self._read_stream(exchange) if self.target.call == "stream" else self._read_json(exchange)
 
     def check(self) -> None:
         """Make one request, and raise BenchError with the server's words when it is not answered well."""
-        reply = self.read(self._exchange(self.request(self._sample())))
-        if reply.error:
-            raise BenchError(
-                f"model {self.model.name!r} does not answer a request: {reply.error}: {reply.detail}",
-                hint="look at shapes, values and inputs of the workload, and into the server's log",
-            )
+        refuse_bad_reply(self.model, self.read(self._exchange(self.request(self._sample()))))
 
     def survey(self) -> Survey:
         before = self.statistics()
@@ -104,15 +110,11 @@ class TritonHttp:
         self._regions = []
 
     def _sample(self) -> Any:
-        """An item to try; of sequences, one that is a whole sequence."""
-        return InferItem(0, randbits(60) + 1, start=True, end=True) if self.target.sequence_length else InferItem(0)
+        return sample_item(self.target)
 
     def _sets(self) -> list[list[Tensor]]:
         """The inputs of the requests that are made before the load."""
         return input_sets(self.target, self.model)
-
-    def _asked(self) -> list[dict[str, Any]]:
-        return [{"name": name, "parameters": {"binary_data": True}} for name in self.target.outputs]
 
     def _infer(self, number: int, more: Mapping[str, Scalar]) -> bytes:
         head: dict[str, Any] = {"inputs": self._inputs[number]}
@@ -172,11 +174,9 @@ class TritonHttp:
     def _room(self, number: int) -> dict[str, int]:
         """Bytes of each output of request `number`, found by making it."""
         exchange = self._exchange(self._infer(number, {}))
-        reply = self.read(exchange)
-        if reply.error:
-            raise BenchError(f"model {self.model.name!r} does not answer: {reply.error}: {reply.detail}")
+        refuse_bad_reply(self.model, self.read(exchange))
         head = json.loads(exchange.body[: _head_length(exchange)])
-        return {each["name"]: each.get("parameters", {}).get("binary_data_size", 0) for each in head["outputs"]}
+        return {item["name"]: item.get("parameters", {}).get("binary_data_size", 0) for item in head["outputs"]}
 
     def _read_tensors(self, exchange: Exchange) -> Reply:
         """An answer that begins as one found right before, and is as long, is as right: only the numbers differ."""
@@ -202,26 +202,22 @@ class TritonHttp:
     def _problem(self, head: dict[str, Any], data: memoryview) -> str:
         """What is wrong with an answer's tensors, or an empty string."""
         at = 0
-        for each in head["outputs"]:
-            parameters = each.get("parameters", {})
-            if "data" in each:
+        for output in head["outputs"]:
+            name = output["name"]
+            if "data" in output:
                 continue  # as JSON, from a server that has no binary tensors
             if self._regions:
-                taken = math.prod(each["shape"]) * SIZES.get(each["datatype"], 0)
-                if taken and (each["name"], taken) not in self._rooms:
-                    return f"output {each['name']} takes {taken} bytes, not what there is room for in shared memory"
+                taken = math.prod(output["shape"]) * SIZES.get(output["datatype"], 0)
+                if taken and (name, taken) not in self._rooms:
+                    return f"output {name} takes {taken} bytes, not what there is room for in shared memory"
                 continue
-            size = parameters["binary_data_size"]
-            if wrong := check_size(each["datatype"], each["shape"], data[at : at + size]):
-                return f"output {each['name']} has {wrong}"
+            size = output.get("parameters", {})["binary_data_size"]
+            if wrong := check_size(output["datatype"], output["shape"], data[at : at + size]):
+                return f"output {name} has {wrong}"
             at += size
         if at != len(data):
             return f"{len(data)} bytes of tensors, and the outputs take {at}"
-        found = {each["name"] for each in head["outputs"]}
-        missing = [
-            name for name in self.target.outputs or [spec.name for spec in self.model.outputs] if name not in found
-        ]
-        return f"output {missing[0]} is missing" if missing else ""
+        return missing_output(self.target, self.model, {output["name"] for output in head["outputs"]})
 
     def _read_json(self, exchange: Exchange) -> Reply:
         try:
@@ -229,7 +225,7 @@ class TritonHttp:
         except ValueError as error:
             return Reply(error="malformed", detail=f"not JSON: {error}", size=len(exchange.body))
         if self._is_error(answer):
-            return Reply(error="server_error", detail=said(answer), size=len(exchange.body))
+            return Reply(error="server_error", detail=error_text(answer), size=len(exchange.body))
         text = self._text(answer)
         if text == "":
             return Reply(error="empty", detail="the answer holds no text", size=len(exchange.body))
@@ -251,7 +247,7 @@ class TritonHttp:
             except ValueError as error:
                 return Reply(error="malformed", detail=f"an event is not JSON: {error}", size=len(body))
             if self._is_error(answer):
-                return Reply(error="server_error", detail=said(answer), token_ns=stamps, size=len(body))
+                return Reply(error="server_error", detail=error_text(answer), token_ns=stamps, size=len(body))
             if (text := self._text(answer)) != "":
                 stamps.append(exchange.marks[bisect_left(ends, at)][1])
                 texts.append(text or "")
@@ -269,29 +265,19 @@ class TritonHttp:
         return "error" in answer and not any(spec.name == "error" for spec in self.model.outputs)
 
 
-def _declare(tensors: Sequence[Tensor], bodies: Sequence[bytes]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": tensor.name,
-            "shape": list(tensor.shape),
-            "datatype": tensor.datatype,
-            "parameters": {"binary_data_size": len(data)},
-        }
-        for tensor, data in zip(tensors, bodies, strict=True)
-    ]
+def _declare(tensor: Tensor, data: bytes) -> dict[str, Any]:
+    size = {"binary_data_size": len(data)}
+    return {"name": tensor.name, "shape": list(tensor.shape), "datatype": tensor.datatype, "parameters": size}
 
 
 def _head_length(exchange: Exchange) -> int:
     """Bytes of the JSON before the tensors; all of the answer where the server does not say."""
-    found = _HEADER_LENGTH.search(exchange.head)
-    return int(found[1]) if found else len(exchange.body)
+    header = _HEADER_LENGTH.search(exchange.head)
+    return int(header[1]) if header else len(exchange.body)
 
 
-def _refused(exchange: Exchange) -> Reply:
-    if 300 <= exchange.status < 400:
-        return Reply(error="redirect", detail=f"status {exchange.status}")
+def _message(body: bytes) -> str:
     try:
-        words = said(json.loads(exchange.body))
+        return error_text(json.loads(body))
     except ValueError:
-        words = exchange.body[:300].decode("utf-8", "replace")
-    return Reply(error=f"http_{exchange.status}", detail=words)
+        return excerpt(body)

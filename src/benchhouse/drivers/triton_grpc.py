@@ -6,18 +6,25 @@ is connected before `open`, which the engine calls in its load processes.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from secrets import randbits
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from benchhouse.drivers.triton_model import TritonModel, counters, described, since, unknown_model
-from benchhouse.drivers.triton_target import TritonTarget, input_sets, sequence_parameters, together
+from benchhouse.drivers.triton_target import (
+    TritonTarget,
+    input_sets,
+    missing_output,
+    refuse_bad_reply,
+    sample_item,
+    sequence_parameters,
+    together,
+)
 from benchhouse.drivers.triton_tensors import Tensor, check_size
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, NoServer, Survey, TensorInputs
@@ -88,10 +95,12 @@ class TritonGrpc:
             key = self.target.model_dump_json()
             if key not in self._prepared:
                 self._prepared.clear()  # of an earlier load
-                self._prepared[key] = self._prepare()
+                model = self._discover()
+                sets = input_sets(self.target, model)
+                self._prepared[key] = Prepared(model, [self._serialise(tensors) for tensors in sets])
             self._mine = self._prepared[key]
-        self._infer = self._method("unary_unary", "ModelInfer")
-        self._stream = self._method("stream_stream", "ModelStreamInfer")
+        self._infer = self._channel.unary_unary(_SERVICE + "ModelInfer")  # bytes in, bytes out
+        self._stream = self._channel.stream_stream(_SERVICE + "ModelStreamInfer")
 
     @property
     def model(self) -> TritonModel:
@@ -121,13 +130,7 @@ class TritonGrpc:
 
     def check(self) -> None:
         """Make one request, and raise BenchError with the server's words when it is not answered well."""
-        alone = InferItem(0, randbits(60) + 1, start=True, end=True)
-        reply = self.call(alone if self.target.sequence_length else InferItem(0))
-        if reply.error:
-            raise BenchError(
-                f"model {self.model.name!r} does not answer a request: {reply.error}: {reply.detail}",
-                hint="look at shapes, values and inputs of the workload, and into the server's log",
-            )
+        refuse_bad_reply(self.model, self.call(sample_item(self.target)))
 
     def survey(self) -> Survey:
         """In a process of its own: gRPC does not promise to survive the fork of the load processes that follows."""
@@ -191,14 +194,6 @@ class TritonGrpc:
         finally:
             if opened:
                 self.close()
-
-    def _method(self, kind: str, name: str) -> Callable[..., Any]:
-        method: Callable[..., Any] = getattr(self._channel, kind)(_SERVICE + name)  # bytes in, bytes out
-        return method
-
-    def _prepare(self) -> Prepared:
-        model = self._discover()
-        return Prepared(model, [self._serialise(tensors) for tensors in input_sets(self.target, model)])
 
     def _serialise(self, tensors: Iterable[Tensor]) -> bytes:
         """A ModelInferRequest with raw contents."""
@@ -289,10 +284,7 @@ class TritonGrpc:
                 return f"output {output.name} has {mismatch}"
         if len(contents) < len(outputs):
             return f"output {outputs[len(contents)].name} came without its raw contents"
-        names = {output.name for output in outputs}
-        wanted = self.target.outputs or [spec.name for spec in self.model.outputs]
-        missing = [name for name in wanted if name not in names]
-        return f"output {missing[0]} is missing" if missing else ""
+        return missing_output(self.target, self.model, {output.name for output in outputs})
 
 
 def _survey(target: TritonTarget, answer: Connection) -> None:
@@ -315,26 +307,19 @@ class _NotThereError(Exception):
 
 def refused(error: Any) -> Reply:
     """A failed call, under the name that the same failure has over HTTP."""
-    code, words = error.code().name, str(error.details() or "")[:300]
+    code, detail = error.code().name, str(error.details() or "")[:300]
     if code == "DEADLINE_EXCEEDED":
-        return Reply(error="timeout", detail=words)
+        return Reply(error="timeout", detail=detail)
     if code == "UNAVAILABLE":
-        lost = "reset" if "closed" in words.lower() or "reset" in words.lower() else "refused"
-        return Reply(error=lost, detail=words)
-    return Reply(error=f"http_{_AS_HTTP.get(code, 500)}", detail=f"{code}: {words}")
+        lost = "reset" if "closed" in detail.lower() or "reset" in detail.lower() else "refused"
+        return Reply(error=lost, detail=detail)
+    return Reply(error=f"http_{_AS_HTTP.get(code, 500)}", detail=f"{code}: {detail}")
 
 
 def _set_parameters(request: "kserve_pb2.ModelInferRequest", values: Mapping[str, bool | int | float | str]) -> None:
     for name, value in values.items():
-        parameter = request.parameters[name]
-        if isinstance(value, bool):
-            parameter.bool_param = value
-        elif isinstance(value, int):
-            parameter.int64_param = value
-        elif isinstance(value, str):
-            parameter.string_param = value
-        else:
-            parameter.double_param = value
+        fields = {bool: "bool_param", int: "int64_param", str: "string_param", float: "double_param"}
+        setattr(request.parameters[name], fields[type(value)], value)
 
 
 def _as_json(message: "Message") -> dict[str, Any]:

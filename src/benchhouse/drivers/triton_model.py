@@ -14,13 +14,8 @@ from benchhouse.load.protocols.kserve import NoServer
 from benchhouse.schema.errors import BenchError
 
 # The parts of a request's time in the server, as its statistics name them, and ours.
-PARTS = {
-    "success": "request",
-    "queue": "queue",
-    "compute_input": "compute_input",
-    "compute_infer": "compute",
-    "compute_output": "compute_output",
-}
+PARTS = {name: name for name in ("queue", "compute_input", "compute_output")}
+PARTS |= {"success": "request", "compute_infer": "compute"}
 _COUNTED_WITHIN_S = 15.0
 _LIMIT_BYTES = 1 << 30  # an answer to an inference request is as large as the model's outputs
 
@@ -41,7 +36,6 @@ class TritonModel:
     outputs: tuple[TensorSpec, ...]
 
     def facts(self) -> dict[str, Any]:
-        """As JSON has it."""
         return asdict(self)
 
 
@@ -57,12 +51,12 @@ class ServerHttp:
         path = model_path(name, version)
         status, metadata = self.ask(path)
         if status != 200:
-            raise self._no_model(name, version, said(metadata))
+            raise self._no_model(name, version, error_text(metadata))
         status, config = self.ask(f"{path}/config")
         known = config if status == 200 else {}  # other servers of the protocol have no configuration to show
         status, answer = self.ask(f"{path}/ready")
         if status != 200:
-            raise self._no_model(name, version, said(answer))
+            raise self._no_model(name, version, error_text(answer))
         return described(metadata, known, version)
 
     def name(self) -> str:
@@ -99,10 +93,10 @@ class ServerHttp:
                 hint="start it, or correct target.url (HTTP is port 8000 by default, gRPC 8001)",
             ) from error
 
-    def _no_model(self, name: str, version: str, words: str) -> BenchError:
+    def _no_model(self, name: str, version: str, message: str) -> BenchError:
         status, index = self.ask("/v2/repository/index", {})
         entries = index if status == 200 and isinstance(index, list) else []
-        return unknown_model(self.url, name, version, words, entries)
+        return unknown_model(self.url, name, version, message, entries)
 
 
 def model_path(name: str, version: str) -> str:
@@ -110,12 +104,12 @@ def model_path(name: str, version: str) -> str:
     return f"{path}/versions/{quote(version, safe='')}" if version else path
 
 
-def said(answer: Any) -> str:
-    """The server's own words about what went wrong."""
+def error_text(answer: Any) -> str:
+    """The server's own message about what went wrong."""
     return str(answer.get("error", "") if isinstance(answer, dict) else answer)[:300]
 
 
-def unknown_model(url: str, name: str, version: str, words: str, entries: Sequence[Mapping[str, str]]) -> BenchError:
+def unknown_model(url: str, name: str, version: str, message: str, entries: Sequence[Mapping[str, str]]) -> BenchError:
     """Why a model can't be used, from the server's index of its repository."""
     own = [entry for entry in entries if entry.get("name") == name]
     ready = sorted({entry["name"] for entry in entries if entry.get("state") == "READY"})
@@ -123,12 +117,12 @@ def unknown_model(url: str, name: str, version: str, words: str, entries: Sequen
         versions = ", ".join(entry["version"] for entry in own if entry.get("state") == "READY")
         return BenchError(f"model {name!r} has no version {version!r} at {url}", hint=f"ready versions: {versions}")
     if own:
-        state, reason = own[0].get("state") or "not loaded", (own[0].get("reason") or words).strip().split("\n")[0]
-        return BenchError(f"model {name!r} at {url} is not ready: {state}: {reason}", hint="look into the server's log")
+        state, reason = own[0].get("state") or "not loaded", (own[0].get("reason") or message).strip().split("\n")[0]
+        return BenchError(f"model {name!r} at {url} is not ready: {state}: {reason}", hint="see the server's log")
     guess = did_you_mean(name, ready)
     offers = f"ready models: {', '.join(ready)}" if ready else "the server has no model that is ready"
     return BenchError(
-        f"the server at {url} has no model {name!r}: {words}",
+        f"the server at {url} has no model {name!r}: {message}",
         hint=f"did you mean {guess!r}? {offers}" if guess else offers,
     )
 
@@ -136,19 +130,13 @@ def unknown_model(url: str, name: str, version: str, words: str, entries: Sequen
 def described(metadata: Mapping[str, Any], config: Mapping[str, Any], version: str) -> TritonModel:
     """From the JSON of a model's metadata and configuration."""
     max_batch = int(config.get("max_batch_size", 0))
-    versions = tuple(sorted(map(str, metadata.get("versions") or []), key=_version_order))
-    optional = {each["name"] for each in config.get("input", []) if each.get("optional")}
+    numbered = sorted(map(str, metadata.get("versions") or []), key=lambda text: (text.isdigit(), len(text), text))
+    versions = tuple(numbered)
+    optional = {item["name"] for item in config.get("input", []) if item.get("optional")}
 
-    def specs(tensors: Sequence[Mapping[str, Any]]) -> tuple[TensorSpec, ...]:
-        return tuple(
-            TensorSpec(
-                each["name"],
-                each["datatype"],
-                tuple(int(size) for size in each.get("shape", ()))[1 if max_batch else 0 :],
-                each["name"] in optional,
-            )
-            for each in tensors
-        )
+    def spec(item: Mapping[str, Any]) -> TensorSpec:
+        shape = tuple(int(size) for size in item.get("shape", ()))
+        return TensorSpec(item["name"], item["datatype"], shape[1 if max_batch else 0 :], item["name"] in optional)
 
     return TritonModel(
         name=str(metadata.get("name", "")),
@@ -159,13 +147,9 @@ def described(metadata: Mapping[str, Any], config: Mapping[str, Any], version: s
         max_batch=max_batch,
         decoupled=bool(config.get("model_transaction_policy", {}).get("decoupled")),
         sequences="sequence_batching" in config,
-        inputs=specs(metadata.get("inputs", [])),
-        outputs=specs(metadata.get("outputs", [])),
+        inputs=tuple(map(spec, metadata.get("inputs", []))),
+        outputs=tuple(map(spec, metadata.get("outputs", []))),
     )
-
-
-def _version_order(version: str) -> tuple[int, str]:
-    return (int(version), "") if version.isdigit() else (-1, version)
 
 
 def counters(entry: Mapping[str, Any]) -> dict[str, float]:
@@ -189,12 +173,12 @@ def between(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str
     if not before or not after or any(after.get(name, 0) < value for name, value in before.items()):
         return {}
     grown = {name: after[name] - value for name, value in before.items()}
-    found = {name: grown[name] for name in ("requests", "failures", "inferences", "executions", "cache_hits")}
+    figures = {name: grown[name] for name in ("requests", "failures", "inferences", "executions", "cache_hits")}
     if grown["requests"]:
-        found |= {f"{part}_ms": grown[f"{part}_ns"] / grown["requests"] / 1e6 for part in PARTS.values()}
+        figures |= {f"{part}_ms": grown[f"{part}_ns"] / grown["requests"] / 1e6 for part in PARTS.values()}
     if grown["executions"]:
-        found["batch_mean"] = grown["inferences"] / grown["executions"]
-    return found
+        figures["batch_mean"] = grown["inferences"] / grown["executions"]
+    return figures
 
 
 def since(ask: Callable[[], Mapping[str, float]], before: Mapping[str, float], answered: int) -> dict[str, float]:
@@ -205,7 +189,7 @@ def since(ask: Callable[[], Mapping[str, float]], before: Mapping[str, float], a
     """
     deadline = monotonic() + _COUNTED_WITHIN_S
     while True:
-        found = between(before, ask())
-        if not found or found["requests"] >= answered or monotonic() > deadline:
-            return found
+        figures = between(before, ask())
+        if not figures or figures["requests"] >= answered or monotonic() > deadline:
+            return figures
         sleep(0.02)

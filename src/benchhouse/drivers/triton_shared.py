@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from secrets import token_hex
 
-from benchhouse.drivers.triton_model import ServerHttp, said
+from benchhouse.drivers.triton_model import ServerHttp, error_text
 from benchhouse.schema.errors import BenchError
 
 _FOLDER = Path("/dev/shm")  # noqa: S108 - where Linux keeps named shared memory
@@ -37,7 +37,7 @@ class SharedRegion:
             path.unlink()
         if status != 200:
             raise BenchError(
-                f"the server at {server.url} refuses shared memory: {said(answer)}",
+                f"the server at {server.url} refuses shared memory: {error_text(answer)}",
                 hint="it must run on this machine with the same /dev/shm, and newer ones need --allow-client-shm=true",
             )
 

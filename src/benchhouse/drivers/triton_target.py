@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from secrets import randbits
 from typing import Any
 
 from pydantic import ValidationError, model_validator
 
 from benchhouse.drivers.triton_model import TritonModel
 from benchhouse.drivers.triton_tensors import Making, Tensor, load, synthesise
+from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, TensorInputs
 from benchhouse.schema.errors import BenchError
 
@@ -48,8 +50,8 @@ def input_sets(target: TritonTarget, model: TritonModel) -> list[list[Tensor]]:
         return load(Path(target.inputs).expanduser(), model.inputs, batch)
     shapes: dict[str, Sequence[Sequence[int]]] = {}
     for name, given in target.shapes.items():
-        several = [each for each in given if isinstance(each, list)]
-        shapes[name] = several or [[each for each in given if isinstance(each, int)]]
+        several = [shape for shape in given if isinstance(shape, list)]
+        shapes[name] = several or [[size for size in given if isinstance(size, int)]]
     making = Making(batch, shapes, target.values, target.seed, target.distinct, target.integer_max, target.text_length)
     return synthesise(model.inputs, making)
 
@@ -71,7 +73,25 @@ def check_fit(target: TritonTarget, model: TritonModel) -> None:
         raise BenchError(f"outputs: model {model.name!r} has no {unknown[0]!r}; it has {', '.join(names)}")
 
 
+def missing_output(target: TritonTarget, model: TritonModel, names: set[str]) -> str:
+    """What to say of an answer with outputs of these names where one that was asked for is not among them."""
+    wanted = target.outputs or [spec.name for spec in model.outputs]
+    return next((f"output {name} is missing" for name in wanted if name not in names), "")
+
+
+def sample_item(target: TritonTarget) -> InferItem:
+    """An item to try; of sequences, one that is a whole sequence."""
+    return InferItem(0, randbits(60) + 1, start=True, end=True) if target.sequence_length else InferItem(0)
+
+
+def refuse_bad_reply(model: TritonModel, reply: Reply) -> None:
+    if reply.error:
+        raise BenchError(
+            f"model {model.name!r} does not answer a request: {reply.error}: {reply.detail}",
+            hint="check shapes, values and inputs of the workload, and the server's log",
+        )
+
+
 def sequence_parameters(item: InferItem) -> dict[str, Scalar]:
-    if not item.sequence:
-        return {}
+    """Of an item that belongs to a sequence."""
     return {"sequence_id": item.sequence, "sequence_start": item.start, "sequence_end": item.end}

@@ -1,8 +1,7 @@
 """Tensors of a Triton model: what it says of them, made-up and stored values for them, and their bytes on the wire."""
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +17,7 @@ DTYPES = {
     "BOOL": "?", "UINT8": "<u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8", "INT8": "<i1", "INT16": "<i2",
     "INT32": "<i4", "INT64": "<i8", "FP16": "<f2", "BF16": "<f4", "FP32": "<f4", "FP64": "<f8", "BYTES": "O",
 }  # fmt: skip
-SIZES = {
-    "BOOL": 1, "UINT8": 1, "UINT16": 2, "UINT32": 4, "UINT64": 8, "INT8": 1, "INT16": 2, "INT32": 4, "INT64": 8,
-    "FP16": 2, "BF16": 2, "FP32": 4, "FP64": 8,
-}  # fmt: skip
+SIZES = {name: int(dtype[2:] or 1) for name, dtype in DTYPES.items() if name != "BYTES"} | {"BF16": 2}
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -52,12 +48,9 @@ class Tensor:
 
     def plain(self) -> Any:
         """For JSON: the value itself where there is one, else a flat list; texts as UTF-8."""
-        values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in self._flat()]
-        return values[0] if len(values) == 1 else values
-
-    def _flat(self) -> list[Any]:
         flat: list[Any] = self.array.reshape(-1).tolist()
-        return flat
+        values = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in flat]
+        return values[0] if len(values) == 1 else values
 
 
 def encode(array: "NDArray[Any]", datatype: str) -> bytes:
@@ -80,12 +73,12 @@ def check_size(datatype: str, shape: Sequence[int], data: memoryview | bytes) ->
     if datatype != "BYTES":
         takes = elements * SIZES[datatype] if datatype in SIZES else -1
         return "" if len(data) == takes else f"{len(data)} bytes for {datatype} {list(shape)}, which takes {takes}"
-    at = found = 0
+    at = count = 0
     while at + 4 <= len(data):
         at += 4 + int.from_bytes(data[at : at + 4], "little")
-        found += 1
-    if at != len(data) or found != elements:
-        return f"{found} texts in {len(data)} bytes for BYTES {list(shape)}"
+        count += 1
+    if at != len(data) or count != elements:
+        return f"{count} texts in {len(data)} bytes for BYTES {list(shape)}"
     return ""
 
 
@@ -142,16 +135,10 @@ def load(path: Path, specs: Sequence[TensorSpec], batch: int | None) -> list[lis
         raise BenchError(f"{path}: every array needs the same number of samples, at least 1, in its first dimension")
     count = samples.pop()
     encoded = {name: _as_declared(array, known[name], path) for name, array in arrays.items()}
-    takes = batch or 1
     sets = []
-    for first in range(0, count, takes):
-        rows = [(first + step) % count for step in range(takes)]
-        sets.append(
-            [
-                Tensor(name, known[name].datatype, array[rows] if batch else array[first])
-                for name, array in encoded.items()
-            ]
-        )
+    for first in range(0, count, batch or 1):
+        rows = [(first + step) % count for step in range(batch)] if batch else first
+        sets.append([Tensor(name, known[name].datatype, array[rows]) for name, array in encoded.items()])
     return sets
 
 
@@ -233,7 +220,7 @@ def _given(spec: TensorSpec, shape: tuple[int, ...], value: Any) -> "NDArray[Any
     """A value of the user: one for all elements, or a list of all of them."""
     import numpy
 
-    elements = list(_leaves(value))
+    elements = _leaves(value)
     if len(elements) == 1:
         elements *= math.prod(shape)
     if len(elements) != math.prod(shape):
@@ -241,20 +228,17 @@ def _given(spec: TensorSpec, shape: tuple[int, ...], value: Any) -> "NDArray[Any
     if spec.datatype == "BYTES":
         return _texts([str(element).encode() for element in elements], shape)
     try:
-        found = numpy.array(elements)
-        array = found.astype(DTYPES[spec.datatype])
+        given = numpy.array(elements)
+        array = given.astype(DTYPES[spec.datatype])
     except (ValueError, OverflowError, TypeError) as error:
         raise BenchError(f"values: {spec.name} is {spec.datatype}, and {value!r} is not: {error}") from error
-    if found.dtype.kind not in "biuf" or (array.dtype.kind in "iu" and not (array == found).all()):
+    if given.dtype.kind not in "biuf" or (array.dtype.kind in "iu" and not (array == given).all()):
         raise BenchError(f"values: {spec.name} is {spec.datatype}, and {value!r} is not")
     return array.reshape(shape)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, list | tuple):
-        yield from itertools.chain.from_iterable(_leaves(item) for item in value)
-    else:
-        yield value
+def _leaves(value: Any) -> list[Any]:
+    return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, list | tuple) else [value]
 
 
 def _random(spec: TensorSpec, shape: tuple[int, ...], random: Any, making: Making) -> "NDArray[Any]":
