@@ -263,7 +263,7 @@ def test_paths_with_marks_of_shell_and_apptainer_in_them_are_bound_as_they_are(p
     odd = tmp_path / "a b,c:d$(id)'e\"f"
     odd.mkdir()
     (odd / "json.py").write_text("raise SystemExit('the current folder is not searched for modules')")
-    assert Bind("/a,b", "/c").words()[1] == 'type=bind,"source=/a,b",destination=/c'
+    assert Bind("/a,b", "/c").option()[1] == 'type=bind,"source=/a,b",destination=/c'
     place = Place(place.cache, place.site, place.image, (odd, *place.folders), (tells,))
     assert told(enter(place, *PRINT_ENVIRONMENT, TMPDIR=str(odd)))["cwd"] == str(odd)
 

@@ -10,8 +10,12 @@ from benchhouse.schema.quantities import Share
 from benchhouse.schema.secrets import exposed, reference
 
 State = Literal["firing", "ok", "unsure", "no data"]
-_WAYS = ("webhook", "alertmanager", "apprise", "command")
-_LIMITS = ("above", "below", "worse_by", "regressed")
+
+
+def _refuse_unless_one(model: Model, names: tuple[str, ...]) -> None:
+    given = [name for name in names if getattr(model, name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"give one of {', '.join(names)}" + (f", not {' and '.join(given)}" if given else ""))
 
 
 class AlarmRule(Model, strict=True):
@@ -30,9 +34,7 @@ class AlarmRule(Model, strict=True):
 
     @model_validator(mode="after")
     def _one_limit(self) -> "AlarmRule":
-        given = [name for name in _LIMITS if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give one of {', '.join(_LIMITS)}" + (f", not {' and '.join(given)}" if given else ""))
+        _refuse_unless_one(self, ("above", "below", "worse_by", "regressed"))
         return self
 
 
@@ -46,9 +48,7 @@ class Channel(Model, strict=True):
 
     @model_validator(mode="after")
     def _one_way(self) -> "Channel":
-        given = [name for name in _WAYS if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give one of {', '.join(_WAYS)}" + (f", not {' and '.join(given)}" if given else ""))
+        _refuse_unless_one(self, ("webhook", "alertmanager", "apprise", "command"))
         return self
 
     @field_validator("webhook", "alertmanager")

@@ -1,8 +1,10 @@
-"""How a command gets into a container: the words for Apptainer, and the script that checks before it enters.
+"""How a command gets into a container: the options of Apptainer, and the script that checks before it enters.
 
 Both are text from values: who runs them is a runtime, a worker that starts a server, or a job on a node.
 """
 
+import csv
+import io
 import re
 import shlex
 from collections.abc import Sequence
@@ -39,10 +41,12 @@ class Bind:
     destination: str
     read_only: bool = False
 
-    def words(self) -> list[str]:
+    def option(self) -> list[str]:
         """`--mount`, not `--bind`: there a colon or comma in a path would mean something."""
         fields = ["type=bind", f"source={self.source}", f"destination={self.destination}"]
-        return ["--mount", ",".join(_csv(item) for item in fields + (["ro"] if self.read_only else []))]
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(fields + (["ro"] if self.read_only else []))
+        return ["--mount", line.getvalue()]
 
 
 def parse_bind(text: str) -> Bind:
@@ -71,11 +75,11 @@ class Entry:
 
         What lies in the home folder (a Python package, a key) is in no digest, and would be part of the measurement.
         """
-        words = ["--cleanenv", "--no-eval", "--no-mount", "home,cwd", "--pwd", self.workdir]
-        words += ["--nv"] if self.gpus else []
+        options = ["--cleanenv", "--no-eval", "--no-mount", "home,cwd", "--pwd", self.workdir]
+        options += ["--nv"] if self.gpus else []
         for bind in sorted(self.binds, key=lambda item: len(item.destination)):  # a folder before what lies in it
-            words += bind.words()
-        return words
+            options += bind.option()
+        return options
 
     def script(self, command: Sequence[str], comment: str = "") -> str:
         """A bash script that becomes `command`, with its own arguments behind, inside the container."""
@@ -90,7 +94,7 @@ class Entry:
             size=self.image.size,
             mtime=self.image.mtime,
             sha256=self.image.sha256,
-            load=_modules(self.modules),
+            load=_MODULES.format(names=shlex.join(self.modules), code=NO_MODULE) if self.modules else "",
             look=_LOOK.format(sources=sources, code=BIND_GONE) if sources else "",
             prefixes=" ".join(f'"${{!{prefix}@}}"' for prefix in _PASSED),
             names=" ".join(names),
@@ -103,19 +107,9 @@ class Entry:
         )
 
 
-def _csv(text: str) -> str:
-    return '"{}"'.format(text.replace('"', '""')) if any(mark in text for mark in ',"\n') else text
-
-
 def _option(word: str) -> str:
     """Options on lines of their own are easier to read in what `--dry-run` prints."""
     return f"\\\n    {word}" if word.startswith("--") and shlex.quote(word) == word else shlex.quote(word)
-
-
-def _modules(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return _MODULES.format(names=shlex.join(names), code=NO_MODULE)
 
 
 _MODULES = """

@@ -231,8 +231,9 @@ class Experiment:
         if folder:
             target = resolve_paths(self.target_model, dict(target), Path(folder))[0]
             parameters = resolve_paths(self.workload_model, dict(parameters), Path(folder))[0]
-        if self.takes_target:
-            arguments["target"] = self.target_model.model_validate(target) if self.target_model else _bare(target)
+        if self.takes_target:  # untyped, it is its name alone when it has nothing else: functions expect a model id
+            bare = target["name"] if set(target) == {"name"} else dict(target)
+            arguments["target"] = self.target_model.model_validate(target) if self.target_model else bare
         if (fitting := self._as_they_are(parameters)) is not None:
             arguments |= fitting
         else:
@@ -323,8 +324,3 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def _as_model(hint: Any) -> type[BaseModel] | None:
     return hint if isinstance(hint, type) and issubclass(hint, BaseModel) else None
-
-
-def _bare(target: Mapping[str, Any]) -> Any:
-    """An untyped target: its name alone when it has nothing else, as plain functions expect a model id."""
-    return target["name"] if set(target) == {"name"} else dict(target)

@@ -64,8 +64,7 @@ class Histogram:
         self.n = 0
         self.min: int | None = None
         self.max: int | None = None
-        self._total = 0
-        self._squares = 0
+        self._total = self._squares = 0
         self._counts: Counter[int] = Counter()
         self.extend(values)
 
@@ -123,7 +122,9 @@ class Histogram:
             raise ValueError("a quantile needs at least one value, found none")
         position = (self.n - 1) * q
         below = math.floor(position)
-        low, high = self._ordered(below, min(below + 1, self.n - 1))
+        buckets = sorted(self._counts)
+        reached = list(accumulate(self._counts[bucket] for bucket in buckets))
+        low, high = (self._near(rank, buckets, reached) for rank in (below, min(below + 1, self.n - 1)))
         return low if low == high else low + (high - low) * (position - below)
 
     def at_most(self, value: int) -> int:
@@ -183,13 +184,8 @@ class Histogram:
         if self.max is None or high > self.max:
             self.max = high
 
-    def _ordered(self, first: int, second: int) -> tuple[float, float]:
-        """Two order statistics, counted from 0: the middle of the bucket each is in, within `min` and `max`."""
-        buckets = sorted(self._counts)
-        reached = list(accumulate(self._counts[bucket] for bucket in buckets))
-        return self._near(first, buckets, reached), self._near(second, buckets, reached)
-
     def _near(self, rank: int, buckets: list[int], reached: list[int]) -> float:
+        """An order statistic, counted from 0: the middle of the bucket that it is in, within `min` and `max`."""
         assert self.min is not None and self.max is not None
         if rank == 0:
             return float(self.min)
@@ -250,11 +246,10 @@ def _check_sums(content: Mapping[str, Any], counts: Mapping[int, int]) -> None:
     """Whether one set of values can have led to all of the numbers."""
     edges = []
     for bucket in counts:
-        if bucket and not _bucket(1) <= bucket <= _bucket(LARGEST):
+        good = not bucket or _bucket(1) <= bucket <= _bucket(LARGEST)
+        if not good or _bucket(_edges(bucket)[0]) != bucket:
             _refuse(f"no value belongs to bucket {bucket}")
         edges.append(_edges(bucket))
-        if _bucket(edges[-1][0]) != bucket:
-            _refuse(f"no value belongs to bucket {bucket}")
     numbers = list(counts.values())
     if len(numbers) != len(content["counts"]) or 0 in numbers or sum(numbers) != content["n"]:
         _refuse(f"n is {content['n']}, but the counts of distinct buckets add up to {sum(numbers)}")

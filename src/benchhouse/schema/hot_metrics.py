@@ -4,6 +4,7 @@ One rule for those who write them and for the dashboards that read them. Anythin
 users' ideas stays out: it is in the evidence and in the warehouse.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -36,9 +37,10 @@ _UNITS: dict[str, tuple[str, float]] = {
     "%": ("ratio", 0.01), "$": ("dollars", 1),
 }  # fmt: skip
 # What promtool calls abbreviated units, units that are not base units, and types: none may be a part of a name.
-_ABBREVIATED = frozenset(["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"])
-_TYPES = frozenset(["counter", "gauge", "histogram", "summary", "untyped"])
-_RESERVED_ENDS = frozenset(["total", "count", "sum", "bucket", "info"])
+_RESERVED = frozenset((
+    "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d",
+    "counter", "gauge", "histogram", "summary", "untyped", "total", "count", "sum", "bucket", "info",
+))  # fmt: skip
 _NOT_BASE = re.compile(
     r"(pico|nano|micro|milli|centi|deci|deca|hecto|kilo|kibi|mega|mebi|giga|gibi|tera|tebi|peta|pebi)"
     r"(amperes|bytes|celsius|grams|joules|kelvin|meters|metres|moles|seconds|volts)|(minutes|hours|days|weeks|kelvins)"
@@ -66,60 +68,49 @@ def concurrency_bucket(concurrency: object) -> str:
     """The power of two that a concurrency lies below or at; nothing where there is none."""
     if not isinstance(concurrency, int | float) or isinstance(concurrency, bool) or not 0 < concurrency < 1 << 32:
         return ""
-    most = 1
-    while most < concurrency:
-        most *= 2
-    return str(most)
+    return str(1 << (math.ceil(concurrency) - 1).bit_length())
 
 
 def given_labels(pairs: Mapping[str, str]) -> dict[str, str]:
     """Labels that a user gave, if they are on the list; anything else is refused: each value makes a new series."""
-    for name in pairs:
-        if name in GIVEN:
-            continue
+    for name in pairs.keys() - set(GIVEN):
+        hint = f"labels to give: {', '.join(GIVEN)}"
         if name in LABELS:
-            raise BenchError(f"the label {name} is told by the trial itself", f"labels to give: {', '.join(GIVEN)}")
+            raise BenchError(f"the label {name} is set by the trial itself", hint)
         raise BenchError(
-            f"{name!r} can't be a label of hot metrics",
-            f"labels to give: {', '.join(GIVEN)}; what tells requests, prompts or people apart belongs into the "
-            "evidence, where bench query finds it",
+            f"{name!r} can't be a label of hot metrics", f"{hint}; bench query finds all else in the evidence"
         )
     return {name: value for name, value in pairs.items() if value}
 
 
 def _exported(prefix: str, name: str, stat: str, unit: str, end: str) -> Exported:
-    words, factor = _unit(unit)
+    unit_parts, factor = _unit(unit)
     parts = _without_unit(_parts(name), unit)
-    overlap = max(
-        (count for count in range(min(len(parts), len(words)) + 1) if parts[-count:] == words[:count]), default=0
-    )
-    if overlap:
-        parts = parts[:-overlap]
-    stat_parts = _parts(stat) if stat else []
-    tail = [*words, end] if end and (not words or words[-1] != end) else words
-    return Exported("_".join([prefix, *parts, *stat_parts, *tail]), factor)
+    for count in range(min(len(parts), len(unit_parts)), 0, -1):
+        if parts[-count:] == unit_parts[:count]:
+            parts = parts[:-count]
+            break
+    tail = [*unit_parts, end] if end and unit_parts[-1:] != [end] else unit_parts
+    return Exported("_".join([prefix, *parts, *_parts(stat), *tail]), factor)
 
 
 def _unit(unit: str) -> tuple[list[str], float]:
     """A unit as Prometheus writes it: base units, in full."""
     above, slash, below = unit.partition("/")
-    word, factor = _UNITS.get(above, ("", 1.0))
-    words = [word] if word else [] if above == "1" else _parts(above)  # a share or a plain number has no unit
+    name, factor = _UNITS.get(above, ("", 1.0))
+    parts = [name] if name else [] if above == "1" else _parts(above)  # a share or a plain number has no unit
     if not slash:
-        return words, factor
-    word, divisor = _UNITS.get(below, ("", 1.0))
-    per = {"seconds": "second", "bytes": "byte", "joules": "joule", "dollars": "dollar"}.get(word, word)
-    return [*words, "per", *([per] if per else _parts(below))], factor / divisor
+        return parts, factor
+    name, divisor = _UNITS.get(below, ("", 1.0))
+    per = {"seconds": "second", "bytes": "byte", "joules": "joule", "dollars": "dollar"}.get(name, name)
+    return [*parts, "per", *([per] if per else _parts(below))], factor / divisor
 
 
 def _parts(text: str) -> list[str]:
     """A text as lower-case words that promtool has nothing against."""
     apart = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", text)
-    found = []
-    for part in re.findall(r"[a-z0-9]+", apart.lower()):
-        bad = part in _ABBREVIATED or part in _TYPES or part in _RESERVED_ENDS or _NOT_BASE.fullmatch(part)
-        found.append(f"x{part}" if bad else part)
-    return found
+    parts = re.findall(r"[a-z0-9]+", apart.lower())
+    return [f"x{part}" if part in _RESERVED or _NOT_BASE.fullmatch(part) else part for part in parts]
 
 
 def _without_unit(parts: list[str], unit: str) -> list[str]:

@@ -39,9 +39,7 @@ def read_images(folder: Path) -> Images:
     path = folder / RECORD
     try:
         return Images.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return Images()
-    except NotADirectoryError:
+    except (FileNotFoundError, NotADirectoryError):
         return Images()
     except (OSError, ValidationError) as error:
         raise BenchError(
@@ -57,11 +55,8 @@ def pinned(path: Path) -> Image | None:
 def find_pinned(folder: Path, reference: str) -> tuple[Path, Image] | None:
     """The image in `folder` that was made from `NAME@sha256:...`."""
     name, _, wanted = reference.removeprefix("docker://").partition("@")
-    same = [
-        (folder / file, image)
-        for file, image in read_images(folder).images.items()
-        if wanted and image.source_digest == wanted
-    ]
+    pins = read_images(folder).images.items()
+    same = [(folder / file, image) for file, image in pins if wanted and image.source_digest == wanted]
     named = [item for item in same if item[1].source.removeprefix("docker://").partition("@")[0] == name]
     return next(iter(named or same), None)  # another mirror's name for the same digest is the same image
 
@@ -70,7 +65,5 @@ def is_unchanged(path: Path, image: Image) -> bool:
     """By size and time; where these differ, by its bytes: a copy to another filesystem may keep neither."""
     from benchhouse.schema.digests import file_digest
 
-    there = path.stat()
-    if there.st_size != image.size:
-        return False
-    return int(there.st_mtime) == image.mtime or file_digest(path) == image.sha256
+    stat = path.stat()
+    return stat.st_size == image.size and (int(stat.st_mtime) == image.mtime or file_digest(path) == image.sha256)

@@ -98,11 +98,10 @@ def _absolute(path: str, folder: Path, written: dict[str, str]) -> str:
     if not path or Path(path).is_absolute():
         return path
     if path.startswith("~"):
-        absolute = str(Path(path).expanduser())
-        written[absolute] = path
-        return absolute
-    absolute = os.path.normpath(folder / path)
-    written[absolute] = os.path.normpath(path)
+        absolute, shown = str(Path(path).expanduser()), path
+    else:
+        absolute, shown = os.path.normpath(folder / path), os.path.normpath(path)
+    written[absolute] = shown
     return absolute
 
 

@@ -13,11 +13,11 @@ def expand(text: str) -> list[str]:
 
 
 def _names(item: str) -> Iterator[str]:
-    found = _RANGES.search(item)
-    if found is None:
+    ranges = _RANGES.search(item)
+    if ranges is None:
         yield item
         return
-    for part in found[1].split(","):
+    for part in ranges[1].split(","):
         first, _, last = part.partition("-")
         for number in range(int(first), int(last or first) + 1):
-            yield from _names(f"{item[: found.start()]}{number:0{len(first)}d}{item[found.end() :]}")
+            yield from _names(f"{item[: ranges.start()]}{number:0{len(first)}d}{item[ranges.end() :]}")

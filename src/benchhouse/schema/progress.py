@@ -1,4 +1,4 @@
-"""Words for whoever waits: told where something slow begins, shown by the command line and by nobody else."""
+"""Progress messages: sent where something slow begins, shown by the command line and by nobody else."""
 
 from collections.abc import Callable
 from contextvars import ContextVar

@@ -120,10 +120,9 @@ class SelftestRecord(Model):
         """For the foot of a verdict: how far verdicts on this machine can be trusted."""
         pairs = sum(item.pairs for item in self.metrics)
         wrong = sum(item.false_positives for item in self.metrics)
-        found = [item.smallest_effect for item in self.metrics if item.smallest_effect is not None]
-        effects = f"; smallest change found 4 times in 5: {min(found):.1%} to {max(found):.1%}" if found else ""
-        if len(found) == 1:
-            effects = f"; smallest change found 4 times in 5: {found[0]:.1%}"
+        smallest = sorted({item.smallest_effect for item in self.metrics if item.smallest_effect is not None})
+        limits = " to ".join(f"{effect:.1%}" for effect in dict.fromkeys(smallest[:1] + smallest[-1:]))
+        effects = f"; smallest change found 4 times in 5: {limits}" if limits else ""
         worst = max(self.metrics, key=lambda item: item.rate_high)
         return (
             f"selftest {self.time[:10]} on {self.host}, {self.scenario}: {wrong} of {pairs} A/A comparisons looked "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from benchhouse.schema.model import Model
 from benchhouse.schema.names import Name
@@ -17,6 +17,16 @@ from benchhouse.schema.secrets import exposed, is_secret_variable, reference
 _PLACE = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 _IMAGE = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 LOOPBACK = "127.0.0.1"
+
+
+def _bind(text: str) -> str:
+    source, _, destination = text.partition(":")
+    if not (source and destination):
+        raise ValueError(f"{text!r} is not source:destination")
+    return text
+
+
+BindText = Annotated[str, AfterValidator(_bind)]
 GIVEN = ("folder", "host", "program", "python", "threads", "secret", "replica")
 """Places that whoever starts the server fills in. {secret} is made up for each start, and blanked wherever it shows;
 {host} is where it is to listen: the loopback address, or the node's own where other nodes are to reach it."""
@@ -82,7 +92,7 @@ class Recipe(Model):
     command: tuple[str, ...] = Field(min_length=1, description="Program and arguments of the server.")
     files: dict[str, str] = Field(default_factory=dict, description="Files to write into {folder} first.")
     ports: dict[str, Port] = Field(default_factory=lambda: {"port": 0}, description="Ports that it needs, by name.")
-    binds: tuple[str, ...] = Field((), description="source:destination folders for its container.")
+    binds: tuple[BindText, ...] = Field((), description="source:destination folders for its container.")
     environment: dict[str, str] = Field(default_factory=dict, description="Further variables; a secret as $NAME.")
     resources: Resources | None = Field(None, description="Resources that it needs.")
     scale: Scale = Field(default_factory=Scale, description="How many servers.")
@@ -115,23 +125,10 @@ class Recipe(Model):
                 raise ValueError(f"{name} is a secret in plain text: write ${name} and set it outside, or {{secret}}")
         return environment
 
-    @field_validator("binds")
-    @classmethod
-    def _bind_shape(cls, binds: tuple[str, ...]) -> tuple[str, ...]:
-        for bind in binds:
-            source, _, destination = bind.partition(":")
-            if not (source and destination):
-                raise ValueError(f"{bind!r} is not source:destination")
-        return binds
-
     @model_validator(mode="after")
-    def _something_to_start(self) -> "Recipe":
+    def _can_be_started(self) -> "Recipe":
         if not self.program and not self.image:
             raise ValueError("a recipe has a program, an image, or both")
-        return self
-
-    @model_validator(mode="after")
-    def _places_are_known(self) -> "Recipe":
         known = {*GIVEN, *self.ports, *self.parameters}
         if taken := {*GIVEN} & {*self.ports, *self.parameters} or {*self.ports} & {*self.parameters}:
             raise ValueError(f"{', '.join(sorted(taken))} already means something else")
@@ -140,18 +137,10 @@ class Recipe(Model):
                 if place not in known:
                     raise ValueError(f"{{{place}}} in {text!r} is none of {', '.join(sorted(known))}")
         if self.ready.kind == "tcp" and self.ready.port not in self.ports:
-            raise ValueError(
-                f"ready asks port {self.ready.port!r}, which is none of {', '.join(self.ports) or '(none)'}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _secrets_stay_outside(self) -> "Recipe":
+            raise ValueError(f"ready probes port {self.ready.port!r}, none of {', '.join(self.ports) or '(none)'}")
         for text in (*self._texts(), *self.environment.values(), *self.files.values()):
             if exposed(text.replace("{secret}", "$MADE_UP_SECRET")) is not None:
-                raise ValueError(
-                    "a secret in plain text: {secret} is made up for each start, $NAME_PASSWORD comes from outside"
-                )
+                raise ValueError("a secret in plain text: write {secret} for a generated one, or $NAME_PASSWORD")
         return self
 
     @property
@@ -171,8 +160,8 @@ class Recipe(Model):
 
     def parameters_used(self) -> Iterator[str]:
         """Words of the commands that name a parameter."""
-        for words in (*self.prepare, self.command, self.ready.command, self.version_command):
-            yield from (word for word in words if any(f"{{{name}}}" in word for name in self.parameters))
+        for command in (*self.prepare, self.command, self.ready.command, self.version_command):
+            yield from (word for word in command if any(f"{{{name}}}" in word for name in self.parameters))
 
 
 @dataclass(frozen=True)
@@ -191,4 +180,4 @@ class Service:
 
 def fill(text: str, places: dict[str, str]) -> str:
     """`text` with its places filled in; other braces stay."""
-    return _PLACE.sub(lambda found: places.get(found[1], found[0]), text)
+    return _PLACE.sub(lambda match: places.get(match[1], match[0]), text)

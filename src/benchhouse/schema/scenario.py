@@ -12,6 +12,7 @@ from benchhouse.schema.logs import LogSettings
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.names import Name
 from benchhouse.schema.quantities import Share
+from benchhouse.schema.recipe import BindText
 from benchhouse.schema.resources import Budget, Limits, Resources, Retries
 from benchhouse.schema.service import ServiceUse
 from benchhouse.schema.site import Word
@@ -230,7 +231,7 @@ class Scenario(Defined):
     ray: RaySettings = Field(default_factory=RaySettings, description="How trials run on Ray.")
     spark: SparkSettings = Field(default_factory=SparkSettings, description="How trials run on Spark.")
     artifacts: dict[str, str] = Field(default_factory=dict, description="Container image, dataset, ...")
-    binds: list[str] = Field(default_factory=empty_list, description="source:destination folders for containers.")
+    binds: list[BindText] = Field(default_factory=empty_list, description="source:destination folders for containers.")
     environment: dict[str, str] = Field(default_factory=dict, description="Variables set for the experiment.")
     services: dict[Name, ServiceUse] = Field(
         default_factory=dict, description="Servers; `service:NAME` is an endpoint."
@@ -246,9 +247,7 @@ class Scenario(Defined):
         if self.budget.cost is not None and self.price_per_hour is None:
             raise ValueError("a budget of cost needs price_per_hour")
         if self.until and self.order == "random":
-            raise ValueError(
-                "repetitions: {until: ...} needs order: interleaved or sequential, so that looks have a place"
-            )
+            raise ValueError("repetitions: {until: ...} needs order: interleaved or sequential")
         if self.uses and self.experiment:
             raise ValueError("give either uses or experiment: a registered benchmark names its own experiment")
         return self
@@ -262,12 +261,3 @@ class Scenario(Defined):
     def most_repetitions(self) -> int:
         """Trials per point, at most."""
         return self.repetitions.until.max if isinstance(self.repetitions, Repeated) else self.repetitions
-
-    @field_validator("binds")
-    @classmethod
-    def _bind_shape(cls, binds: list[str]) -> list[str]:
-        for bind in binds:
-            source, colon, destination = bind.partition(":")
-            if not (source and colon and destination):
-                raise ValueError(f"{bind!r} is not source:destination")
-        return binds

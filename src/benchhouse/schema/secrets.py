@@ -108,7 +108,7 @@ def resolve(parameters: Any, environ: Mapping[str, str], key: str = "") -> Any:
 
 def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
     """The values of all secrets that the parameters refer to, longest first; of one with several lines, each too."""
-    found: set[str] = set()
+    values: set[str] = set()
 
     def walk(value: Any, key: str = "") -> None:
         if isinstance(value, dict):
@@ -118,13 +118,13 @@ def secret_values(parameters: Any, environ: Mapping[str, str]) -> list[str]:
             for item in value:
                 walk(item, key)
         elif isinstance(value, str):
-            names = {match[1] or match[2] for match in _MENTION.finditer(value)}
             whole = reference(value) if is_secret_key(key) else None
-            found.update(environ.get(name, "") for name in names if is_secret_variable(name) or name == whole)
+            names = (name for name in mentioned(value) if is_secret_variable(name) or name == whole)
+            values.update(environ.get(name, "") for name in names)
 
     walk(parameters)
-    found |= {line for value in found for line in value.splitlines() if len(line) >= _SHORTEST_LINE}
-    return sorted((value for value in found if len(value) >= _SHORTEST), key=len, reverse=True)
+    values |= {line for value in values for line in value.splitlines() if len(line) >= _SHORTEST_LINE}
+    return sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
 
 
 def redactor(parameters: Any, environ: Mapping[str, str] = os.environ) -> Callable[[str], str]:

@@ -191,21 +191,21 @@ def mentioned(value: Any) -> set[str]:
         return set().union(*map(mentioned, value.values()))
     if isinstance(value, list):
         return set().union(*map(mentioned, value))
-    found = _MENTION.fullmatch(value) if isinstance(value, str) else None
-    return {found[1]} if found else set()
+    mention = _MENTION.fullmatch(value) if isinstance(value, str) else None
+    return {mention[1]} if mention else set()
 
 
 def split_endpoints(text: str) -> tuple[str, ...]:
     """The addresses that `with_endpoints` has joined. ValueError where they differ in more than host and port: each
     request may go to any of them."""
-    found = tuple(_BETWEEN.split(text.strip()))
-    if len(found) > 1:
-        parts = [urlsplit(each) for each in found]
+    addresses = tuple(_BETWEEN.split(text.strip()))
+    if len(addresses) > 1:
+        parts = [urlsplit(address) for address in addresses]
         if len({(part.scheme, part.path.rstrip("/"), part.query) for part in parts}) > 1:
             raise ValueError(f"several addresses must have one scheme and one path: {text}")
         if len({part.netloc for part in parts}) < len(parts):
             raise ValueError(f"an address stands twice: {text}")
-    return found
+    return addresses
 
 
 def with_endpoints(value: Any, endpoints: Mapping[str, list[str]]) -> Any:
@@ -215,8 +215,8 @@ def with_endpoints(value: Any, endpoints: Mapping[str, list[str]]) -> Any:
         return {key: with_endpoints(item, endpoints) for key, item in value.items()}
     if isinstance(value, list):
         return [with_endpoints(item, endpoints) for item in value]
-    found = _MENTION.fullmatch(value) if isinstance(value, str) else None
-    if found is None or found[1] not in endpoints:
+    mention = _MENTION.fullmatch(value) if isinstance(value, str) else None
+    if mention is None or mention[1] not in endpoints:
         return value
-    all_of_them = endpoints[found[1]]
-    return ",".join(all_of_them) if found[2] is None else all_of_them[int(found[2])]
+    replicas = endpoints[mention[1]]
+    return ",".join(replicas) if mention[2] is None else replicas[int(mention[2])]

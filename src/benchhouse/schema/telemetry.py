@@ -154,6 +154,6 @@ class TelemetrySummary(Model):
 
     def stats(self, scope: str, series: str, phase: str) -> Stats | None:
         """One cell, None where there is none."""
-        found = self.scopes.get(scope)
-        row = found.series.get(series) if found else None
+        summary = self.scopes.get(scope)
+        row = summary.series.get(series) if summary else None
         return row.phases.get(phase) if row else None

@@ -150,11 +150,7 @@ def joined(frame: Mapping[str, Any], differs: Mapping[str, Any], results: Path) 
 def trial_id(run_id: str, instance_digest: str, repetition: int, warmup: bool) -> str:
     """The same trial of the same run has the same uuid, so a resumed run finds what is done."""
     kind = "warmup" if warmup else "trial"
-    name = f"{run_id}/{instance_digest}/{kind}/{repetition}"
-    # As str(uuid.uuid5(_TRIALS, name)), at a third of its cost: a plan has ten thousands of them.
-    text = hashlib.sha1(_TRIALS.bytes + name.encode(), usedforsecurity=False).hexdigest()
-    variant = "89ab"[int(text[16], 16) & 3]
-    return f"{text[:8]}-{text[8:12]}-5{text[13:16]}-{variant}{text[17:20]}-{text[20:32]}"
+    return str(uuid.uuid5(_TRIALS, f"{run_id}/{instance_digest}/{kind}/{repetition}"))
 
 
 def outcome_words(outcome: str) -> str:
