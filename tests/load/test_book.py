@@ -5,10 +5,10 @@ import pytest
 
 from benchhouse.load import book as book_module
 from benchhouse.load.book import Book, Call, Clock
-from benchhouse.load.intervals import write_intervals
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.shape import Shape
 from benchhouse.load.slo import parse_slo
+from benchhouse.load.trial import write_intervals
 
 MS = 1_000_000
 START, END = 1_000 * MS, 3_500 * MS

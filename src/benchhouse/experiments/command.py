@@ -17,7 +17,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from benchhouse.experiments.printed import SEARCHED_BYTES, OutputMetric, PrintedValues
 from benchhouse.experiments.processes import CannotStart, Finished, Program, Streams, own_peak_kib, run, run_small
-from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.load.metrics import higher, lower
+from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model, empty_list
 from benchhouse.schema.quantities import Seconds
@@ -30,51 +31,37 @@ _NAME = r"[A-Za-z_][A-Za-z0-9_-]*"  # of a placeholder
 _RSS_SLACK_KIB = 1024  # the kernel's memory counters lag by some pages a core
 
 METRICS = (
-    Metric(
-        name="wall_ms",
-        unit="ms",
-        direction="lower",
+    lower(
+        "wall_ms",
+        "ms",
+        "from just before the program is spawned until it has been waited for; successful executions only",
+        "latency",
         primary=True,
-        role="latency",
-        formula="from just before the program is spawned until it has been waited for; successful executions only",
     ),
-    Metric(name="cpu_ms", unit="ms", direction="lower", formula="user_ms + system_ms"),
-    Metric(
-        name="user_ms",
-        unit="ms",
-        direction="lower",
-        formula="user CPU time of the program and the children it waited for (wait4)",
+    lower("cpu_ms", "ms", "user_ms + system_ms"),
+    lower("user_ms", "ms", "user CPU time of the program and the children it waited for (wait4)"),
+    lower("system_ms", "ms", "system CPU time of the program and the children it waited for (wait4)"),
+    lower(
+        "peak_rss_mb",
+        "MB",
+        "one value a trial: the largest ru_maxrss of any process of any execution, 10^6 bytes. Measured executions "
+        "can't show less than the launcher's own memory; below that it is taken from the warm-ups, which a small shell "
+        "starts, and without warm-ups it is left out. Metadata `peak_rss_from` says which",
     ),
-    Metric(
-        name="system_ms",
-        unit="ms",
-        direction="lower",
-        formula="system CPU time of the program and the children it waited for (wait4)",
+    higher(
+        "executions_per_s",
+        "1/s",
+        "successful executions / summed wall time of all measured executions (prepare excluded)",
+        "throughput",
     ),
-    Metric(
-        name="peak_rss_mb",
-        unit="MB",
-        direction="lower",
-        formula="one value a trial: the largest ru_maxrss of any process of any execution, 10^6 bytes. Measured "
-        "executions can't show less than the launcher's own memory; below that it is taken from the warm-ups, which "
-        "a small shell starts, and without warm-ups it is left out. Metadata `peak_rss_from` says which",
+    lower(
+        "error_rate",
+        "1",
+        "measured executions that timed out or ended with an exit code that is not allowed / all of them; above 0 only "
+        "with `tolerate_failures`, else the first one fails the trial",
+        "error_rate",
     ),
-    Metric(
-        name="executions_per_s",
-        unit="1/s",
-        direction="higher",
-        role="throughput",
-        formula="successful executions / summed wall time of all measured executions (prepare excluded)",
-    ),
-    Metric(
-        name="error_rate",
-        unit="1",
-        direction="lower",
-        role="error_rate",
-        formula="measured executions that timed out or ended with an exit code that is not allowed / all of them; "
-        "above 0 only with `tolerate_failures`, else the first one fails the trial",
-    ),
-    Metric(name="timeouts", unit="1", direction="lower", role="timeouts", formula="executions ended by the timeout"),
+    lower("timeouts", "1", "executions ended by the timeout", "timeouts"),
 )
 _DECLARED = frozenset(metric.name for metric in METRICS)
 

@@ -1,23 +1,36 @@
 """What every load experiment does around its load: offer it, keep the evidence, say whether it measured anything."""
 
+import csv
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from benchhouse.load.advice import advised
 from benchhouse.load.arrivals import Trace
-from benchhouse.load.book import Book, Tally
+from benchhouse.load.book import Book, Second, Tally
 from benchhouse.load.certificate import Certificate, certify
 from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached, run_load
-from benchhouse.load.intervals import write_intervals
 from benchhouse.load.nodes import Spread
 from benchhouse.load.shape import Shape
 from benchhouse.load.shards import AllLost
+from benchhouse.load.slo import Slo
 from benchhouse.load.source import Source
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.telemetry import STEADY
+
+_REACH = "is the server up, and is its address in target right?"
+_ADVICE = {
+    "refused": _REACH,
+    "timeout": _REACH,
+    "reset": _REACH,
+    "dns": "is the host in target right?",
+    "login": "are user and password right? A password is given by the name of its variable, as $NAME",
+    "no_database": "target.endpoint ends with the name of one that exists",
+    "sqlstate_42501": "the user needs CREATE on the database",
+    "too_many_connections": "ask for fewer in flight, or let the server take more",
+}
 
 
 def offer(
@@ -57,6 +70,11 @@ def _spread(shape: Shape, ctx: Context) -> Spread | None:
     return Spread(nodes, ctx.on_node, ctx.artifacts / ".load")
 
 
+def advised(kind: str, message: str) -> str:
+    """The message of a failure to connect, and what to check where its kind tells."""
+    return f"{message} ({_ADVICE[kind]})" if kind in _ADVICE else message
+
+
 def said(error: BenchError) -> str:
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
@@ -82,6 +100,35 @@ def keep_book(book: Book, shape: Shape, latencies: Histogram, ctx: Context, *, e
     ctx.phase(STEADY, book.start_ns, book.start_ns + round(book.window_s * 1e9))
     write_intervals(ctx.artifacts / "intervals.csv", book, shape.objectives)
     return certificate
+
+
+def write_intervals(path: Path, book: Book, slo: Slo | None) -> None:
+    """One row a second of the measured window, quiet seconds included; the last one may be a part of a second.
+
+    `sent`, `completed`, `errors` are what happened in it, `in_flight` holds at its end; `due`, `good` and
+    `over:...` tell what became of the requests that were due in it.
+    """
+    clauses = [f"over:{clause}" for clause in slo.clauses] if slo else []
+    columns = ("sent", "completed", "errors", "in_flight", "due", "good")
+    last = int(book.window_s) if book.window_s % 1 else int(book.window_s) - 1
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["second", *columns, *clauses])
+        for number in range(max(last, 0) + 1):
+            row = book.seconds.get(number) or Second(missed=[0] * len(clauses))
+            writer.writerow([number, *(getattr(row, name) for name in columns), *row.missed])
+
+
+def emit_rates(book: Book, shape: Shape, ctx: Context) -> float:
+    """Emit what every load experiment measures (`load.metrics`); returns the requests a second."""
+    requests_per_s = book.answers_per_s(open_loop=shape.open_loop)
+    ctx.emit("requests_per_s", requests_per_s)
+    ctx.emit("error_rate", book.failed / (book.failed + book.succeeded))
+    ctx.emit("errors", book.failed)
+    ctx.emit("timeouts", book.errors["timeout"])
+    if shape.slo:
+        ctx.emit("goodput", requests_per_s * book.good_share())
+    return requests_per_s
 
 
 def judge(book: Book, certificate: Certificate, ctx: Context) -> None:

@@ -14,7 +14,7 @@ from benchhouse.experiments.serving.embedded import Starting, address
 from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.book import Book
 from benchhouse.load.endpoint import Servers
-from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.kserve import (
     InferItem,
@@ -27,7 +27,7 @@ from benchhouse.load.protocols.kserve import (
 )
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned, Pool, Source
-from benchhouse.load.trial import judge, keep_book, offer, said
+from benchhouse.load.trial import emit_rates, judge, keep_book, offer, said
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
@@ -38,36 +38,15 @@ OTHER_SHARE = 0.01  # of requests that the server counted beyond those of this l
 _OTHER_LEAST = 10  # it may still count what came just before
 _BY_THE_SERVER = "by the server's own statistics, from before the warm-up to after the last answer"
 METRICS = (
-    Metric(
-        name="items_per_s",
-        unit="items/s",
-        direction="higher",
-        primary=True,
-        role="throughput",
-        formula="requests_per_s x workload.batch",
-    ),
+    higher("items_per_s", "items/s", "requests_per_s x workload.batch", "throughput", primary=True),
     REQUESTS_PER_S,
     GOODPUT,
-    Metric(
-        name="latency",
-        unit="ms",
-        direction="lower",
-        primary=True,
-        role="latency",
-        formula=f"to the end of the answer, {FROM_DUE}",
-    ),
-    Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
-    Metric(name="ttft", unit="ms", direction="lower", formula=f"call: stream: to the first answer, {FROM_DUE}"),
-    Metric(name="itl", unit="ms", direction="lower", formula="call: stream: gaps between the answers of a request"),
-    Metric(
-        name="queue_ms", unit="ms", direction="lower", formula=f"mean time of a request in the queue, {_BY_THE_SERVER}"
-    ),
-    Metric(
-        name="compute_ms",
-        unit="ms",
-        direction="lower",
-        formula=f"mean time of a request in the model, {_BY_THE_SERVER}",
-    ),
+    lower("latency", "ms", f"to the end of the answer, {FROM_DUE}", "latency", primary=True),
+    LATENCY_SENT,
+    lower("ttft", "ms", f"call: stream: to the first answer, {FROM_DUE}"),
+    lower("itl", "ms", "call: stream: gaps between the answers of a request"),
+    lower("queue_ms", "ms", f"mean time of a request in the queue, {_BY_THE_SERVER}"),
+    lower("compute_ms", "ms", f"mean time of a request in the model, {_BY_THE_SERVER}"),
     Metric(name="batch_mean", unit="items", formula=f"mean items that the model ran at a time, {_BY_THE_SERVER}"),
     *FAILURES,
 )

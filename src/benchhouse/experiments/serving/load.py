@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from benchhouse.experiments.serving import contamination
 from benchhouse.experiments.serving.embedded import Starting, address
 from benchhouse.experiments.serving.lengths import Fixed
-from benchhouse.experiments.serving.metrics import METRICS
 from benchhouse.experiments.serving.prompts import ConversationPrompts, DatasetPrompts, PromptSpec, SyntheticPrompts
 from benchhouse.experiments.serving.requests import Requests
 from benchhouse.experiments.serving.server_metrics import ServerMetrics
@@ -15,13 +14,44 @@ from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.book import Book
 from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached
-from benchhouse.load.metrics import emit_rates
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.shape import Shape
-from benchhouse.load.trial import judge, keep_book, offer, said
+from benchhouse.load.trial import emit_rates, judge, keep_book, offer, said
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.experiment import Context, experiment
+from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.model import Model
 from benchhouse.schema.service import split_endpoints
+
+METRICS = (
+    higher(
+        "output_tokens_per_s",
+        "tokens/s",
+        "output tokens that arrived in the window / its seconds, counted by the server or target.tokenizer",
+        "throughput",
+        primary=True,
+    ),
+    GOODPUT,
+    lower("ttft", "ms", f"to the first event with output, {FROM_DUE}", primary=True),
+    lower("tpot", "ms", "of a request: (last - first event with output) / (output tokens - 1)"),
+    lower("e2e", "ms", f"to the end of the answer, {FROM_DUE}", "latency", primary=True),
+    lower("itl", "ms", "gaps between events with output, of all requests"),
+    REQUESTS_PER_S,
+    higher("prompts_per_s", "1/s", "requests_per_s x workload.batch, of a batch"),
+    higher("input_tokens_per_s", "tokens/s", "mean input tokens x requests_per_s"),
+    lower("jitter", "ms", "of a request: mean absolute difference between one gap and the next"),
+    lower("ttft_sent", "ms", "as ttft, but from when the request was really sent"),
+    lower("e2e_sent", "ms", "as e2e, but from when the request was really sent"),
+    lower("queue_delay", "ms", "mean time in the server's queue during the load, by the server's own metrics"),
+    *FAILURES,
+    Metric(name="output_tokens", unit="tokens", formula="mean output tokens of a good answer, by the server's count"),
+    Metric(name="input_tokens", unit="tokens", formula="mean input tokens of a good answer, by the server's count"),
+    lower("cost_per_request", "$", "by the prices of the target"),
+    lower(
+        "cost_per_million_output_tokens",
+        "$",
+        "everything that the load cost by the prices of the target / output tokens x 10^6",
+    ),
+)
 
 
 class Prices(Model):

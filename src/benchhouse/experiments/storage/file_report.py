@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from benchhouse.experiments.storage.device import Counters, Device
+from benchhouse.load.metrics import higher, lower
 from benchhouse.load.protocols.files import FileJob, Moved
 from benchhouse.schema.experiment import Context, Metric
 from benchhouse.schema.histogram import Histogram
@@ -18,46 +19,23 @@ _ONE = "of one operation, without the fsync that may follow; of engine: fio, fro
 
 def _rates(prefix: str, which: str) -> tuple[Metric, ...]:
     return (
-        Metric(name=f"{prefix}bandwidth", unit="MB/s", direction="higher", formula=f"as bandwidth, {which} alone"),
-        Metric(name=f"{prefix}iops", unit="1/s", direction="higher", formula=f"as iops, {which} alone"),
-        Metric(name=f"{prefix}latency", unit="ms", direction="lower", formula=f"as latency, {which} alone"),
+        higher(f"{prefix}bandwidth", "MB/s", f"as bandwidth, {which} alone"),
+        higher(f"{prefix}iops", "1/s", f"as iops, {which} alone"),
+        lower(f"{prefix}latency", "ms", f"as latency, {which} alone"),
     )
 
 
 METRICS = (
-    Metric(
-        name="bandwidth",
-        unit="MB/s",
-        direction="higher",
-        primary=True,
-        role="throughput",
-        formula=f"bytes moved / 10^6 / {_SECONDS}",
-    ),
-    Metric(name="iops", unit="1/s", direction="higher", formula="operations that succeeded / the same seconds"),
-    Metric(name="latency", unit="ms", direction="lower", primary=True, role="latency", formula=_ONE),
+    higher("bandwidth", "MB/s", f"bytes moved / 10^6 / {_SECONDS}", "throughput", primary=True),
+    higher("iops", "1/s", "operations that succeeded / the same seconds"),
+    lower("latency", "ms", _ONE, "latency", primary=True),
     *_rates("read_", "rw and randrw: reads"),
     *_rates("write_", "rw and randrw: writes"),
-    Metric(name="sync_latency", unit="ms", direction="lower", formula="of one fdatasync"),
-    Metric(
-        name="cached",
-        unit="1",
-        direction="lower",
-        formula="share of the bytes read that the kernel did not fetch from a device for these processes",
-    ),
-    Metric(
-        name="cpu_per_op",
-        unit="us",
-        direction="lower",
-        formula="CPU time of the processes that move the bytes, kernel included / operations",
-    ),
-    Metric(name="errors", unit="1", direction="lower", formula="operations that failed or were cut short"),
-    Metric(
-        name="error_rate",
-        unit="1",
-        direction="lower",
-        role="error_rate",
-        formula="errors / (errors + operations that succeeded)",
-    ),
+    lower("sync_latency", "ms", "of one fdatasync"),
+    lower("cached", "1", "share of the bytes read that the kernel did not fetch from a device for these processes"),
+    lower("cpu_per_op", "us", "CPU time of the processes that move the bytes, kernel included / operations"),
+    lower("errors", "1", "operations that failed or were cut short"),
+    lower("error_rate", "1", "errors / (errors + operations that succeeded)", "error_rate"),
 )
 
 

@@ -16,13 +16,12 @@ from benchhouse.experiments.storage.postgres_server import ServerWatch, server_o
 from benchhouse.experiments.storage.postgres_tables import SchemaExists, Tables, discrepancies, lost, schema_name
 from benchhouse.experiments.storage.postgres_tally import PostgresTally
 from benchhouse.experiments.storage.postgres_workload import BUILT_IN, PostgresWorkload, Script
-from benchhouse.load.advice import advised
 from benchhouse.load.book import Book
-from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.postgres import OLDEST, Administrator, Login, too_old
 from benchhouse.load.source import Planned, Pool
-from benchhouse.load.trial import judge, keep_book, offer, said
+from benchhouse.load.trial import advised, emit_rates, judge, keep_book, offer, said
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.histogram import Histogram
@@ -34,68 +33,24 @@ _ACCOUNT = "by the server's own account, five looks a second"
 _BACK_S = 5.0  # within which a server that had a crash must be back, for the check
 _UNREACHED = ("dns", "refused", "reset", "starting", "timeout", "tls", "too_many_connections")
 METRICS = (
-    Metric(
-        name="transactions_per_s",
-        unit="1/s",
-        direction="higher",
-        primary=True,
-        role="throughput",
-        formula="as requests_per_s: transactions that went well",
-    ),
-    Metric(
-        name="latency",
-        unit="ms",
-        direction="lower",
-        primary=True,
-        role="latency",
-        formula=f"of a whole transaction, {FROM_DUE}",
-    ),
-    Metric(
-        name="rows_per_s",
-        unit="rows/s",
-        direction="higher",
-        formula="requests_per_s x mean rows that a good transaction brought or changed",
-    ),
-    Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
+    higher("transactions_per_s", "1/s", "as requests_per_s: transactions that went well", "throughput", primary=True),
+    lower("latency", "ms", f"of a whole transaction, {FROM_DUE}", "latency", primary=True),
+    higher("rows_per_s", "rows/s", "requests_per_s x mean rows that a good transaction brought or changed"),
+    LATENCY_SENT,
     GOODPUT,
-    *(
-        Metric(name=f"latency_{kind}", unit="ms", direction="lower", formula=f"latency of `{kind}` alone")
-        for kind in BUILT_IN
-    ),
-    Metric(name="latency_sql", unit="ms", direction="lower", formula="latency of transactions from workload.sql"),
-    Metric(name="deadlocks", unit="1", direction="lower", formula="measured transactions that ended with 40P01"),
-    Metric(
-        name="serialization_errors", unit="1", direction="lower", formula="measured transactions that ended with 40001"
-    ),
-    Metric(
-        name="lost_writes",
-        unit="1",
-        direction="lower",
-        formula="acknowledged updates and rows that are not there after",
-    ),
-    Metric(
-        name="load_rows_per_s",
-        unit="rows/s",
-        direction="higher",
-        formula="rows of `accounts` / seconds of the COPY that filled it, before the load",
-    ),
+    *(lower(f"latency_{kind}", "ms", f"latency of `{kind}` alone") for kind in BUILT_IN),
+    lower("latency_sql", "ms", "latency of transactions from workload.sql"),
+    lower("deadlocks", "1", "measured transactions that ended with 40P01"),
+    lower("serialization_errors", "1", "measured transactions that ended with 40001"),
+    lower("lost_writes", "1", "acknowledged updates and rows that are not there after"),
+    higher("load_rows_per_s", "rows/s", "rows of `accounts` / seconds of the COPY that filled it, before the load"),
     Metric(
         name="server_cpu",
         unit="cores",
         formula="CPU seconds a second of the server's processes, where they are on this machine",
     ),
-    Metric(
-        name="server_io_wait",
-        unit="sessions",
-        direction="lower",
-        formula=f"mean number of sessions that wait for storage, {_ACCOUNT}",
-    ),
-    Metric(
-        name="server_lock_wait",
-        unit="sessions",
-        direction="lower",
-        formula=f"mean number of sessions that wait for a lock of another, {_ACCOUNT}",
-    ),
+    lower("server_io_wait", "sessions", f"mean number of sessions that wait for storage, {_ACCOUNT}"),
+    lower("server_lock_wait", "sessions", f"mean number of sessions that wait for a lock of another, {_ACCOUNT}"),
     REQUESTS_PER_S,
     *FAILURES,
 )

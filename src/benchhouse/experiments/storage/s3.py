@@ -20,15 +20,14 @@ from benchhouse.experiments.storage.s3_source import (
     S3Tally,
     cycle,
 )
-from benchhouse.load.advice import advised
 from benchhouse.load.book import Book
 from benchhouse.load.endpoint import Servers
-from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.s3 import S3Bucket, S3Refused, S3Target
 from benchhouse.load.shape import Shape
-from benchhouse.load.trial import judge, keep_book, offer, said
+from benchhouse.load.trial import advised, emit_rates, judge, keep_book, offer, said
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.quantities import Bytes
 
 _LEAST_PART = 5 << 20  # of S3 itself
@@ -40,44 +39,31 @@ _SINGLE = ("get", "put", "delete", "part")
 _WHOLE = ("list", "multipart")
 
 
-def _latency(name: str, what: str) -> Metric:
-    return Metric(name=f"latency_{name}", unit="ms", direction="lower", formula=f"{what}, {FROM_DUE}")
-
-
 METRICS = (
-    Metric(
-        name="operations_per_s",
-        unit="1/s",
-        direction="higher",
+    higher(
+        "operations_per_s",
+        "1/s",
+        "good operations / seconds of the window; an upload in parts and a listing of pages are one each, and count "
+        "with their last request",
+        "throughput",
         primary=True,
-        role="throughput",
-        formula="good operations / seconds of the window; an upload in parts and a listing of pages are one each, and "
-        "count with their last request",
     ),
-    Metric(
-        name="bandwidth",
-        unit="MB/s",
-        direction="higher",
-        formula="bytes of object content that good requests moved, either way / 10^6 / seconds of the window",
+    higher(
+        "bandwidth",
+        "MB/s",
+        "bytes of object content that good requests moved, either way / 10^6 / seconds of the window",
     ),
-    Metric(
-        name="latency",
-        unit="ms",
-        direction="lower",
-        primary=True,
-        role="latency",
-        formula=f"of any request, {FROM_DUE}",
-    ),
-    Metric(name="latency_sent", unit="ms", direction="lower", formula="as latency, but from when it was really sent"),
+    lower("latency", "ms", f"of any request, {FROM_DUE}", "latency", primary=True),
+    LATENCY_SENT,
     GOODPUT,
-    Metric(name="ttfb", unit="ms", direction="lower", formula=f"of a get: to the first byte of its answer, {FROM_DUE}"),
-    _latency("get", "of a get, to its last byte"),
-    _latency("put", "of a put in one request"),
-    _latency("delete", "of a delete"),
-    _latency("list", "of a listing with all its pages"),
-    _latency("part", "of one part of an upload"),
-    _latency("multipart", "of an upload: create, all parts, complete"),
-    Metric(name="corrupt", unit="1", direction="lower", formula="answers and objects whose content is not as written"),
+    lower("ttfb", "ms", f"of a get: to the first byte of its answer, {FROM_DUE}"),
+    lower("latency_get", "ms", f"of a get, to its last byte, {FROM_DUE}"),
+    lower("latency_put", "ms", f"of a put in one request, {FROM_DUE}"),
+    lower("latency_delete", "ms", f"of a delete, {FROM_DUE}"),
+    lower("latency_list", "ms", f"of a listing with all its pages, {FROM_DUE}"),
+    lower("latency_part", "ms", f"of one part of an upload, {FROM_DUE}"),
+    lower("latency_multipart", "ms", f"of an upload: create, all parts, complete, {FROM_DUE}"),
+    lower("corrupt", "1", "answers and objects whose content is not as written"),
     REQUESTS_PER_S,
     *FAILURES,
 )

@@ -11,9 +11,9 @@ from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.recall import labels
 from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
-from benchhouse.load.advice import advised
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, VectorDriver
+from benchhouse.load.trial import advised
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context

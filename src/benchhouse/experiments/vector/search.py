@@ -13,13 +13,13 @@ from benchhouse.experiments.vector.target import VectorTarget
 from benchhouse.experiments.vector.workload import VectorWorkload
 from benchhouse.load.book import Book
 from benchhouse.load.calls import CallTally
-from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, emit_rates
+from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import VectorDriver, VectorStats
 from benchhouse.load.source import Planned, Pool
-from benchhouse.load.trial import judge, keep_book, offer, said
+from benchhouse.load.trial import emit_rates, judge, keep_book, offer, said
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.experiment import Context, Metric, experiment
+from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.resources import Resources
 
 if TYPE_CHECKING:
@@ -31,59 +31,34 @@ if TYPE_CHECKING:
 ENOUGH_QUERIES = 1000  # so many different ones, at least, make recall
 GONE_AFTER = 3  # searches that fail one after the other
 METRICS = (
-    Metric(
-        name="qps",
-        unit="1/s",
-        direction="higher",
+    higher("qps", "1/s", "requests_per_s x queries a call", "throughput", primary=True),
+    lower(
+        "latency",
+        "ms",
+        f"of one search call, which every query of its batch waits for, {FROM_DUE}",
+        "latency",
         primary=True,
-        role="throughput",
-        formula="requests_per_s x queries a call",
     ),
-    Metric(
-        name="latency",
-        unit="ms",
-        direction="lower",
+    lower("latency_sent", "ms", "open loop: as latency, but from when it was really sent"),
+    higher(
+        "recall",
+        "1",
+        "share of the k nearest that was found: answers as near as the k-th true neighbour (brute force, float64; a "
+        "relative difference of 1e-5 counts as a tie), mean over the different queries of the window, and further ones "
+        f"asked after it where these are fewer than {ENOUGH_QUERIES}. With selectivity, among the vectors that the "
+        "filter lets through; with ingest_during, of a sample of all searches, among those vectors that had been "
+        "acknowledged when each was sent",
         primary=True,
-        role="latency",
-        formula=f"of one search call, which every query of its batch waits for, {FROM_DUE}",
     ),
-    Metric(
-        name="latency_sent",
-        unit="ms",
-        direction="lower",
-        formula="open loop: as latency, but from when it was really sent",
-    ),
-    Metric(
-        name="recall",
-        unit="1",
-        direction="higher",
-        primary=True,
-        formula="share of the k nearest that was found: answers as near as the k-th true neighbour (brute force, "
-        "float64; a relative difference of 1e-5 counts as a tie), mean over the different queries of the window, and "
-        f"further ones asked after it where these are fewer than {ENOUGH_QUERIES}. With selectivity, among the vectors "
-        "that the filter lets through; with ingest_during, of a sample of all searches, among those vectors that had "
-        "been acknowledged when each was sent",
-    ),
-    Metric(
-        name="ingest_rate",
-        unit="vectors/s",
-        direction="higher",
-        formula="vectors / seconds from the first one handed over until all are searchable",
-    ),
-    Metric(
-        name="ingest_during_rate",
-        unit="vectors/s",
-        direction="higher",
-        formula="ingest_during: vectors acknowledged / seconds, while the load was on",
-    ),
-    Metric(name="build_s", unit="s", direction="lower", formula="the part of ingest after the last was handed over"),
-    Metric(name="index_mb", unit="MB", direction="lower", formula="size of the index as the database stores it"),
-    Metric(
-        name="memory_mb",
-        unit="MB",
-        direction="lower",
-        formula="growth of memory, mapped files left out, from before the collection is created until it is built: of "
-        "this process for an embedded engine, of the server's process tree where it was started for the trial",
+    higher("ingest_rate", "vectors/s", "vectors / seconds from the first one handed over until all are searchable"),
+    higher("ingest_during_rate", "vectors/s", "ingest_during: vectors acknowledged / seconds, while the load was on"),
+    lower("build_s", "s", "the part of ingest after the last was handed over"),
+    lower("index_mb", "MB", "size of the index as the database stores it"),
+    lower(
+        "memory_mb",
+        "MB",
+        "growth of memory, mapped files left out, from before the collection is created until it is built: of this "
+        "process for an embedded engine, of the server's process tree where it was started for the trial",
     ),
     REQUESTS_PER_S,
     GOODPUT,
