@@ -2,9 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchhouse.load.book import Book
+from benchhouse.load.book import Book, Lost
 from benchhouse.load.certificate import certify
-from benchhouse.load.lost_process import Lost
 from benchhouse.load.shape import Shape
 
 MS = 1_000_000
@@ -71,11 +70,6 @@ def test_a_longer_pause_is_taken_where_the_workload_accepts_lateness():
     assert codes(certify(paused, CLOSED, 20.0)) == ["client_paused"]
     assert codes(certify(paused, CLOSED.model_copy(update={"lateness_limit": 0.04}), 20.0)) == []
     assert codes(certify(paused, CLOSED.model_copy(update={"lateness_limit": 0.03}), 20.0)) == ["client_paused"]
-
-
-def test_a_workload_without_a_lateness_limit_has_the_digest_that_it_had():
-    assert "lateness_limit" not in CLOSED.model_dump()
-    assert Shape(concurrency=1, lateness_limit="20ms").model_dump()["lateness_limit"] == 0.02
 
 
 def test_requests_that_found_no_connection_are_told_beyond_a_hundredth():

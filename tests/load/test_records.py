@@ -22,7 +22,7 @@ def test_times_are_seconds_of_the_window_and_what_was_not_told_is_null(tmp_path)
         token_ns=[WINDOW + 20_000_000, WINDOW + 30_000_000], input_tokens=5, output_tokens=3, size=99, count=2
     )
     spool = spooled(tmp_path / "r.0.spool", first, Reply(error="http_503"))
-    assert write_parquet([spool], tmp_path / "r.parquet") == 2
+    write_parquet([spool], tmp_path / "r.parquet")
     good, bad = parquet.read_table(tmp_path / "r.parquet").to_pylist()
     assert good == {
         "index": 0, "measured": False, "due_s": 0.0, "sent_s": 0.001, "first_output_s": 0.02, "last_output_s": 0.03,
@@ -38,5 +38,5 @@ def test_half_a_record_of_a_process_that_was_killed_is_left_out(tmp_path):
     whole = spooled(tmp_path / "r.0.spool", Reply(), Reply())
     killed = spooled(tmp_path / "r.1.spool", Reply(), Reply(), Reply())
     killed.write_bytes(killed.read_bytes()[:-7])
-    assert write_parquet([whole, killed], tmp_path / "r.parquet") == 4
+    write_parquet([whole, killed], tmp_path / "r.parquet")
     assert parquet.read_table(tmp_path / "r.parquet").num_rows == 4

@@ -4,25 +4,30 @@ A kind's schedule is its expected number of arrivals by a time, its course, and 
 count: evenly, or with gaps drawn from a gamma law of mean one (shape 1 is the exponential law, a Poisson process).
 """
 
+import csv
+import json
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TextIO
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from benchhouse.load.trace_file import check_trace, read_trace
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
 from benchhouse.schema.quantities import Seconds
 
 _NS = 1_000_000_000
+_JSON = json.JSONDecoder(parse_float=Decimal)
+_LATEST_S = Decimal(10**12)  # of a trace: seconds of the Unix epoch are far below, nanoseconds far above
 
 
 class Course:
@@ -116,13 +121,22 @@ class Gamma(_Kind):
         return self.shape
 
 
-class Ramp(_Kind):
+class _Changing(_Kind):
+    """A rate that changes."""
+
+    gaps: Literal["constant", "poisson"] = Field("poisson", description="Even or independent arrivals at that rate.")
+
+    @property
+    def gap_shape(self) -> float | None:
+        return 1.0 if self.gaps == "poisson" else None
+
+
+class Ramp(_Changing):
     """The rate goes in a straight line from the load's `rate` to `to`, and stays there."""
 
     kind: Literal["ramp"] = Field("ramp", description="A rate that rises or falls in a straight line.")
     to: float = Field(gt=0, le=1e6, description="Requests a second at the end.")
     over: Seconds | None = Field(None, gt=0, description="Length of the ramp; the load's duration by default.")
-    gaps: Literal["constant", "poisson"] = Field("poisson", description="Even or independent arrivals on the ramp.")
 
     def course(self, rate: float | None, duration_s: float | None) -> Course:
         length = self.over or duration_s
@@ -130,12 +144,8 @@ class Ramp(_Kind):
             raise ValueError(f"a ramp needs a length above 0 s: give `over` or a duration, found {length}")
         return Course(self.to, [(length, _positive(rate), self.to)])
 
-    @property
-    def gap_shape(self) -> float | None:
-        return 1.0 if self.gaps == "poisson" else None
 
-
-class Steps(_Kind):
+class Steps(_Changing):
     """One rate after the other; the last one stays."""
 
     own_rate: ClassVar[bool] = True
@@ -144,14 +154,9 @@ class Steps(_Kind):
         min_length=1, description="Requests a second, step by step."
     )
     each: Seconds = Field(gt=0, description="Length of one step.")
-    gaps: Literal["constant", "poisson"] = Field("poisson", description="Even or independent arrivals in a step.")
 
     def course(self, rate: float | None, duration_s: float | None) -> Course:
         return Course(self.rates[-1], [(self.each, each, each) for each in self.rates])
-
-    @property
-    def gap_shape(self) -> float | None:
-        return 1.0 if self.gaps == "poisson" else None
 
 
 class Trace(_Kind):
@@ -166,19 +171,16 @@ class Trace(_Kind):
 
     @model_validator(mode="after")
     def _is_a_trace(self) -> "Trace":
-        path = Path(self.file)
-        if not path.is_absolute():
-            raise ValueError(f"{self.file!r} is a relative path; $PWD/{self.file} starts in the folder you plan in")
         try:
-            state = path.stat()
-            check_trace(path, state.st_size, state.st_mtime_ns)
+            state = Path(self.file).stat()
+            _check_trace(Path(self.file), state.st_size, state.st_mtime_ns)
         except OSError as error:
             raise ValueError(f"the trace {self.file} can't be read: {error.strerror}") from None
         return self
 
     def due(self, rate: float | None, seed: int, duration_s: float | None = None) -> Iterator[int]:
         """The file is read as the times are taken; ValueError where it is no longer what was checked."""
-        times = read_trace(Path(self.file))
+        times = _read_trace(Path(self.file))
         first = next(times)
         yield 0
         for time in times:
@@ -244,3 +246,62 @@ def _gamma(shape: float, seed: int) -> Iterator[float]:
             continue
         reached += mean * v * (1.0 - uniform()) ** power if power else mean * v
         yield reached
+
+
+@lru_cache(maxsize=16)
+def _check_trace(path: Path, size: int, changed_ns: int) -> None:
+    """Reads the file once, however often the same scenario is validated: size and time of change tell it apart."""
+    for _ in _read_trace(path):
+        pass
+
+
+def _read_trace(path: Path) -> Iterator[int]:
+    """Timestamps in nanoseconds, one at a time; ValueError with the line where one is wrong or out of order."""
+    before = None
+    for line, text in _timestamps(path):
+        try:
+            seconds = Decimal(text)
+            fits = -_LATEST_S < seconds < _LATEST_S  # False for infinity; NaN can't be compared and raises
+        except (InvalidOperation, TypeError, ValueError):
+            fits = False
+        if not fits:
+            shown = str(text).strip()[:40]
+            raise ValueError(f"{path}:{line}: expected seconds, or a column `timestamp` with them, found {shown!r}")
+        time = int(seconds * _NS)
+        if before is not None and time < before:
+            raise ValueError(f"{path}:{line}: timestamps must ascend, found {str(text).strip()} after a later one")
+        before = time
+        yield time
+    if before is None:
+        raise ValueError(f"the trace {path} has no timestamps")
+
+
+def _timestamps(path: Path) -> Iterator[tuple[int, Any]]:
+    """Line number and what stands for the timestamp there, whatever it is."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        lines = ((number, line) for number, line in enumerate(file, 1) if not line.isspace())
+        number, head = next(lines, (0, ""))
+        columns = [name.strip() for name in next(csv.reader([head]), [])]
+        if "timestamp" in columns:
+            yield from _csv_column(file, columns.index("timestamp"), number)
+        elif number:
+            read = _json_timestamp if head.lstrip().startswith("{") else str
+            yield number, read(head)
+            yield from ((number, read(line)) for number, line in lines)
+
+
+def _csv_column(file: TextIO, column: int, lines_before: int) -> Iterator[tuple[int, str]]:
+    rows = csv.reader(file)
+    try:
+        for row in rows:
+            if row:
+                yield lines_before + rows.line_num, row[column] if column < len(row) else ""
+    except csv.Error as error:
+        raise ValueError(f"{file.name}:{lines_before + rows.line_num}: {error}") from None
+
+
+def _json_timestamp(line: str) -> Any:
+    try:
+        return _JSON.decode(line)["timestamp"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return line  # which is no timestamp, and is shown as found

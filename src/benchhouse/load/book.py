@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from time import monotonic_ns, process_time_ns
 from typing import Any, NamedTuple, Protocol
 
+from pydantic import Field
+
 from benchhouse.load.endpoint import Place
-from benchhouse.load.lost_process import Lost
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.shape import Shape
 from benchhouse.schema.histogram import Histogram, Measured
+from benchhouse.schema.model import Model
 
 _SECOND_NS = 1_000_000_000
 _STAMPS_KEPT = 200_000  # of send times, for the test of their distribution
@@ -48,8 +50,8 @@ class Stream:
 
     __slots__ = ("_histogram", "_values", "add")
 
-    def __init__(self) -> None:
-        self._histogram = Histogram()
+    def __init__(self, histogram: Histogram | None = None) -> None:
+        self._histogram = histogram or Histogram()
         self._values: list[int] = []
         self.add = self._values.append
 
@@ -81,13 +83,7 @@ class Stream:
         self.histogram.merge(other.histogram)
 
     def __reduce__(self) -> Any:
-        return _stream, (self.histogram,)
-
-
-def _stream(histogram: Histogram) -> Stream:
-    made = Stream()
-    made._histogram = histogram
-    return made
+        return Stream, (self.histogram,)
 
 
 class Tally(Protocol):
@@ -99,9 +95,30 @@ class Tally(Protocol):
 
     def merge(self, other: Any) -> None: ...
 
-    def streams(self) -> "Iterable[Stream]":
+    def streams(self) -> Iterable[Stream]:
         """Where values wait to be counted."""
         ...
+
+
+class Lost(Model):
+    """A load process that died, and its last beat. What it had counted is gone with it."""
+
+    shard: int
+    how: str
+    at_s: float | None = Field(None, description="Second of the load of its last beat; null before the start.")
+    answered: int = Field(0, description="Measured requests that it had good answers to.")
+    failed: int = Field(0, description="Measured requests that had failed.")
+    in_flight: int = Field(0, description="Requests whose answers it was waiting for, at most 20 ms before it died.")
+    measured: bool = Field(False, description="Whether that was in the measured window.")
+
+    def __str__(self) -> str:
+        named = f"load process {self.shard} {self.how}"
+        if self.at_s is None:
+            return f"{named} before the start"
+        return (
+            f"{named} {self.at_s:.1f} s after the start: {self.answered} good answers are gone with it, "
+            f"{self.in_flight} requests were in flight"
+        )
 
 
 @dataclass
@@ -142,9 +159,9 @@ class Book:
     errors: Counter[str] = field(default_factory=Counter)
     details: dict[str, str] = field(default_factory=dict)  # the first of each kind
     seconds: dict[int, Second] = field(default_factory=dict)
-    lag: "Stream" = field(default_factory=lambda: Stream())  # from due to sent
-    loop_lag: "Stream" = field(default_factory=lambda: Stream())  # of ticks
-    read_lag: "Stream" = field(default_factory=lambda: Stream())  # from the kernel's stamp to ours
+    lag: Stream = field(default_factory=Stream)  # from due to sent
+    loop_lag: Stream = field(default_factory=Stream)  # of ticks
+    read_lag: Stream = field(default_factory=Stream)  # from the kernel's stamp to ours
     due_times: "array[int]" = field(default_factory=lambda: array("q"))
     sent_times: "array[int]" = field(default_factory=lambda: array("q"))
     connections: int = 0  # opened, in all
@@ -184,24 +201,19 @@ class Book:
         return self._row((at_ns - self.start_ns) // _SECOND_NS)
 
     def _row(self, number: int) -> Second:
-        row = self.seconds.get(number)
-        if row is None:
-            row = self.seconds[number] = Second(missed=[0] * self.objectives)
-        return row
+        if number not in self.seconds:
+            self.seconds[number] = Second(missed=[0] * self.objectives)
+        return self.seconds[number]
 
     def wrote_many(self, calls: list[Call]) -> None:
         """As `wrote` of each, far cheaper for measured requests of a closed loop."""
         sent = [call.sent_ns for call in calls]
-        if not (
-            sent
-            and self.start_ns <= min(sent)
-            and max(sent) < self.end_ns
-            and all(call.measured and call.due_ns == call.sent_ns for call in calls)
-        ):
+        on_time = sent and self.start_ns <= min(sent) and max(sent) < self.end_ns
+        if on_time and all(call.measured and call.due_ns == call.sent_ns for call in calls):
+            self._sent_on_time(sent)
+        else:
             for call in calls:
                 self.wrote(call)
-            return
-        self._sent_on_time(sent)
 
     def _sent_on_time(self, sent: Sequence[int]) -> None:
         """Measured requests, sent when they were due, in the window."""
@@ -220,41 +232,32 @@ class Book:
 
     def settle_many(self, ended: list[tuple[Call, Reply]]) -> None:
         """As `settle` of each, far cheaper where all went well and lie in the window."""
-        add_many = getattr(self.tally, "add_many", None)
         due, ends = [call.due_ns for call, _ in ended], [call.ended_ns for call, _ in ended]
-        if not (
-            add_many is not None
-            and self.spool is None
-            and not self.objectives
-            and self.start_ns <= min(due)
-            and max(ends) < self.end_ns
-            and all(call.measured and reply.error is None for call, reply in ended)
-        ):
+        in_bulk = self._takes("add_many", due, ends)
+        if in_bulk and all(call.measured and reply.error is None for call, reply in ended):
+            self.tally.add_many(ended)
+            self._ended_well(due, [call.sent_ns for call, _ in ended] if self.drains else due, ends)
+        else:
             for call, reply in ended:
                 self.settle(call, reply)
-            return
-        add_many(ended)
-        self._ended_well(due, [call.sent_ns for call, _ in ended] if self.drains else due, ends)
 
     def settle_answers(self, answers: Answers) -> bool:
         """As `wrote` and `settle` of each of them, where all lie in the window.
 
         False, and nothing is written down, where one does not, or where more is kept of a call than `Answers` says.
         """
-        add_answers = getattr(self.tally, "add_answers", None)
         sent, ends = answers.sent_ns, answers.ended_ns
-        if (
-            add_answers is None
-            or self.spool is not None
-            or self.objectives
-            or min(sent) < self.start_ns
-            or max(ends) >= self.end_ns
-        ):
+        if not self._takes("add_answers", sent, ends):
             return False
-        add_answers(answers)
+        self.tally.add_answers(answers)
         self._sent_on_time(sent)
         self._ended_well(sent, sent, ends)
         return True
+
+    def _takes(self, method: str, due: Sequence[int], ends: Sequence[int]) -> bool:
+        """Whether calls may be counted together: all in the window, and nothing is kept of a single one."""
+        single = self.spool is not None or self.objectives or not hasattr(self.tally, method)
+        return not single and self.start_ns <= min(due) and max(ends) < self.end_ns
 
     def _ended_well(self, due: Sequence[int], sent: Sequence[int], ends: Sequence[int]) -> None:
         """Good answers to measured requests, from due to end in the window."""
@@ -316,16 +319,13 @@ class Book:
             for number in range(self.objectives):
                 row.missed[number] += missed >> number & 1
 
-    def streams(self) -> "Iterable[Stream]":
+    def streams(self) -> Iterable[Stream]:
         return (self.lag, self.loop_lag, self.read_lag, *self.tally.streams())
 
     def _keep_last(self, answers: Iterable[tuple[int, int]]) -> None:
         """Of the good answers those that ended last: all that can have ended after the last send are among them."""
         for ended in answers:
-            if len(self._last) < self.drains:
-                heapq.heappush(self._last, ended)
-            else:
-                heapq.heappushpop(self._last, ended)
+            (heapq.heappush if len(self._last) < self.drains else heapq.heappushpop)(self._last, ended)
 
     def close(self) -> None:
         """The load of this process is over: what it answered a second while it was whole.
@@ -387,15 +387,12 @@ class Book:
     def shift(self, by_ns: int) -> None:
         """Tell all stamps in another clock's time."""
         self.start_ns += by_ns
-        for name in ("end_ns", "first_ended_ns"):
-            if getattr(self, name) != _NEVER:
+        for name in ("end_ns", "first_ended_ns", "last_sent_ns", "last_ended_ns"):
+            if getattr(self, name) not in (0, _NEVER):
                 setattr(self, name, getattr(self, name) + by_ns)
-        for name in ("last_sent_ns", "last_ended_ns"):
-            if getattr(self, name):
-                setattr(self, name, getattr(self, name) + by_ns)
-        for times in (self.due_times, self.sent_times):
-            for at, stamp in enumerate(times):
-                times[at] = stamp + by_ns
+        self.due_times, self.sent_times = (
+            array("q", [stamp + by_ns for stamp in times]) for times in (self.due_times, self.sent_times)
+        )
         self._last = [(ended + by_ns, sent + by_ns) for ended, sent in self._last]
 
     def merge(self, other: "Book") -> None:
@@ -410,7 +407,7 @@ class Book:
         self.errors.update(other.errors)
         self.details = other.details | self.details
         for number, theirs in other.seconds.items():
-            ours = self.seconds.setdefault(number, Second(missed=[0] * self.objectives))
+            ours = self._row(number)
             for name in ("sent", "completed", "errors", "in_flight", "due", "good"):
                 setattr(ours, name, getattr(ours, name) + getattr(theirs, name))
             ours.missed = [a + b for a, b in zip(ours.missed, theirs.missed, strict=True)]

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from benchhouse.load.book import Book
-from benchhouse.load.gaps import gaps_fit
-from benchhouse.load.lost_process import Lost
+from benchhouse.load.book import Book, Lost
+from benchhouse.load.gaps import Fit, gaps_fit
 from benchhouse.load.shape import Shape
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.model import Model
@@ -22,6 +21,7 @@ PAUSE_FACTOR = 10.0  # a relaxed lateness limit allows pauses so many times as l
 CPU_SHARE = 0.9  # of one core, by the busiest load process
 REFUSED_SHARE = 0.01
 _CONNECTING = ("refused", "dns", "tls")
+Problems = Iterator[tuple[str, str]]  # code and message
 
 
 class Lag(Model):
@@ -41,24 +41,16 @@ class Certificate(Model):
     """What the load engine found about itself."""
 
     loop: str
-    asked: float = Field(
-        description="Requests in flight (closed) or a second (open); 0 where arrivals bring their rates."
-    )
+    asked: float = Field(description="Requests in flight (closed) or a second (open); 0 if arrivals bring their rates.")
     offered: int = Field(description="Requests that were due in the window.")
     delivered: int = Field(description="Of these, sent before it ended.")
     in_flight: int = Field(description="Most requests in flight.")
     lag: Lag = Field(description="From due to sent.")
     loop_lag: Lag = Field(description="Of regular ticks: how late this process wakes.")
-    read_lag: Lag = Field(
-        description="From the kernel's receive stamp to the read; in no latency where there are stamps."
-    )
-    lateness_limit_ms: float | None = Field(
-        description="Lateness that the workload accepts (p99), where it is more than the usual limits."
-    )
+    read_lag: Lag = Field(description="From the kernel's receive stamp to the read; in no latency where stamped.")
+    lateness_limit_ms: float | None = Field(description="Lateness that the workload accepts (p99); null: usual limits.")
     stamps: str = Field(description="Who stamped what was received: kernel or process.")
-    arrivals: dict[str, float | str | bool | int] | None = Field(
-        description="Test of the gaps; none for a closed loop."
-    )
+    arrivals: Fit | None = Field(description="Test of the gaps; none for a closed loop.")
     cpu_share: float = Field(description="Of one core, by the busiest load process in the window.")
     peak_mb: float = Field(description="Most memory of a load process, in MB (2^20 bytes).")
     processes: int = Field(description="Load processes that lived to the end.")
@@ -81,12 +73,10 @@ def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = Fals
     `embedded`: what is measured runs inside the load process, so that the CPU it uses, and takes from the client, is
     its own; an open loop's schedule is judged all the same.
     """
-    offered = book.sent + book.never_sent
-    arrivals = _fit(book, shape)
     draft = Certificate(
         loop="open" if shape.open_loop else "closed",
         asked=shape.rps or shape.concurrency or 0,
-        offered=offered,
+        offered=book.sent + book.never_sent,
         delivered=book.sent - book.sent_late,
         in_flight=book.most_in_flight,
         lag=_lag(book.lag.histogram),
@@ -94,7 +84,7 @@ def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = Fals
         read_lag=_lag(book.read_lag.histogram),
         lateness_limit_ms=_relaxed_ms(shape) or None,
         stamps="kernel" if book.kernel_stamps else "process",
-        arrivals=arrivals,
+        arrivals=_fit(book, shape),
         cpu_share=book.cpu_share,
         peak_mb=book.peak_mb,
         processes=book.processes,
@@ -106,15 +96,11 @@ def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = Fals
         connection_errors=sum(book.errors[kind] for kind in _CONNECTING),
         problems=(),
     )
-    problems = tuple(
-        Problem(code=code, message=text) for code, text in _problems(draft, book, shape, median_ms, embedded)
-    )
-    return draft.model_copy(update={"problems": problems})
+    problems = _problems(draft, book, shape, median_ms, embedded)
+    return draft.model_copy(update={"problems": tuple(Problem(code=code, message=text) for code, text in problems)})
 
 
-def _problems(
-    draft: Certificate, book: Book, shape: Shape, median_ms: float, embedded: bool
-) -> Iterator[tuple[str, str]]:
+def _problems(draft: Certificate, book: Book, shape: Shape, median_ms: float, embedded: bool) -> Problems:
     for lost in book.lost:
         yield "shard_lost", f"{lost}; its part of the load and of the results is missing"
     yield from _endpoint_problems(book)
@@ -127,41 +113,24 @@ def _problems(
             yield "concurrency_not_reached", f"at most {draft.in_flight} of {shape.concurrency} requests were in flight"
         return
     if draft.delivered < DELIVERED_SHARE * draft.offered - 1:
-        yield (
-            "not_delivered",
-            (
-                f"{draft.delivered} of {draft.offered} requests were sent in time "
-                f"({draft.in_flight} in flight; max_in_flight is {shape.max_in_flight})"
-            ),
-        )
+        most = f"{draft.in_flight} in flight; max_in_flight is {shape.max_in_flight}"
+        yield "not_delivered", f"{draft.delivered} of {draft.offered} requests were sent in time ({most})"
     most_lag = max(LAG_MS, LAG_SHARE * median_ms, _relaxed_ms(shape))
     if draft.lag.p99_ms > most_lag:
-        yield (
-            "schedule_late",
-            f"requests were sent up to {draft.lag.p99_ms:.1f} ms late (p99; at most {most_lag:.1f} ms is taken)",
-        )
-    elif draft.arrivals and not draft.arrivals["passed"] and not shape.lateness_limit:  # lateness bends gaps
-        yield (
-            "arrivals_bent",
-            (
-                f"the gaps between sends are not {shape.law.kind}: {draft.arrivals['what']} "
-                f"{draft.arrivals['statistic']:.3g}, at most {draft.arrivals['limit']:.3g}"
-            ),
-        )
+        late = f"{draft.lag.p99_ms:.1f} ms late (p99; at most {most_lag:.1f} ms is taken)"
+        yield "schedule_late", f"requests were sent up to {late}"
+    elif (fit := draft.arrivals) and not fit.passed and not shape.lateness_limit:  # lateness bends gaps
+        test = f"{fit.what} {fit.statistic:.3g}, at most {fit.limit:.3g}"
+        yield "arrivals_bent", f"the gaps between sends are not {shape.law.kind}: {test}"
 
 
-def _endpoint_problems(book: Book) -> Iterator[tuple[str, str]]:
+def _endpoint_problems(book: Book) -> Problems:
     """Of several endpoints, one that takes no connection any more: the others bore its part of the load."""
     answered = sum(place.good for place in book.places.values())
     for url, place in book.places.items():
         if place.gone:
-            yield (
-                "endpoint_dead",
-                (
-                    f"{url} takes no connection ({place.why}): {place.good} good answers came from it, and "
-                    f"{answered - place.good} from the others, which bore its part"
-                ),
-            )
+            shares = f"{place.good} good answers came from it, and {answered - place.good} from the others"
+            yield "endpoint_dead", f"{url} takes no connection ({place.why}): {shares}, which bore its part"
 
 
 def _relaxed_ms(shape: Shape) -> float:
@@ -169,53 +138,32 @@ def _relaxed_ms(shape: Shape) -> float:
     return (shape.lateness_limit or 0.0) * 1e3
 
 
-def _client_problems(draft: Certificate, book: Book, shape: Shape, median_ms: float) -> Iterator[tuple[str, str]]:
+def _client_problems(draft: Certificate, book: Book, shape: Shape, median_ms: float) -> Problems:
     """Whether the load process had the CPU that it needed."""
     if draft.cpu_share > CPU_SHARE:
-        yield (
-            "client_saturated",
-            (
-                f"the load process used {draft.cpu_share:.0%} of a core: the client, not the server, may set the pace "
-                "(add processes, or cores)"
-            ),
-        )
+        doubt = "the client, not the server, may set the pace (add processes, or cores)"
+        yield "client_saturated", f"the load process used {draft.cpu_share:.0%} of a core: {doubt}"
     most_loop = max(LOOP_LAG_MS, LOOP_LAG_SHARE * median_ms, _relaxed_ms(shape))
     longest_pause = max(PAUSE_MS, PAUSE_SHARE * book.window_s * 1e3, PAUSE_FACTOR * _relaxed_ms(shape))
     if draft.loop_lag.p99_ms > most_loop:
-        yield (
-            "client_starved",
-            (
-                f"the load process woke up to {draft.loop_lag.p99_ms:.1f} ms late (p99, at most {most_loop:.1f} ms): "
-                "something else uses its core"
-            ),
-        )
+        late = f"{draft.loop_lag.p99_ms:.1f} ms late (p99, at most {most_loop:.1f} ms)"
+        yield "client_starved", f"the load process woke up to {late}: something else uses its core"
     elif draft.loop_lag.max_ms > longest_pause:
-        yield (
-            "client_paused",
-            (
-                f"the load process was kept from running for {draft.loop_lag.max_ms:.0f} ms: what the server did in "
-                "that time was not asked for (find what took its core, or lengthen the window)"
-            ),
-        )
+        pause = f"the load process was kept from running for {draft.loop_lag.max_ms:.0f} ms"
+        cure = "find what took its core, or lengthen the window"
+        yield "client_paused", f"{pause}: what the server did in that time was not asked for ({cure})"
 
 
-def _fit(book: Book, shape: Shape) -> dict[str, float | str | bool | int] | None:
+def _fit(book: Book, shape: Shape) -> Fit | None:
     if not shape.open_loop:
         return None
     begin = book.start_ns - round(shape.warmup * 1e9)
     sent, due = [at - begin for at in book.sent_times], [at - begin for at in book.due_times]
-    found = gaps_fit(shape.law, sent, due, shape.rps, shape.schedule_s, tolerance_ns=LAG_MS * 1e6 / 4)
-    return {
-        "statistic": found.statistic,
-        "limit": found.limit,
-        "passed": found.passed,
-        "n": found.n,
-        "what": found.what,
-    }
+    return gaps_fit(shape.law, sent, due, shape.rps, shape.schedule_s, tolerance_ns=LAG_MS * 1e6 / 4)
 
 
 def _lag(histogram: Histogram) -> Lag:
     if not histogram.n:
         return Lag(p50_ms=0.0, p99_ms=0.0, max_ms=0.0)
-    at = [round(histogram.quantile(q) / 1e6, 4) for q in (0.5, 0.99, 1.0)]
-    return Lag(p50_ms=at[0], p99_ms=at[1], max_ms=at[2])
+    p50, p99, longest = (round(histogram.quantile(q) / 1e6, 4) for q in (0.5, 0.99, 1.0))
+    return Lag(p50_ms=p50, p99_ms=p99, max_ms=longest)

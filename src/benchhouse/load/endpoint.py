@@ -39,12 +39,10 @@ class Endpoint:
             raise BenchError(f"{url!r} is not an http:// or https:// address", "write target.url: http://host:port")
         self.url, self.host = url, parts.hostname
         try:
-            found = socket.getaddrinfo(self.host, port, type=socket.SOCK_STREAM)
+            resolved = socket.getaddrinfo(self.host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise BenchError(f"the host {self.host!r} can't be resolved: {error}", "check target.url") from error
-        family, address = _first_that_answers([(item[0], item[4]) for item in found])
-        self.family: int = family
-        self.address: tuple[Any, ...] = address
+        self.family, self.address = _first_that_answers([(item[0], item[4]) for item in resolved])
         self.tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
             self.tls = ssl.create_default_context()
@@ -53,15 +51,14 @@ class Endpoint:
                 self.tls.verify_mode = ssl.CERT_NONE
 
 
-def _first_that_answers(found: list[tuple[int, tuple[Any, ...]]]) -> tuple[int, tuple[Any, ...]]:
+def _first_that_answers(addresses: list[tuple[int, tuple[Any, ...]]]) -> tuple[int, tuple[Any, ...]]:
     """`localhost` is mostly two addresses, and many servers listen on one of them."""
-    if len(found) > 1:
-        for family, address in found:
-            with socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.settimeout(_PROBE_S)
-                if probe.connect_ex(address) == 0:
-                    return family, address
-    return found[0]
+    for family, address in addresses if len(addresses) > 1 else ():
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_PROBE_S)
+            if probe.connect_ex(address) == 0:
+                return family, address
+    return addresses[0]
 
 
 @dataclass
@@ -95,8 +92,8 @@ class Place:
             self.errors[error] += 1
 
     def facts(self) -> dict[str, Any]:
-        told = {"connections": self.connections, "refused": self.refused, "good": self.good}
-        return told | {"errors": dict(self.errors), "gone": self.gone}
+        counts = {"connections": self.connections, "refused": self.refused, "good": self.good}
+        return counts | {"errors": dict(self.errors), "gone": self.gone}
 
     def merge(self, other: "Place") -> None:
         self.connections += other.connections

@@ -5,6 +5,7 @@ import math
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any
@@ -14,7 +15,7 @@ from benchhouse.load.endpoint import Endpoint, Servers
 from benchhouse.load.nodes import Spread, on_nodes
 from benchhouse.load.records import Spool, write_parquet
 from benchhouse.load.shape import MAX_IN_FLIGHT, Shape
-from benchhouse.load.shards import EDGE_NS, NotReached, Pulse, Share, in_processes
+from benchhouse.load.shards import EDGE_NS, NotReached, Pulse, in_processes
 from benchhouse.load.sockets import SocketLoad
 from benchhouse.load.source import Source
 from benchhouse.load.threads import ThreadLoad
@@ -46,10 +47,10 @@ def run_load(
     else:
         load.prepare()
         if shape.processes == 1:
-            whole = load.share(None)(0, lambda: monotonic_ns() + EDGE_NS)
+            whole = load.run(0, lambda: monotonic_ns() + EDGE_NS)
         else:
             pulse = Pulse(shape.processes)
-            whole = in_processes(shape.processes, load.share(pulse), pulse)
+            whole = in_processes(shape.processes, partial(load.run, pulse=pulse), pulse)
     if shape.records and records:
         write_parquet(sorted(records.parent.glob(f"{records.stem}.*.spool")), records)
     return whole
@@ -71,7 +72,7 @@ class Load:
     def plain(self) -> "Load":
         """The same, fit to be sent: an HTTP driver is sent as it is, whatever made it."""
         driver = self.driver()
-        return replace(self, driver=Made(driver)) if driver.transport == "http" else self
+        return replace(self, driver=partial(_same, driver)) if driver.transport == "http" else self
 
     def prepare(self) -> None:
         """Find the servers and raise the limits; raises BenchError where that can't be done."""
@@ -80,15 +81,8 @@ class Load:
             self.shape = _allow_files(self.shape)
             self.endpoints = self.servers.endpoints(self.first.url)
 
-    def share(self, pulse: Pulse | None) -> Share:
+    def run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None = None) -> Book:
         """What one load process does."""
-
-        def run(shard: int, wait_for_edge: Callable[[], int]) -> Book:
-            return self._run(shard, wait_for_edge, pulse)
-
-        return run
-
-    def _run(self, shard: int, wait_for_edge: Callable[[], int], pulse: Pulse | None) -> Book:
         shape, endpoints = self.shape, self.endpoints
         most = first_connections(shape) if shape.open_loop else shape.most_in_flight
         book = Book(self.tally(), len(shape.objectives.clauses) if shape.objectives else 0)
@@ -96,15 +90,15 @@ class Load:
             book.pulse = pulse.of(shard)
         if shape.records and self.records:
             book.spool = Spool(self.records.with_suffix(f".{shard}.spool"))
-        mine = most // shape.processes + (shard < most % shape.processes)
-        book.drains = 0 if shape.open_loop or shape.requests is None else max(mine, 1)
+        mine = max(most // shape.processes + (shard < most % shape.processes), 1)
+        book.drains = 0 if shape.open_loop or shape.requests is None else mine
         load: SocketLoad | ThreadLoad
         if endpoints:
             turned = shard % len(endpoints)  # each load process begins at another
             load = SocketLoad(self.first, self.source, shape, book, endpoints[turned:] + endpoints[:turned])
         else:
             load = ThreadLoad(self.driver, self.source, shape, book)
-        if problem := load.prepare(max(mine, 1)):
+        if problem := load.prepare(mine):
             raise NotReached(problem)
         gc.collect()
         gc.freeze()
@@ -123,14 +117,9 @@ class Load:
         return book
 
 
-@dataclass(frozen=True)
-class Made:
-    """A driver that is there already, as if it were made."""
-
-    driver: Any
-
-    def __call__(self) -> Any:
-        return self.driver
+def _same(driver: Any) -> Any:
+    """A driver that is there already, as if it were made; a lambda could not be sent."""
+    return driver
 
 
 def first_connections(shape: Shape) -> int:

@@ -140,9 +140,9 @@ class Answer:
         lines = data.split(b"\r\n")
         whole = (len(lines) - 1) // 2  # pairs of a size and a content, each with its line end
         contents = lines[1 : 2 * whole : 2]
-        said, found = [*map(_known_sizes.get, lines[0 : 2 * whole : 2])], [*map(len, contents)]
-        if said != found:  # a size that is not known, a line end inside of a chunk, or the last chunk
-            whole = next(at for at, (size, length) in enumerate(zip(said, found, strict=True)) if size != length)
+        sizes, lengths = [*map(_known_sizes.get, lines[0 : 2 * whole : 2])], [*map(len, contents)]
+        if sizes != lengths:  # a size that is not known, a line end inside of a chunk, or the last chunk
+            whole = next(at for at, (size, length) in enumerate(zip(sizes, lengths, strict=True)) if size != length)
         self.body += b"".join(contents[:whole])
         return sum(map(len, lines[: 2 * whole])) + 4 * whole
 
@@ -156,8 +156,7 @@ class Answer:
             if left > 0:  # of a chunk's content
                 part = data[at : at + left]
                 body += part
-                at, left = at + len(part), left - len(part)
-                left = left or _LINE_END
+                at, left = at + len(part), left - len(part) or _LINE_END
                 continue
             if left == _LINE_END:
                 if end - at < 2:
@@ -202,14 +201,14 @@ def read_head(head: bytes) -> Head:
     for name, value in _FIELD.findall(head):
         fields.setdefault(name.lower(), []).append(value.strip().lower())
     status = int(start[2])
-    said = {word.strip() for value in fields.get(b"connection", ()) for word in value.split(b",")}
-    closing = b"close" in said or (start[1] == b"0" and b"keep-alive" not in said)
+    options = {option.strip() for value in fields.get(b"connection", ()) for option in value.split(b",")}
+    closing = b"close" in options or (start[1] == b"0" and b"keep-alive" not in options)
     if status in (204, 304) or status < 200:
         return Head(status, False, 0, closing)
     coding = b", ".join(fields.get(b"transfer-encoding", ()))
     if coding:
         if coding != b"chunked":
-            raise Malformed(f"transfer-encoding is {coding[:40]!r}, and only chunked was to be expected")
+            raise Malformed(f"transfer-encoding is {coding[:40]!r}, and only chunked is supported")
         return Head(status, True, None, closing)
     lengths = set(fields.get(b"content-length", ()))
     if not lengths:
@@ -224,10 +223,10 @@ _known_sizes = {b"%x" % size: size for size in range(1, 4096)}  # as tokens have
 
 
 def chunk_size(line: bytes) -> int:
-    found = _CHUNK.fullmatch(line)
-    if found is None:
+    match = _CHUNK.fullmatch(line)
+    if match is None:
         raise Malformed(f"a chunk of the answer has no size: {line[:40]!r}")
-    return int(found[1], 16)
+    return int(match[1], 16)
 
 
 def _too_long(rest: bytes) -> Malformed:

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count, pairwise
 
+from pydantic import Field
+
 from benchhouse.load.arrivals import Kind, Trace
+from benchhouse.schema.model import Model
 
 _NS = 1_000_000_000
 _KS_CRITICAL = 1.9495  # of Kolmogorov's law: exceeded by chance once in 1,000
@@ -18,18 +20,14 @@ TOLERANCE_NS = 200_000
 """How far a gap may be off before it counts: what a send on a quiet machine is late by at worst."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(Model):
     """Whether sent times have the gaps that were asked for."""
 
     statistic: float
-    limit: float
-    """The largest statistic that passes."""
+    limit: float = Field(description="The largest statistic that passes.")
     passed: bool
-    n: int
-    """Gaps looked at."""
-    what: str
-    """What the statistic is, for people."""
+    n: int = Field(description="Gaps looked at.")
+    what: str = Field(description="What the statistic is, for people.")
 
 
 def gaps_fit(
@@ -51,12 +49,12 @@ def gaps_fit(
         raise ValueError(f"each send needs its intended time: {len(sent)} sent, {len(intended)} intended")
     ordered = sorted(sent)
     if len(ordered) < 2:
-        return Fit(0.0, 1.0, True, 0, "no gaps to look at")
+        return Fit(statistic=0.0, limit=1.0, passed=True, n=0, what="no gaps to look at")
     if isinstance(arrivals, Trace):
-        wanted, found = _gaps(sorted(intended)), _gaps(ordered)
+        wanted = _gaps(sorted(intended))
         mean = sum(wanted) / len(wanted)
         tolerance = min(_EVEN_PART * mean, max(_EVEN_LEAST * mean, tolerance_ns))
-        return _even_fit([abs(gap - due) > tolerance for gap, due in zip(found, wanted, strict=True)])
+        return _even_fit([abs(gap - due) > tolerance for gap, due in zip(_gaps(ordered), wanted, strict=True)])
     expected = arrivals.course(rate, duration_s).expected
     reached = [expected(time / _NS) for time in ordered]
     # What the tolerance comes to in arrivals depends on the rate at the time.
@@ -73,7 +71,7 @@ def _even_fit(off: Sequence[bool]) -> Fit:
     statistic = sum(off) / n
     # Three standard deviations of the share, so that a single late send doesn't fail a short run.
     limit = _OFF_ALLOWED + 3 * math.sqrt(_OFF_ALLOWED * (1 - _OFF_ALLOWED) / n)
-    return Fit(statistic, limit, statistic <= limit, n, "share of gaps that differ from the intended ones")
+    return _verdict(statistic, limit, n, "share of gaps that differ from the intended ones")
 
 
 def _random_fit(gaps: Sequence[float], shape: float, tolerance: float) -> Fit:
@@ -86,7 +84,11 @@ def _random_fit(gaps: Sequence[float], shape: float, tolerance: float) -> Fit:
         statistic = max(statistic, too_many_short, too_many_long)
     limit = _KS_CRITICAL / (math.sqrt(n) + 0.12 + 0.11 / math.sqrt(n))  # Stephens' form, good from five gaps on
     law = "exponential" if shape == 1 else f"gamma({shape:g})"
-    return Fit(statistic, limit, statistic <= limit, n, f"Kolmogorov-Smirnov distance of the gaps to the {law} law")
+    return _verdict(statistic, limit, n, f"Kolmogorov-Smirnov distance of the gaps to the {law} law")
+
+
+def _verdict(statistic: float, limit: float, n: int, what: str) -> Fit:
+    return Fit(statistic=statistic, limit=limit, passed=statistic <= limit, n=n, what=what)
 
 
 def gamma_cdf(shape: float, gap: float) -> float:

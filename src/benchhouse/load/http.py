@@ -27,11 +27,13 @@ _GONE = (errno.ECONNRESET, errno.EPIPE, errno.ECONNABORTED)
 _LOW_BYTES = 1 << 20  # of a long body, what must have come before the kernel says so
 _ROOM = memoryview(bytearray(_LOW_BYTES))  # for what a sink takes, used up before the next read of any connection
 
+Done = Callable[["Connection", Exchange, str | None, str], None]
+
 
 class Connection:
     """One socket; one request at a time. `done(connection, exchange, error, detail)` is called exactly once for each.
 
-    `error` is None for an answer that is complete, else a kind of `schema.load.ERRORS`, or `stale`: the server had
+    `error` is None for an answer that is complete, else a kind of `protocols.calls.ERRORS`, or `stale`: the server had
     closed a connection that was kept open, before it saw the request, which may be sent again.
     """
 
@@ -41,12 +43,7 @@ class Connection:
         "busy", "kernel_stamps", "last_error", "place", "read_lag_ns",
     )  # fmt: skip
 
-    def __init__(
-        self,
-        reactor: Reactor,
-        endpoint: Endpoint,
-        done: Callable[["Connection", Exchange, str | None, str], None],
-    ) -> None:
+    def __init__(self, reactor: Reactor, endpoint: Endpoint, done: Done) -> None:
         self._reactor, self._endpoint, self._done = reactor, endpoint, done
         self._socket: socket.socket | None = None
         self._ready = False
@@ -81,9 +78,9 @@ class Connection:
     def connect(self) -> None:
         """Begin to connect; a request given meanwhile is sent as soon as that is done."""
         try:
-            made = socket.socket(self._endpoint.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+            made = socket.socket(self._endpoint.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)  # and close-on-exec
         except OSError as error:  # too many open files, mostly
-            self._fail("refused", error.strerror or str(error))
+            self.fail("refused", error.strerror or str(error))
             return
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -95,7 +92,7 @@ class Connection:
         self._reactor.watch(made.fileno(), self._on_connected, select.EPOLLOUT)
         code = made.connect_ex(self._endpoint.address)
         if code not in (0, errno.EINPROGRESS):
-            self._fail("refused", os.strerror(code))
+            self.fail("refused", os.strerror(code))
 
     def send(self, data: bytes, pieces: Sequence[memoryview] = (), sink: Sink | None = None) -> None:
         """Send one request, `data` and then the pieces; connect first where that is needed."""
@@ -116,10 +113,6 @@ class Connection:
         self.close()
         self.send(self._data, self._pieces, self._exchange.sink)
 
-    def give_up(self, kind: str, detail: str) -> None:
-        """End the request that is under way, and the connection with it."""
-        self._fail(kind, detail)
-
     def close(self) -> None:
         if self._socket is not None:
             self._reactor.forget(self._socket.fileno())
@@ -132,7 +125,7 @@ class Connection:
     def _on_connected(self, _: int) -> None:
         assert self._socket is not None
         if code := self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-            self._fail("refused", os.strerror(code))
+            self.fail("refused", os.strerror(code))
             return
         fd = self._socket.fileno()
         self._reactor.forget(fd)
@@ -153,7 +146,7 @@ class Connection:
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            self._fail("tls", str(error))
+            self.fail("tls", str(error))
             return
         self._push(self._outgoing.read())
         if not self._handshaking and self._socket is not None:
@@ -267,11 +260,11 @@ class Connection:
         try:
             while part := tls.read(_READ_BYTES):
                 parts.append(part)
-            over = True  # the server has said goodbye
+            over = True  # the server has closed the session
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
-            self._fail("tls", str(error))
+            self.fail("tls", str(error))
             return
         if self._outgoing.pending:  # an answer of the protocol itself, to a change of keys
             self._push(self._outgoing.read())
@@ -282,14 +275,14 @@ class Connection:
 
     def _take(self, data: bytes | memoryview, stamp: int) -> None:
         """Bytes of an answer, in the clear."""
-        if not self.busy:  # the server speaks out of turn, often to say that it will close
+        if not self.busy:  # unasked, mostly a server that will close
             self.close()
             return
         answer = self._answer
         try:
             complete = answer.feed(data) if isinstance(data, bytes) else answer.feed_sink(data)
         except Malformed as problem:
-            self._fail("malformed", str(problem))
+            self.fail("malformed", str(problem))
             return
         self._exchange.marks.append((answer.size, stamp))
         if complete:
@@ -312,13 +305,18 @@ class Connection:
     # endings
 
     def _finish(self, stamp: int) -> None:
-        exchange, answer = self._exchange, self._answer
-        exchange.status, exchange.head, exchange.body = answer.status, answer.head, bytes(answer.body)
-        exchange.ended_ns, exchange.size = stamp, answer.size
-        self.busy = False
-        if answer.closing or self._unsent or self._more is not None:  # it was answered before all of it was sent
+        exchange = self._answered(stamp)
+        if self._answer.closing or self._unsent or self._more is not None:  # it was answered before all of it was sent
             self.close()
         self._done(self, exchange, None, "")
+
+    def _answered(self, ended_ns: int) -> Exchange:
+        """The exchange as far as it came; the connection is free from then on."""
+        exchange, answer = self._exchange, self._answer
+        exchange.status, exchange.head, exchange.body = answer.status, answer.head, bytes(answer.body)
+        exchange.ended_ns, exchange.size = ended_ns, answer.size
+        self.busy = False
+        return exchange
 
     def _ended_by_server(self) -> None:
         if self.busy and self._answer.ends_with_connection:
@@ -330,16 +328,13 @@ class Connection:
         if not self.busy:
             self.close()
         elif self._kept and not self._answer.begun and error.errno in _GONE:
-            self._fail("stale", error.strerror or str(error))
+            self.fail("stale", error.strerror or str(error))
         else:
-            self._fail("reset" if self._ready else "refused", error.strerror or str(error))
+            self.fail("reset" if self._ready else "refused", error.strerror or str(error))
 
-    def _fail(self, kind: str, detail: str) -> None:
+    def fail(self, kind: str, detail: str) -> None:
+        """End the connection, and the request that is under way with it."""
         self.close()
         self.last_error = f"{kind}: {detail}"
         if self.busy:
-            self.busy = False
-            exchange, answer = self._exchange, self._answer
-            exchange.status, exchange.head, exchange.body = answer.status, answer.head, bytes(answer.body)
-            exchange.ended_ns = monotonic_ns()
-            self._done(self, exchange, kind, detail)
+            self._done(self, self._answered(monotonic_ns()), kind, detail)

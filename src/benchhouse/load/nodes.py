@@ -1,4 +1,4 @@
-"""Load processes on other nodes: one helper a node forks them there; words go over its pipes, books through files.
+"""Load processes on other nodes: one helper a node forks them there; lines go over its pipes, books through files.
 
 Each node's monotonic clock is compared with ours by question and answer just before the start, so that one edge means
 one moment everywhere, whatever the nodes' wall clocks say, and so that every stamp can be told in our time.
@@ -18,13 +18,12 @@ from pathlib import Path
 from time import monotonic_ns, time_ns
 from typing import Any
 
-from benchhouse.load.book import Book
-from benchhouse.load.lost_process import Lost
+from benchhouse.load.book import Book, Lost
 from benchhouse.load.shards import NotReached, joined
 from benchhouse.schema.errors import BenchError
 
 EDGE_NS = 250_000_000  # from the moment that all are ready to the start
-_ASKED = 21  # questions to a clock; the quickest answer counts
+_CLOCK_QUERIES = 21  # the quickest answer counts
 _END_S = 10.0
 
 
@@ -91,7 +90,7 @@ class _Helper:
         self._down, self._up = self._process.stdin, self._process.stdout
         self._rest = b""
         self.over = False
-        self._beats: dict[str, list[Any]] = {}
+        self._beats: dict[str, dict[str, Any]] = {}
         self._offset_ns = self._uncertain_ns = self._skew_ns = 0
 
     @property
@@ -99,29 +98,27 @@ class _Helper:
         return self._up.fileno()
 
     def wait_ready(self) -> str:
-        said = self._line()
-        if said == "ready":
-            return ""
-        return said.removeprefix("problem ") if said else f"the load processes on {self.node} ended before the start"
+        line = self._line() or f"the load processes on {self.node} ended before the start"
+        return "" if line == "ready" else line.removeprefix("problem ")
 
     def compare_clocks(self) -> None:
         best = 1 << 62
-        for _ in range(_ASKED):
-            asked_ns, wall_ns = monotonic_ns(), time_ns()
-            self._say("clock")
+        for _ in range(_CLOCK_QUERIES):
+            began_ns, wall_ns = monotonic_ns(), time_ns()
+            self._send("clock")
             answer = self._line().split()
-            took_ns = monotonic_ns() - asked_ns
+            took_ns = monotonic_ns() - began_ns
             if len(answer) == 2 and took_ns < best:
                 best = took_ns
-                self._offset_ns = int(answer[0]) - asked_ns - took_ns // 2
+                self._offset_ns = int(answer[0]) - began_ns - took_ns // 2
                 self._skew_ns = int(answer[1]) - wall_ns - took_ns // 2
         self._uncertain_ns = best // 2
 
     def start(self, edge_ns: int) -> None:
-        self._say(f"edge {edge_ns + self._offset_ns}")
+        self._send(f"edge {edge_ns + self._offset_ns}")
 
     def hear(self) -> None:
-        """Take what it has said; a word of it may be the last."""
+        """Read the lines that it has sent; one of them may be the last."""
         block = os.read(self.handle, 1 << 16)
         *lines, self._rest = (self._rest + block).split(b"\n")
         for line in lines:
@@ -133,25 +130,17 @@ class _Helper:
         self.over |= not block
 
     def results(self) -> dict[int, Book | Lost]:
-        """By shard, in our own time. What it wrote counts; of a node that is lost, its last words do."""
+        """By shard, in our own time. What it wrote counts; of a node that is lost, its last beat does."""
         try:
-            found: dict[int, Book | Lost] = pickle.loads(self._file.read_bytes())  # noqa: S301 - from our own helper
+            results: dict[int, Book | Lost] = pickle.loads(self._file.read_bytes())  # noqa: S301 - from our own helper
         except (OSError, EOFError, pickle.UnpicklingError):
-            code = self._process.wait()
-            return {
-                number: self._lost(number, f"on {self.node} ended with its node (code {code})")
-                for number in self.shards
-            }
-        for book in found.values():
+            how = f"on {self.node} ended with its node (code {self._process.wait()})"
+            beats = {shard: self._beats.get(str(shard), {}) for shard in self.shards}
+            return {shard: Lost(**beat | {"shard": shard, "how": how}) for shard, beat in beats.items()}
+        for book in results.values():
             if isinstance(book, Book):
                 book.shift(-self._offset_ns)
-        return found
-
-    def _lost(self, number: int, how: str) -> Lost:
-        at_s, answered, failed, in_flight, measured = self._beats.get(str(number), [None, 0, 0, 0, False])
-        return Lost(
-            shard=number, how=how, at_s=at_s, answered=answered, failed=failed, in_flight=in_flight, measured=measured
-        )
+        return results
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -169,9 +158,9 @@ class _Helper:
         self._process.wait()
         self._up.close()
 
-    def _say(self, text: str) -> None:
+    def _send(self, line: str) -> None:
         with suppress(BrokenPipeError):
-            self._down.write(f"{text}\n".encode())
+            self._down.write(f"{line}\n".encode())
 
     def _line(self) -> str:
         """The next line; empty when there is none any more."""
@@ -185,7 +174,7 @@ class _Helper:
 
 
 def _listen(helpers: Sequence[_Helper]) -> None:
-    """Until all have said that they are done, or have ended."""
+    """Until all are done or have ended."""
     with selectors.DefaultSelector() as selector:
         for helper in helpers:
             selector.register(helper.handle, selectors.EVENT_READ, helper)

@@ -1,4 +1,4 @@
-"""One loop that waits for sockets and for the next due time, and asks the kernel for nothing finer than it must."""
+"""One loop that waits for sockets and for the next due time."""
 
 import ctypes
 import heapq

@@ -7,29 +7,22 @@ import os
 import struct
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from benchhouse.load.book import Call
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.schema.errors import BenchError
 
-if TYPE_CHECKING:
-    from numpy import dtype
-
 _ROWS_AT_A_TIME = 100_000
-_RECORD = struct.Struct("<qqqqqqqqiiiid?24s")
 _MISSING = -1
-
-
-def _layout() -> "dtype[Any]":
-    import numpy
-
-    times = ("due_ns", "sent_ns", "first_output_ns", "last_output_ns", "ended_ns")
-    return numpy.dtype(
-        [("index", "<i8"), *((name, "<i8") for name in times), ("size", "<i8"), ("window_ns", "<i8")]
-        + [(name, "<i4") for name in ("events", "input_tokens", "output_tokens", "cached_tokens")]
-        + [("count", "<f8"), ("measured", "?"), ("error", "S24")]
-    )
+_TIMES = ("due_ns", "sent_ns", "first_output_ns", "last_output_ns", "ended_ns")
+_TOKENS = ("input_tokens", "output_tokens", "cached_tokens")
+_RECORD = struct.Struct("<qqqqqqqqiiiid?24s")
+_COLUMNS = (  # of a record, as numpy has them
+    *((name, "<i8") for name in ("index", *_TIMES, "size", "window_ns")),
+    *((name, "<i4") for name in ("events", *_TOKENS)),
+    ("count", "<f8"), ("measured", "?"), ("error", "S24"),
+)  # fmt: skip
 
 
 class Spool:
@@ -42,11 +35,10 @@ class Spool:
     def add(self, call: Call, reply: Reply, window_ns: int) -> None:
         stamps = reply.token_ns
         first, last = (stamps[0], stamps[-1]) if stamps else (_MISSING, _MISSING)
-        counts = (reply.input_tokens, reply.output_tokens, reply.cached_tokens)
         self._file.write(
             _RECORD.pack(
                 call.index, call.due_ns, call.sent_ns, first, last, call.ended_ns, reply.size, window_ns, len(stamps),
-                *(_MISSING if count is None else count for count in counts),
+                *(_MISSING if (count := getattr(reply, name)) is None else count for name in _TOKENS),
                 reply.count, call.measured, (reply.error or "").encode()[:24],
             )
         )  # fmt: skip
@@ -55,9 +47,8 @@ class Spool:
         self._file.close()
 
 
-def write_parquet(spools: list[Path], path: Path) -> int:
-    """All spooled records as one Parquet file, times in seconds of the window; how many rows. Spools are removed."""
-    rows = sum(spool.stat().st_size // _RECORD.size for spool in spools)
+def write_parquet(spools: list[Path], path: Path) -> None:
+    """All spooled records as one Parquet file, times in seconds of the window. Spools are removed."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -70,12 +61,10 @@ def write_parquet(spools: list[Path], path: Path) -> int:
             os._exit(code)  # a fork: what its parent registered with atexit, and its frames above, are not its to run
     _, status = os.waitpid(pid, 0)
     if status:
-        raise BenchError(
-            f"{path.name} could not be written (ended by {os.waitstatus_to_exitcode(status)})", "is there room?"
-        )
+        code = os.waitstatus_to_exitcode(status)
+        raise BenchError(f"{path.name} could not be written (ended by {code})", "is there room?")
     for spool in spools:
         spool.unlink()
-    return rows
 
 
 def _convert(spools: list[Path], path: Path) -> None:
@@ -83,7 +72,7 @@ def _convert(spools: list[Path], path: Path) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    layout = _layout()
+    layout = numpy.dtype([*_COLUMNS])
     assert layout.itemsize == _RECORD.size
     writer = None
     for spool in spools:
@@ -98,13 +87,13 @@ def _convert(spools: list[Path], path: Path) -> None:
 
 
 def _table(rows: Any, pyarrow: Any) -> Any:
-    """Columns for people: seconds from the start of the window, null for what was not told."""
+    """Columns for people: seconds from the start of the window, null for what is not known."""
     columns: dict[str, Any] = {"index": rows["index"], "measured": rows["measured"]}
-    for name in ("due_ns", "sent_ns", "first_output_ns", "last_output_ns", "ended_ns"):
+    for name in _TIMES:
         seconds = (rows[name] - rows["window_ns"]) / 1e9
         columns[name.removesuffix("_ns") + "_s"] = pyarrow.array(seconds, mask=rows[name] == _MISSING)
     columns["error"] = pyarrow.array([text.decode() or None for text in rows["error"].tolist()], pyarrow.string())
-    for name in ("input_tokens", "output_tokens", "cached_tokens"):
+    for name in _TOKENS:
         columns[name] = pyarrow.array(rows[name], mask=rows[name] == _MISSING)
     columns |= {"events": rows["events"], "size": rows["size"], "count": rows["count"]}
     return pyarrow.table(columns)

@@ -1,8 +1,8 @@
 """Shape: how much load, when, and for how long. The part of a workload that every load experiment shares."""
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from benchhouse.documents.problems import ProblemsError
 from benchhouse.load.arrivals import Arrivals, Kind, Poisson, Trace
@@ -12,7 +12,6 @@ from benchhouse.schema.quantities import Seconds
 
 MAX_IN_FLIGHT = 4096
 _DEFAULT_DURATION_S = 10.0
-_LATER_KEYS = ("nodes", "lateness_limit")
 
 
 class Shape(Model):
@@ -21,28 +20,20 @@ class Shape(Model):
     concurrency: int | None = Field(None, ge=1, le=100_000, description="Closed loop: requests in flight at any time.")
     rps: float | None = Field(None, gt=0, le=1e6, description="Open loop: requests a second, whatever comes back.")
     arrivals: Arrivals | None = Field(
-        None, description="Open loop: poisson (where nothing is said), constant, gamma, ramp, steps, trace."
+        None, description="Open loop: poisson (default), constant, gamma, ramp, steps, trace."
     )
     max_in_flight: int = Field(
-        MAX_IN_FLIGHT,
-        ge=1,
-        le=100_000,
-        description="Open loop: most requests in flight; those beyond wait, and that is told.",
+        MAX_IN_FLIGHT, ge=1, le=100_000, description="Open loop: most requests in flight; those beyond wait."
     )
-    think_time: Seconds = Field(
-        0.0, description="Closed loop: pause of each client between an answer and its next request."
-    )
-    duration: Seconds | None = Field(
-        None, gt=0, description="Length of the measured window; 10 s where nothing is said."
-    )
+    think_time: Seconds = Field(0.0, description="Closed loop: pause of a client before its next request.")
+    duration: Seconds | None = Field(None, gt=0, description="Length of the measured window; 10 s by default.")
     requests: int | None = Field(None, ge=1, description="Exactly so many measured requests, instead of a duration.")
     warmup: Seconds = Field(1.0, description="Load before the measured window.")
     cooldown: Seconds = Field(0.0, description="Load kept on after it, so that the last ones end under the same load.")
-    timeout: Seconds = Field(120.0, gt=0, description="Longest time for one request; then it counts as a time-out.")
+    timeout: Seconds = Field(120.0, gt=0, description="Timeout of one request.")
     processes: int = Field(1, ge=1, le=256, description="Load processes, where one core is not enough.")
     nodes: Literal["own", "others", "all"] = Field(
-        "own",
-        description="Nodes of the trial that load processes run on, in turn: that of the experiment, the others, all.",
+        "own", description="Nodes of the trial that run load processes: that of the experiment, the others, or all."
     )
     lateness_limit: Seconds | None = Field(
         None,
@@ -84,13 +75,6 @@ class Shape(Model):
         if self.open_loop and not isinstance(self.law, Trace):
             self.law.course(self.rps, self.schedule_s)  # says what is missing, before anything runs
         return self
-
-    @model_serializer(mode="wrap")
-    def _later_keys_are_left_out_where_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """So that a workload has the digest that it had before there were these keys."""
-        dumped: dict[str, Any] = dump(self)
-        unused = {("nodes", "own"), ("lateness_limit", None)}
-        return {key: value for key, value in dumped.items() if key not in _LATER_KEYS or (key, value) not in unused}
 
     @property
     def objectives(self) -> Slo | None:

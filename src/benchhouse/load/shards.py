@@ -11,8 +11,7 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import Any
 
-from benchhouse.load.book import Book
-from benchhouse.load.lost_process import Lost
+from benchhouse.load.book import Book, Lost
 from benchhouse.schema.errors import BenchError
 
 EDGE_NS = 20_000_000  # from the moment that all are ready to the start
@@ -29,7 +28,7 @@ class AllLost(BenchError):  # noqa: N818 - what happened, in two words
 
 
 class Pulse:
-    """What each load process last said of itself, in memory that outlives it. It takes a microsecond to say it."""
+    """The last beat of each load process, in memory that outlives it. A beat takes a microsecond."""
 
     def __init__(self, shards: int) -> None:
         self._memory = mmap.mmap(-1, _BEAT.size * shards)
@@ -59,8 +58,7 @@ def in_processes(count: int, share: Share, pulse: Pulse) -> Book:
     """
     children = [Child(number, share) for number in range(count)]
     try:
-        said = [child.wait_ready() for child in children]
-        if problems := [problem for problem in said if problem]:
+        if problems := [problem for child in children if (problem := child.wait_ready())]:
             raise NotReached(problems[0])
         edge_ns = monotonic_ns() + EDGE_NS
         for child in children:
@@ -74,15 +72,15 @@ def in_processes(count: int, share: Share, pulse: Pulse) -> Book:
 
 def joined(results: Sequence[Book | Lost]) -> Book:
     """One book of those of all load processes, in which those that died are told."""
-    lost = [one for one in results if isinstance(one, Lost)]
-    alive = [book for book in results if isinstance(book, Book)]
+    lost = [result for result in results if isinstance(result, Lost)]
+    alive = [result for result in results if isinstance(result, Book)]
     if not alive:
         raise AllLost(f"every load process died: {'; '.join(map(str, lost))}")
     whole, *others = alive
     for book in others:
         whole.merge(book)
-    for one in lost:
-        whole.lose(one)
+    for process in lost:
+        whole.lose(process)
     return whole
 
 
@@ -108,8 +106,8 @@ class Child:
 
     def wait_ready(self) -> str:
         """What keeps it from beginning; nothing where it is ready, or dead: `book` tells that."""
-        said = self._up.readline().decode().strip()
-        return "" if said == "ready" else said
+        line = self._up.readline().decode().strip()
+        return "" if line == "ready" else line
 
     def start(self, edge_ns: int) -> None:
         with suppress(BrokenPipeError):

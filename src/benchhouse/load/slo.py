@@ -40,8 +40,8 @@ class Clause(Model):
     def __str__(self) -> str:
         if self.metric in _SHARES:
             share = self.share if self.metric == "error" else 1.0 - self.share
-            return f"{self.metric}{_SHARES[self.metric]}{_plain(share * 100)}%"
-        return f"{self.metric}.p{_plain((self.quantile or 0) * 100)}<{_show_ns(self.limit or 0)}"
+            return f"{self.metric}{_SHARES[self.metric]}{share * 100:.10g}%"  # all but what binary rounding made
+        return f"{self.metric}.p{(self.quantile or 0) * 100:.10g}<{_show_ns(self.limit or 0)}"
 
 
 class Slo(Model):
@@ -74,10 +74,8 @@ def parse_slo(text: str, metrics: Collection[str] = METRICS, path: str = "slo") 
                 raise _Mistake(f"{quote(part.strip())} limits the same a second time", _first(part), len(part.strip()))
             clauses.append(clause)
         except _Mistake as fault:
-            column = at + fault.at + 1
-            problems.append(
-                Problem(fault.message, path, 1, column, text, fault.expected, fault.suggestion, max(1, fault.width))
-            )
+            column, width = at + fault.at + 1, max(1, fault.width)
+            problems.append(Problem(fault.message, path, 1, column, text, fault.expected, fault.suggestion, width))
         at += len(part) + 1
     if problems:
         raise ProblemsError(problems)
@@ -103,25 +101,14 @@ def _parse_clause(part: str, metrics: Collection[str]) -> Clause:
         message = f"{quote(match['metric'])} is not a metric here" if match["metric"] else "a metric is missing"
         guess = did_you_mean(match["metric"], known) or ""
         raise _Mistake(message, *_span(match, "metric"), f"one of {', '.join(known)}", guess)
-    _check_operator(match)
-    number = _number(match)
-    return _share_clause(match, number) if match["metric"] in _SHARES else _time_clause(match, number)
-
-
-def _check_operator(match: re.Match[str]) -> None:
-    wanted = _SHARES.get(match["metric"], "<")
-    if match["op"] not in (wanted, f"{wanted}="):
-        found = quote(match["op"]) if match["op"] else "nothing"
-        raise _Mistake(
-            f"expected {wanted}, found {found}", *_span(match, "op"), _EXAMPLE, wanted if match["op"] else ""
-        )
-
-
-def _number(match: re.Match[str]) -> Fraction:
-    """As written, exactly: 0.1% must not become 0.10000000000000000555%."""
+    operator, written = _SHARES.get(match["metric"], "<"), match["op"]
+    if written not in (operator, f"{operator}="):
+        message = f"expected {operator}, found {quote(written) if written else 'nothing'}"
+        raise _Mistake(message, *_span(match, "op"), _EXAMPLE, operator if written else "")
     if match["number"] is None:
         raise _Mistake("a number is missing", *_span(match, "unit"), _EXAMPLE)
-    return Fraction(match["number"])
+    number = Fraction(match["number"])  # as written, exactly: 0.1% must not become 0.10000000000000000555%
+    return _share_clause(match, number) if match["metric"] in _SHARES else _time_clause(match, number)
 
 
 def _share_clause(match: re.Match[str], number: Fraction) -> Clause:
@@ -167,11 +154,6 @@ def _found(unit: str) -> str:
 
 def _first(part: str) -> int:
     return len(part) - len(part.lstrip())
-
-
-def _plain(number: float) -> str:
-    """Without the last digits, which only binary rounding made."""
-    return f"{number:.10g}"
 
 
 def _show_ns(limit: int) -> str:

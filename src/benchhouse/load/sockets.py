@@ -18,8 +18,8 @@ _TICK_NS = 20_000_000
 _PREOPEN_LIMIT_NS = 10 * _SECOND_NS
 _BACK_OFF_NS = 50_000_000  # of a client that failed: a server in need is not to be hammered
 _DEAD_AFTER_NS = 3 * _SECOND_NS
-_NO = ("http_400", "http_401", "http_403", "http_404", "http_405", "http_422", "http_501", "malformed", "redirect")
-_NOS = 20  # after which nobody says yes any more
+_REFUSAL = ("http_400", "http_401", "http_403", "http_404", "http_405", "http_422", "http_501", "malformed", "redirect")
+_MOST_REFUSALS = 20  # without a good answer; then none is to be expected
 _AT_A_TIME = 32  # answers that go into the book together
 _CONNECTING = ("refused", "dns", "tls")
 _MOST_EARLY_NS = 400_000
@@ -48,8 +48,8 @@ class SocketLoad:
         self._due_is_over = False
         self._good_ns = 0  # when something last went well
         self._unconnected = 0  # requests since then that found no connection
-        self._refused = 0  # answers since the start of the load that say no, as long as there was no other
-        self._no = ""  # the last of them
+        self._refused = 0  # refusals since the start of the load, -1 once there was a good answer
+        self._refusal = ""  # the last of them
         self._ticks = 0
         self._timeout_ns = round(shape.timeout * _SECOND_NS)
         self._open_loop, self._think_ns = shape.open_loop, round(shape.think_time * _SECOND_NS)
@@ -165,10 +165,7 @@ class SocketLoad:
         planned = self._source.take(call.index)
         call.item = planned.item
         self._active[connection] = call
-        if planned.pieces or planned.sink is not None:
-            connection.send(planned.data, planned.pieces, planned.sink)
-        else:
-            connection.send(planned.data)
+        connection.send(planned.data, planned.pieces, planned.sink)
         call.sent_ns = connection.exchange.sent_ns
         if not self._open_loop:
             call.due_ns = call.sent_ns
@@ -211,13 +208,13 @@ class SocketLoad:
         call.sent_ns = exchange.sent_ns
         call.due_ns = call.due_ns or call.sent_ns  # it may have failed before `send` came back
         self._book.read_lag.add(connection.read_lag_ns)
-        told = error
+        outcome = error
         if error is None and exchange.ended_ns - exchange.sent_ns > self._timeout_ns:  # between two ticks
-            told, detail = "timeout", f"the answer took more than {self._shape.timeout:g} s"
+            outcome, detail = "timeout", f"the answer took more than {self._shape.timeout:g} s"
         if self._source.needs_replies:
-            self._settle(call, exchange, told, detail, connection.place)
+            self._settle(call, exchange, outcome, detail, connection.place)
         else:
-            self._reactor.later.append((self._settle, (call, exchange, told, detail, connection.place)))
+            self._reactor.later.append((self._settle, (call, exchange, outcome, detail, connection.place)))
         if error in _CONNECTING:
             self._unconnected += 1
             if connection.place is not None:
@@ -255,8 +252,8 @@ class SocketLoad:
             place.note(reply.error, call.ended_ns)
         if reply.error is None:
             self._refused = -1
-        elif self._refused >= 0 and reply.error.startswith(_NO):
-            self._refused, self._no = self._refused + 1, f"{reply.error}: {reply.detail}"
+        elif self._refused >= 0 and reply.error.startswith(_REFUSAL):
+            self._refused, self._refusal = self._refused + 1, f"{reply.error}: {reply.detail}"
         if not self._in_bulk:
             self._book.settle(call, reply)
             return
@@ -281,7 +278,7 @@ class SocketLoad:
         while oldest := next(iter(self._active), None):
             if now - self._active[oldest].sent_ns < self._timeout_ns:
                 break
-            oldest.give_up("timeout", f"no complete answer within {self._shape.timeout:g} s")
+            oldest.fail("timeout", f"no complete answer within {self._shape.timeout:g} s")
         self._settle_all()
         self._book.beat(now, len(self._active))
         if self._ticks % 5 == 0:  # a little at a time: counting a second's values at once would be a pause
@@ -306,9 +303,9 @@ class SocketLoad:
             self._reactor.at(when + _SECOND_NS, self._second_over)
 
     def _look_for_life(self, now: int) -> None:
-        """A server that refuses every connection for seconds, or every request, would tell nothing by the rest."""
-        if self._refused > _NOS and now - self._clock.begin_ns > _DEAD_AFTER_NS:
-            why = f"every one of the first {self._refused} requests was refused ({self._no})"
+        """Give up on a server that refuses every connection for seconds, or every request."""
+        if self._refused > _MOST_REFUSALS and now - self._clock.begin_ns > _DEAD_AFTER_NS:
+            why = f"every one of the first {self._refused} requests was refused ({self._refusal})"
             self._give_up(now, "all_refused", why)
         if self._unconnected and now - self._good_ns > _DEAD_AFTER_NS and not any(item.ready for item in self._active):
             self._give_up(now, "server_gone", f"the server has not taken a connection for {_DEAD_AFTER_NS / 1e9:g} s")

@@ -32,7 +32,7 @@ class ThreadLoad:
         self._lock = threading.Lock()  # one book for all threads
         self._due: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._asked = 0  # calls of an open loop that were given out and have not ended
+        self._pending = 0  # calls of an open loop that were given out and have not ended
         self._in_flight = 0
         self._go = threading.Event()
         self._over = threading.Event()
@@ -102,8 +102,8 @@ class ThreadLoad:
             if number % clock.shards == clock.shard:
                 _sleep_until(due_ns)
                 with self._lock:
-                    self._asked += 1
-                    too_few = self._asked > len(self._threads) < most
+                    self._pending += 1
+                    too_few = self._pending > len(self._threads) < most
                 if too_few:
                     self._book.connections_late += 1
                     self._add_thread()
@@ -118,8 +118,7 @@ class ThreadLoad:
             driver = self._make()
             opened = self._connect(driver)
         except Exception as problem:  # noqa: BLE001 - told by `prepare` or `run`
-            named = isinstance(problem, CallFailed)
-            self._problems.append(str(problem) if named else f"{type(problem).__name__}: {problem}")
+            self._problems.append(str(problem) if isinstance(problem, CallFailed) else _shown(problem))
             return
         finally:
             self._open.release()
@@ -133,7 +132,7 @@ class ThreadLoad:
             else:
                 self._without_pause(driver)
         except Exception as problem:  # noqa: BLE001 - of the source or the tally; told by `run`
-            self._problems.append(f"{type(problem).__name__}: {problem}")
+            self._problems.append(_shown(problem))
         finally:
             driver.close()
 
@@ -176,10 +175,10 @@ class ThreadLoad:
         while ended_ns < clock.stop_ns and not problems:
             index, item = next(calls)
             sent_ns = monotonic_ns()
-            measured = by_time or measures(sent_ns)  # where time decides, `_told` and the book look at it later
+            measured = by_time or measures(sent_ns)  # where time decides, `_call_of` and the book look at it later
             try:
                 answer = ask(item)
-            except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
+            except Exception as problem:  # noqa: BLE001 - a driver names what it knows; nothing else ends the load
                 answer = _failed(problem)
             ended_ns = monotonic_ns()
             made.append((index, measured, item, answer, sent_ns, ended_ns))
@@ -208,10 +207,10 @@ class ThreadLoad:
                     self._note_life(None, ended[-1])
                     made.clear()
                     return
-        self._settle([self._told(driver, *each) for each in made])
+        self._settle([self._call_of(driver, *each) for each in made])
         made.clear()
 
-    def _told(
+    def _call_of(
         self, driver: CallDriver, index: int, measured: bool, item: Any, answer: Any, sent_ns: int, ended_ns: int
     ) -> tuple[Call, Reply]:
         """A call of `_without_pause`, as the book wants it."""
@@ -219,10 +218,7 @@ class ThreadLoad:
         call.sent_ns, call.ended_ns = sent_ns, ended_ns
         if ended_ns - sent_ns > self._timeout_ns:
             return call, self._too_late()
-        if type(answer) is Reply:
-            return call, answer
-        reply: Reply = driver.reply(item, answer)  # type: ignore[attr-defined]  # it has `ask`
-        return call, reply
+        return call, answer if type(answer) is Reply else driver.reply(item, answer)  # type: ignore[attr-defined]
 
     def _too_late(self) -> Reply:
         return Reply(error="timeout", detail=f"the answer took more than {self._shape.timeout:g} s")
@@ -255,13 +251,13 @@ class ThreadLoad:
         sent_ns = call.sent_ns = monotonic_ns()
         try:
             reply = driver.call(call.item)
-        except Exception as problem:  # noqa: BLE001 - a driver names what it knows; the rest is told, and ends nothing
+        except Exception as problem:  # noqa: BLE001 - a driver names what it knows; nothing else ends the load
             reply = _failed(problem)
         call.ended_ns = monotonic_ns()
         with self._lock:
             self._note_life(reply.error, call.ended_ns)
             self._in_flight -= 1
-            self._asked -= 1
+            self._pending -= 1
         call.due_ns = call.due_ns or sent_ns
         if call.ended_ns - sent_ns > self._timeout_ns:
             reply = self._too_late()
@@ -292,8 +288,8 @@ class ThreadLoad:
             self._good_ns = max(self._good_ns, now)
 
     def _look_for_life(self, now: int) -> None:
-        """A server that nobody has reached for seconds would tell nothing by the rest. A call that is under way in a
-        thread that had a connection may still be answered."""
+        """Give up on a server that nobody has reached for seconds. A call that is under way in a thread that had a
+        connection may still be answered."""
         if now - self._good_ns < _DEAD_AFTER_NS or now - self._cut_ns > _SECOND_NS or self._in_flight > len(self._cut):
             return
         self._book.stop_code = "server_gone"
@@ -304,8 +300,7 @@ class ThreadLoad:
     def _watch(self) -> None:
         """Ticks: how late this process wakes, how many calls are in flight, and when the window opens and ends."""
         clock, book = self._clock, self._book
-        opened = ended = False
-        last_row = -1
+        opened, ended, last_row = False, False, -1
         while not self._over.is_set():
             due = monotonic_ns() + round(_TICK_S * _SECOND_NS)
             sleep(_TICK_S)
@@ -331,7 +326,11 @@ class ThreadLoad:
 def _failed(problem: Exception) -> Reply:
     if isinstance(problem, CallFailed):
         return Reply(error=problem.kind, detail=problem.detail)
-    return Reply(error="client", detail=f"{type(problem).__name__}: {problem}")
+    return Reply(error="client", detail=_shown(problem))
+
+
+def _shown(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {problem}"
 
 
 def _sleep_until(when_ns: int) -> None:
