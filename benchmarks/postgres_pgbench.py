@@ -79,7 +79,7 @@ def benchhouse(
 
 def _by_engine(workload: Any, login: Any) -> Any:
     from benchhouse.drivers.postgres import Postgres
-    from benchhouse.experiments.storage.postgres_tally import PostgresTally
+    from benchhouse.experiments.storage.postgres_tables import PostgresTally
     from benchhouse.experiments.storage.postgres_workload import Script
     from benchhouse.load.engine import run_load
     from benchhouse.load.source import Planned, Pool

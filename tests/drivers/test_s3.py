@@ -201,11 +201,6 @@ def test_missing_credentials_are_told_without_showing_any(tmp_path, target, word
     assert "secret is out" not in told.value.message
 
 
-def test_a_credentials_file_is_named_in_full():
-    with pytest.raises(ValueError, match="relative path"):
-        S3Target(credentials_file="credentials")
-
-
 @pytest.mark.parametrize(
     ("endpoint", "words"),
     [

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchhouse.experiments.storage.postgres_tally import PostgresTally
+from benchhouse.experiments.storage.postgres_tables import PostgresTally
 from benchhouse.experiments.vector.search_load import AnswerTally
 from benchhouse.load.book import Answers, Book, Call
 from benchhouse.load.calls import CallTally

@@ -73,11 +73,7 @@ class CommandTarget(Model):
         default_factory=empty_list,
         description="Program and arguments; no shell is involved. Relative paths start in `cwd` of the workload.",
     )
-    shell: str = Field(
-        "",
-        description="A line for `/bin/sh -c`; the shell's own time is measured with it. Relative paths start in `cwd` "
-        "of the workload.",
-    )
+    shell: str = Field("", description="A line for `/bin/sh -c`; the shell's own time is measured with it.")
     name: str = Field("", description="Name in reports.")
 
     @model_validator(mode="after")
@@ -86,10 +82,6 @@ class CommandTarget(Model):
             raise ValueError("give exactly one of argv (a list) and shell (a line)")
         return self
 
-    @property
-    def arguments(self) -> list[str]:
-        return self.argv or ["/bin/sh", "-c", self.shell]
-
 
 class CommandWorkload(Model):
     """How often and under which conditions the program runs."""
@@ -97,23 +89,17 @@ class CommandWorkload(Model):
     executions: int = Field(10, ge=1, le=10_000_000, description="Measured executions.")
     warmup: int = Field(1, ge=0, le=100_000, description="Executions before them that are not measured.")
     cwd: InputPath = Field(
-        "",
-        description="Folder to run in: `.` is that of the scenario file. By default an empty temporary one, in which "
-        "relative paths of the program find nothing.",
+        "", description="Folder to run in: `.` is that of the scenario file; by default an empty temporary one."
     )
     values: dict[str, str | int | float] = Field(
-        default_factory=dict,
-        description="What replaces `{name}` in argv, shell (there quoted for the shell), stdin and prepare.",
+        {}, description="What replaces `{name}` in argv, shell (there quoted for the shell), stdin and prepare."
     )
     stdin: str = Field("", description="What the program reads; nothing by default.")
-    environment: dict[str, str] = Field(default_factory=dict, description="Variables added for the program.")
+    environment: dict[str, str] = Field({}, description="Variables added for the program.")
     timeout: Seconds | None = Field(None, gt=0, description="Of one execution; it then counts as failed.")
-    allowed_exit_codes: list[int] = Field(
-        default_factory=lambda: [0], min_length=1, description="Exit codes that mean success."
-    )
+    allowed_exit_codes: list[int] = Field([0], min_length=1, description="Exit codes that mean success.")
     tolerate_failures: bool = Field(
-        False,
-        description="Count failing executions in `error_rate` and go on; by default the first one fails the trial.",
+        False, description="Count failing executions in `error_rate`; by default the first one fails the trial."
     )
     prepare: list[str] = Field(default_factory=empty_list, description="Program run before each execution, not timed.")
     json_lines: bool = Field(False, description="Numeric members of JSON objects on stdout become metrics.")
@@ -121,13 +107,6 @@ class CommandWorkload(Model):
         default_factory=empty_list,
         description="Numbers to find in the output; with `json_lines` also units and directions of JSON members.",
     )
-
-    @field_validator("cwd")
-    @classmethod
-    def _absolute(cls, cwd: str) -> str:
-        if cwd and not Path(cwd).is_absolute():
-            raise ValueError(f"{cwd!r} is a relative path; $PWD/{cwd} starts in the folder you plan in")
-        return cwd
 
     @field_validator("values", mode="before")
     @classmethod
@@ -144,18 +123,15 @@ class CommandWorkload(Model):
     def _own_names(cls, metrics: list[OutputMetric], info: ValidationInfo) -> list[OutputMetric]:
         taken = set(_DECLARED)
         for metric in metrics:
-            if metric.name in taken:
-                where = "by the experiment itself" if metric.name in _DECLARED else "twice"
-                raise ValueError(
-                    f"{metric.name} is measured {where}: choose another name (a JSON member {metric.name} is called "
-                    f"output.{metric.name})"
-                )
+            name = metric.name
+            if name in taken:
+                where = "by the experiment itself" if name in _DECLARED else "twice"
+                other = f"choose another name (a JSON member {name} is called output.{name})"
+                raise ValueError(f"{name} is measured {where}: {other}")
             if metric.pattern is None and not info.data.get("json_lines", True):
-                raise ValueError(
-                    f"{metric.name} has no pattern: give it one, or say json_lines: true to take the JSON member "
-                    "of that name"
-                )
-            taken.add(metric.name)
+                cure = "give it one, or say json_lines: true to take the JSON member of that name"
+                raise ValueError(f"{name} has no pattern: {cure}")
+            taken.add(name)
         return metrics
 
     @property
@@ -170,7 +146,9 @@ def _command(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> 
     with ExitStack() as stack:
         _enter(workload.cwd, stack, ctx)
         streams = stack.enter_context(Streams(ctx.workdir, workload.stdin))
-        program = _resolve(target.arguments, workload, streams.actions(workload.needs_output), ctx)
+        program = _resolve(
+            target.argv or ["/bin/sh", "-c", target.shell], workload, streams.actions(workload.needs_output), ctx
+        )
         prepare = _resolve(workload.prepare, workload, streams.actions(True), ctx) if workload.prepare else None
         session = _Session(program, prepare, streams, workload, ctx)
         try:
@@ -200,14 +178,11 @@ def _fill(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> tup
         used.update(placeholder.findall(text))
         return placeholder.sub(lambda match: quote(str(workload.values[match[1]])), text)
 
-    filled = (
-        target.model_copy(update={"argv": list(map(fill, target.argv)), "shell": fill(target.shell, shlex.quote)}),
-        workload.model_copy(update={"stdin": fill(workload.stdin), "prepare": list(map(fill, workload.prepare))}),
-    )
-    if unused := [name for name in workload.values if name not in used]:
-        shown = ", ".join(f"{{{name}}}" for name in unused)
-        ctx.fail("unused_value", f"neither argv, shell, stdin nor prepare has a place for {shown}")
-    return filled
+    program = {"argv": list(map(fill, target.argv)), "shell": fill(target.shell, shlex.quote)}
+    inputs = {"stdin": fill(workload.stdin), "prepare": list(map(fill, workload.prepare))}
+    if unused := [f"{{{name}}}" for name in workload.values if name not in used]:
+        ctx.fail("unused_value", f"neither argv, shell, stdin nor prepare has a place for {', '.join(unused)}")
+    return target.model_copy(update=program), workload.model_copy(update=inputs)
 
 
 def _enter(cwd: str, stack: ExitStack, ctx: Context) -> None:
@@ -245,7 +220,7 @@ class _Session:
         self.small_peaks_kib: list[int] = []
         self.failures = 0
         self.first_failure = ""
-        self.listened = False  # to the stderr of a success
+        self.stderr_checked = False  # of a success
         self.outputs = PrintedValues(workload.metrics, workload.json_lines, _DECLARED)
 
     def warm_up(self) -> None:
@@ -262,14 +237,13 @@ class _Session:
                 continue
             if small:
                 self.small_peaks_kib.append(small.maxrss_kib)
-            if not self.listened:
-                self._listen()
+            self._check_stderr()
         if self.workload.warmup:
             self._keep("warmup")
 
     def measure(self) -> None:
         began = time.monotonic_ns()
-        program, timeout_s, streams = self.program, self.workload.timeout, self.streams
+        program, timeout_s = self.program, self.workload.timeout
         for number in range(1, self.workload.executions + 1):
             self._prepare()
             done = run(program, timeout_s)
@@ -277,10 +251,10 @@ class _Session:
             if not self._succeeded(done):
                 self._count_failure(done, number)
                 continue
-            if not self.listened:
-                self._listen()
+            if not self.stderr_checked:
+                self._check_stderr()
             if self.workload.needs_output:
-                self.outputs.add(*streams.read(SEARCHED_BYTES))
+                self.outputs.add(*self.streams.read(SEARCHED_BYTES))
         self.ctx.phase(STEADY, began, time.monotonic_ns())
         self._keep("last")
 
@@ -290,9 +264,8 @@ class _Session:
         codes = Counter("timeout" if done.timed_out else str(done.exit_code) for done in self.finished)
         self.ctx.metadata(exit_codes=dict(codes), program=self.program.path)
         if not good:
-            self.ctx.fail(
-                "command_failed", f"all {len(self.finished)} executions failed: the first {self.first_failure}"
-            )
+            failed = f"all {len(self.finished)} executions failed"
+            self.ctx.fail("command_failed", f"{failed}: the first {self.first_failure}")
         if self.failures:
             failed = f"{self.failures} of {len(self.finished)} executions failed"
             self.ctx.warn("executions_failed", f"{failed} and are in no latency: the first {self.first_failure}")
@@ -313,22 +286,20 @@ class _Session:
         source = "measured executions"
         if peak_kib <= floor_kib:
             if not self.small_peaks_kib:
-                asked = "no warm-up could show it" if self.workload.warmup else "workload.warmup of at least 1 shows it"
-                self.ctx.warn(
-                    "rss_floor",
-                    "peak_rss_mb is left out: the program needs less memory than the "
-                    f"{floor_kib * 1024 / 1e6:.0f} MB of the process that starts it, which hide it; {asked}",
-                )
+                cure = "no warm-up could show it" if self.workload.warmup else "workload.warmup of at least 1 shows it"
+                floor = f"less memory than the {floor_kib * 1024 / 1e6:.0f} MB of the process that starts it"
+                message = f"peak_rss_mb is left out: the program needs {floor}, which hide it; {cure}"
+                self.ctx.warn("rss_floor", message)
                 return
             source, peak_kib = "warm-up executions", max(self.small_peaks_kib)
         self.ctx.emit("peak_rss_mb", peak_kib * 1024 / 1e6)
         self.ctx.metadata(peak_rss_from=source)
 
-    def _listen(self) -> None:
+    def _check_stderr(self) -> None:
         """Once a trial: a program may complain and yet call it a success."""
-        self.listened = True
-        if line := self.streams.first_complaint():
+        if not self.stderr_checked and (line := self.streams.first_complaint()):
             self.ctx.warn("stderr_output", line[:_SHOWN_CHARACTERS])
+        self.stderr_checked = True
 
     def _count_failure(self, done: Finished, number: int) -> None:
         self.failures += 1
@@ -336,18 +307,15 @@ class _Session:
             self._keep(f"failed-{number:05d}")
         self._stop_unless_tolerated(done, f"execution {number} of {self.workload.executions}")
         if self.failures == 1:
-            self.first_failure = f"{_ending(done)}{self._last_words()}"
+            self.first_failure = f"{_ending(done)}{self._last_line()}"
 
     def _stop_unless_tolerated(self, done: Finished, which: str) -> None:
         if not self.workload.tolerate_failures:
-            advice = "to give it longer: workload.timeout"
+            cure = "to give it longer: workload.timeout"
             if not done.timed_out:
-                advice = "if that is no failure: workload.allowed_exit_codes"
-            self.ctx.fail(
-                "command_failed",
-                f"{which} {_ending(done)}{self._last_words()} ({advice}; to count failures and go on: "
-                "workload.tolerate_failures)",
-            )
+                cure = "if that is no failure: workload.allowed_exit_codes"
+            cure += "; to count failures and go on: workload.tolerate_failures"
+            self.ctx.fail("command_failed", f"{which} {_ending(done)}{self._last_line()} ({cure})")
 
     def _prepare(self) -> None:
         if self.prepare:
@@ -355,14 +323,14 @@ class _Session:
             done = run(self.prepare)
             if done.exit_code != 0:
                 self._keep("prepare")
-                self.ctx.fail("prepare_failed", f"{self.prepare.argv} {_ending(done)}{self._last_words()}")
+                self.ctx.fail("prepare_failed", f"{self.prepare.argv} {_ending(done)}{self._last_line()}")
         self.streams.rewind()
 
     def _succeeded(self, done: Finished) -> bool:
         return not done.timed_out and done.exit_code in self.workload.allowed_exit_codes
 
-    def _last_words(self) -> str:
-        """What the program said last, for a message."""
+    def _last_line(self) -> str:
+        """What the program printed last, for a message."""
         stdout, stderr = self.streams.read(_KEPT_BYTES)
         lines = (stderr.strip() or stdout.strip()).decode(errors="replace").splitlines()
         return f": {lines[-1].strip()[:_SHOWN_CHARACTERS]}" if lines else " and said nothing"
@@ -381,11 +349,9 @@ def _ending(done: Finished) -> str:
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    enabled = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
+        gc.enable()

@@ -46,21 +46,15 @@ class OutputMetric(Model):
 
     def values(self, text: str) -> list[float]:
         """What the pattern finds in one execution's output; what does not read as a finite number is passed over."""
-        found: list[float] = []
-        for match in re.finditer(self.pattern or "", text, re.MULTILINE):
-            try:
-                number = float(_without_thousands(match[1] or ""))
-            except ValueError:
-                continue
-            if math.isfinite(number):
-                found.append(number)
-        return self.taken(found)
+        matches = re.finditer(self.pattern or "", text, re.MULTILINE)
+        numbers = [_finite(_without_thousands(match[1] or "")) for match in matches]
+        return self.taken([number for number in numbers if number is not None])
 
-    def taken(self, found: list[float]) -> list[float]:
+    def taken(self, values: list[float]) -> list[float]:
         take = self.take or ("all" if self.pattern is None else "last")
-        if not found or take == "all":
-            return found
-        return [{"first": found[0], "last": found[-1], "mean": statistics.fmean(found)}[take]]
+        if not values or take == "all":
+            return values
+        return [{"first": values[0], "last": values[-1], "mean": statistics.fmean(values)}[take]]
 
 
 class PrintedValues:
@@ -81,33 +75,30 @@ class PrintedValues:
         self.cut += max(len(stdout), len(stderr)) >= SEARCHED_BYTES
         text = stdout.decode(errors="replace")
         both = f"{text}\n{stderr.decode(errors='replace')}" if stderr else text
-        found = {metric.name: metric.values(both) for metric in self.patterns}
+        printed = {metric.name: metric.values(both) for metric in self.patterns}
         if self.json_lines:
             members = self._members(text)
             self.members |= members.keys()
             for name, numbers in members.items():
-                found[name] = self.declared[name].taken(numbers) if name in self.declared else numbers
-        for name, numbers in found.items():
+                printed[name] = self.declared[name].taken(numbers) if name in self.declared else numbers
+        for name, numbers in printed.items():
             self.values.setdefault(name, []).extend(numbers)
         for name in self.declared:
-            self.missed[name] += not found.get(name)
+            self.missed[name] += not printed.get(name)
 
     def _members(self, text: str) -> dict[str, list[float]]:
         """Numeric members of one execution's JSON objects; the others become facts, of the last execution only."""
-        found: dict[str, list[float]] = {}
+        members: dict[str, list[float]] = {}
         self.facts = {}
-        for item in _json_objects(text):
-            for key, value in item.items():
-                number = _finite(value)
-                if number is not None:
-                    found.setdefault(self._member_name(key), []).append(number)
-                else:
-                    self.facts[key] = value
-        return found
-
-    def _member_name(self, key: str) -> str:
-        name = re.sub(r"[^A-Za-z0-9_.@-]", "_", key)[:90]
-        return f"output.{name}" if name in self.reserved or not name[:1].isalpha() else name
+        for key, value in (member for item in _json_objects(text) for member in item.items()):
+            number = _finite(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+            if number is None:
+                self.facts[key] = value
+                continue
+            name = re.sub(r"[^A-Za-z0-9_.@-]", "_", key)[:90]
+            name = f"output.{name}" if name in self.reserved or not name[:1].isalpha() else name
+            members.setdefault(name, []).append(number)
+        return members
 
     def report(self, executions: int, ctx: Context) -> None:
         if self.json_lines and not self.members:
@@ -118,16 +109,13 @@ class PrintedValues:
             if self.missed[name]:
                 ctx.warn("metric_missing", f"{name}: {self.missed[name]} of {executions} executions did not print it")
         if self.cut:
-            searched = f"the last {SEARCHED_BYTES // 2**20} MiB of the output"
-            ctx.warn(
-                "output_cut", f"only {searched} were searched for metrics in {self.cut} of {executions} executions"
-            )
+            searched = f"only the last {SEARCHED_BYTES // 2**20} MiB of the output were searched for metrics"
+            ctx.warn("output_cut", f"{searched} in {self.cut} of {executions} executions")
         for name, values in self.values.items():
+            known = self.declared.get(name)
+            unit, direction = (known.unit, known.direction) if known else (None, None)
             for value in values:
-                if known := self.declared.get(name):
-                    ctx.emit(name, value, known.unit, direction=known.direction)
-                else:
-                    ctx.emit(name, value)
+                ctx.emit(name, value, unit, direction=direction)
         if self.facts:
             ctx.metadata(output=self.facts)
 
@@ -135,9 +123,9 @@ class PrintedValues:
         if metric.pattern is None:
             there = ", ".join(sorted(self.members)[:20])
             return f"no JSON object of {executions} executions has a number called {metric.name}; there are: {there}"
+        place = f"where {metric.name} looks for {metric.pattern!r}"
         return (
-            f"no output of {executions} executions has a number where {metric.name} looks for "
-            f"{metric.pattern!r}; artifacts/last.stdout shows what was printed"
+            f"no output of {executions} executions has a number {place}; artifacts/last.stdout shows what was printed"
         )
 
 
@@ -157,11 +145,9 @@ def _without_thousands(text: str) -> str:
     return text.replace(",", "") if re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", text) else text
 
 
-def _finite(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
+def _finite(value: str | float) -> float | None:
     try:
         number = float(value)
-    except OverflowError:
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None

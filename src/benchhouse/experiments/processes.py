@@ -100,16 +100,10 @@ def run(program: Program, timeout_s: float | None = None) -> Finished:
     `maxrss_kib` is never below this process's own peak (`own_peak_kib`): the kernel counts the moment between
     vfork and exec, when the child still wears its parent's memory.
     """
+    path, argv, environment, streams = program.path, program.argv, program.environment, program.streams
     started = perf_counter_ns()
     try:
-        pid = os.posix_spawn(
-            program.path,
-            program.argv,
-            program.environment,
-            file_actions=program.streams,
-            setpgroup=0,
-            setsigdef=_RESTORED,
-        )
+        pid = os.posix_spawn(path, argv, environment, file_actions=streams, setpgroup=0, setsigdef=_RESTORED)
     except OSError as error:
         raise CannotStart(f"{program.path} can't be started: {error.strerror}") from error
     return _await(pid, pid, started, timeout_s)
@@ -126,17 +120,10 @@ def run_small(program: Program, timeout_s: float | None = None) -> Finished | No
         with contextlib.ExitStack() as stack:
             answer, pid_out = _pipe(stack)
             gate, go = _pipe(stack)
+            argv = ["sh", "-c", _DETACH, "sh", program.path, *program.argv[1:]]
+            streams = [*program.streams, (os.POSIX_SPAWN_DUP2, pid_out, 3), (os.POSIX_SPAWN_DUP2, gate, 4)]
             shell = os.posix_spawn(
-                "/bin/sh",
-                ["sh", "-c", _DETACH, "sh", program.path, *program.argv[1:]],
-                program.environment,
-                file_actions=[
-                    *program.streams,
-                    (os.POSIX_SPAWN_DUP2, pid_out, 3),
-                    (os.POSIX_SPAWN_DUP2, gate, 4),
-                ],
-                setpgroup=0,
-                setsigdef=_RESTORED,
+                "/bin/sh", argv, program.environment, file_actions=streams, setpgroup=0, setsigdef=_RESTORED
             )
             os.waitpid(shell, 0)
             os.set_blocking(answer, False)
@@ -151,10 +138,8 @@ def run_small(program: Program, timeout_s: float | None = None) -> Finished | No
 
 def own_peak_kib() -> int:
     """Peak resident memory of this process: the floor under what `run` can tell."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1])
-    return 0
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
 
 
 def _tail(stream: IO[bytes], limit: int) -> bytes:
@@ -208,13 +193,9 @@ def _kill(group: int) -> None:
 def _adopting_orphans() -> Iterator[bool]:
     import ctypes
 
-    prctl = getattr(ctypes.CDLL(None, use_errno=True), "prctl", None)
-    before = ctypes.c_int()
-    if prctl is None or prctl(_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0) != 0:
-        yield False
-        return
-    zero = ctypes.c_ulong(0)
-    if prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), zero, zero, zero) != 0:
+    prctl, before, zero = ctypes.CDLL(None).prctl, ctypes.c_int(), ctypes.c_ulong(0)
+    unknown = prctl(_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    if unknown or prctl(_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), zero, zero, zero):
         yield False
         return
     try:

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 from benchhouse.load.book import Call, Stream
 from benchhouse.load.protocols.calls import Reply
-from benchhouse.load.slo import Slo
+from benchhouse.load.slo import Slo, missed
 
 
 class CallTally:
@@ -27,11 +27,7 @@ class CallTally:
             return 0
         if reply.error is None:
             self.add_many([(call, reply)])
-        if self.slo is None:
-            return 0
-        times = {"latency": call.ended_ns - call.due_ns} if reply.error is None else {}
-        over = self.slo.over(times, error=reply.error is not None)
-        return sum(flag << number for number, flag in enumerate(over))
+        return missed(self.slo, {"latency": call.ended_ns - call.due_ns} if reply.error is None else None)
 
     def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
         """All of them good and measured."""

@@ -62,6 +62,14 @@ class Slo(Model):
         return tuple(any(over) if c.metric == "goodput" else flag for c, flag in zip(self.clauses, over, strict=True))
 
 
+def missed(slo: Slo | None, times_ns: Mapping[str, int | None] | None) -> int:
+    """A bit mask of the clauses that one request is over; `times_ns` is None where it failed."""
+    if slo is None:
+        return 0
+    times = {name: time for name, time in (times_ns or {}).items() if time is not None}
+    return sum(flag << number for number, flag in enumerate(slo.over(times, error=times_ns is None)))
+
+
 def parse_slo(text: str, metrics: Collection[str] = METRICS, path: str = "slo") -> Slo:
     """Read an SLO; every mistake in it is raised at once, with its place. `path` says where the text stood."""
     clauses: list[Clause] = []

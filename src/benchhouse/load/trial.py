@@ -57,7 +57,7 @@ def offer(
     except AllLost as error:
         ctx.fail("shards_lost", error.message)
     except BenchError as error:
-        ctx.fail("bad_load", said(error))
+        ctx.fail("bad_load", with_hint(error))
 
 
 def _spread(shape: Shape, ctx: Context) -> Spread | None:
@@ -75,7 +75,7 @@ def advised(kind: str, message: str) -> str:
     return f"{message} ({_ADVICE[kind]})" if kind in _ADVICE else message
 
 
-def said(error: BenchError) -> str:
+def with_hint(error: BenchError) -> str:
     return f"{error.message} ({error.hint})" if error.hint else error.message
 
 

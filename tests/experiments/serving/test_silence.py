@@ -2,7 +2,7 @@
 
 import random
 
-from benchhouse.experiments.serving.silence import _MOST_BINS, Silence
+from benchhouse.experiments.serving.steadiness import _MOST_SILENCE_BINS, Silence
 
 MS = 1_000_000
 
@@ -25,7 +25,7 @@ def test_hours_of_load_keep_it_small_and_a_stall_is_still_found():
     for at in range(4 * 3600):
         if not 7000 <= at < 7060:  # a minute without any output
             silence.hear(at * second, (at + 120) * second, [at * second + part * 10 * MS for part in range(100)])
-    assert len(silence._sounds) <= _MOST_BINS
+    assert len(silence._sounds) <= _MOST_SILENCE_BINS
     length_s, began_s = max(silence.gaps(4 * 3600.0))
     assert abs(length_s - 60) < 1
     assert abs(began_s - 7000) < 1

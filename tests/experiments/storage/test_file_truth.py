@@ -10,9 +10,8 @@ from time import monotonic, sleep
 
 import pytest
 
-from benchhouse.experiments.storage.device import Device
+from benchhouse.experiments.storage.device import Device, new_name, sweep
 from benchhouse.experiments.storage.file import file_io
-from benchhouse.experiments.storage.leftovers import new_name, sweep
 
 IOPS = 400  # that the kernel is told to allow
 MIBS = 20
@@ -25,7 +24,7 @@ def throttled(tmp_path):
     old, new = Path("/sys/fs/cgroup/blkio"), Path("/sys/fs/cgroup")
     if device.number is None:
         pytest.skip("the temporary folder is on no block device")
-    number = f"{device.number[0]}:{device.number[1]}"
+    number = f"{os.major(device.number)}:{os.minor(device.number)}"
     group = (old if old.is_dir() else new) / f"benchhouse-test-{os.getpid()}"
     try:
         group.mkdir()
@@ -81,7 +80,7 @@ def test_the_bandwidth_that_the_kernel_allows_is_measured(throttled, tmp_path):
 
 def test_a_file_left_by_a_killed_trial_is_removed_by_the_next(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from benchhouse.experiments.storage.leftovers import new_name\n"
+        "import sys, time; from pathlib import Path; from benchhouse.experiments.storage.device import new_name\n"
         f"Path({str(tmp_path)!r}, new_name('t')).write_bytes(b'x'); print(flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as maker:

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 from services.postgres import ask, own_postgres, postgres_server, schemas  # noqa: F401 - fixtures
 
-from benchhouse.experiments.storage.pgbench_scripts import scripts, transactions
+from benchhouse.experiments.storage.pgbench import scripts, transactions
 from benchhouse.experiments.storage.postgres import postgres
 from benchhouse.experiments.storage.postgres_workload import PostgresWorkload, Script
 from benchhouse.schema.errors import BenchError

@@ -161,7 +161,6 @@ def test_another_file_than_the_one_named_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"path": "rows.npy"}, "relative path"),
         ({"path": "/nowhere/rows.npy"}, "there is no file"),
         ({"path": "/etc/hostname"}, "does not tell a format"),
     ],

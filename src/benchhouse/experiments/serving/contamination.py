@@ -31,14 +31,10 @@ Finding = tuple[str, str]
 class PromptFacts:
     """What is known of the prompts that were sent, whatever the server made of them."""
 
-    repeats: float = 0.0
-    """Share of requests that said what an earlier one had said."""
-    shared_share: float = 0.0
-    """Share of the input that prompts were asked to have in common."""
-    mean_input: float | None = None
-    """Mean tokens of a prompt as asked for; None where the workload asks for none."""
-    output_asked: bool = False
-    """Whether lengths of outputs were asked for."""
+    repeats: float = 0.0  # share of requests that said what an earlier one had said
+    shared_share: float = 0.0  # share of the input that prompts were asked to have in common
+    mean_input: float | None = None  # tokens of a prompt as asked for; None where the workload asks for none
+    output_asked: bool = False  # whether lengths of outputs were asked for
 
 
 def find(
@@ -49,9 +45,7 @@ def find(
     cached_share: float | None = None,
 ) -> Iterator[Finding]:
     """Name and evidence of each contamination; `cached_share` of the input is what the server's metrics call cached."""
-    yield from _repeated(prompts.repeats)
-    yield from _cached(tally, prompts.shared_share, cached_share)
-    yield from _inputs(tally, prompts.mean_input)
+    yield from _inputs(tally, prompts, cached_share or 0.0)
     yield from _outputs(tally, prompts.output_asked)
     yield from _failures(book)
     yield from _stall(tally, book, shape)
@@ -59,102 +53,57 @@ def find(
         yield from _course(tally, book, shape)
 
 
-def _repeated(repeats: float) -> Iterator[Finding]:
-    """A fact: counted over all that was sent, warm-up included, for a cache remembers that too."""
-    if repeats > REPEATED_SHARE:
-        yield (
-            "prompts_repeated",
-            (
-                f"{repeats:.0%} of the requests repeated an earlier prompt: a cache may have answered, whether the "
-                "server tells or not (raise prompts.distinct, shorten the load, or remove duplicates from the dataset)"
-            ),
-        )
-
-
-def _cached(tally: ServingTally, shared_share: float, counted: float | None) -> Iterator[Finding]:
-    """A fact, where the server tells: with each answer, or by its metrics."""
-    told = tally.cached_tokens / tally.input_tokens if tally.input_tokens else 0.0
-    share = max(told, counted or 0.0)
-    if share > shared_share + CACHED_SHARE:
-        yield (
-            "prefix_cache",
-            (
-                f"the server took {share:.0%} of the input from its cache ({shared_share:.0%} was asked to be shared): "
-                "time to first token is that of a cache"
-            ),
-        )
-
-
-def _inputs(tally: ServingTally, asked: float | None) -> Iterator[Finding]:
-    """A fact, by the server's own counts; a chat's template adds a few tokens to a short prompt."""
-    counted = tally.requests - tally.without_input
+def _inputs(tally: ServingTally, prompts: PromptFacts, cached_share: float) -> Iterator[Finding]:
+    """Facts. Repeats are counted over all that was sent, warm-up included, for a cache remembers that too; the rest is
+    by the server's own counts. A chat's template adds a few tokens to a short prompt."""
+    if prompts.repeats > REPEATED_SHARE:
+        cure = "raise prompts.distinct, shorten the load, or remove duplicates from the dataset"
+        repeated = f"{prompts.repeats:.0%} of the requests repeated an earlier prompt"
+        yield "prompts_repeated", f"{repeated}: a cache may have answered, whether the server tells or not ({cure})"
+    share = max(tally.cached_tokens / tally.input_tokens if tally.input_tokens else 0.0, cached_share)
+    if share > prompts.shared_share + CACHED_SHARE:
+        cached = f"the server took {share:.0%} of the input from its cache ({prompts.shared_share:.0%} was asked to be"
+        yield "prefix_cache", f"{cached} shared): time to first token is that of a cache"
+    asked, counted = prompts.mean_input, tally.requests - tally.without_input
     if not asked or not counted:
         return
     mean = tally.input_tokens / counted
     if not asked * (1 - OTHER_LENGTH) <= mean <= asked * (1 + OTHER_LENGTH) + TEMPLATE_TOKENS:
-        yield (
-            "prompt_lengths",
-            (
-                f"the server counted {mean:.0f} input tokens a request, and {asked:.0f} were asked for: a word of the "
-                "prompts is not a token of this model (name prompts.tokenizer to have them made to measure)"
-            ),
-        )
+        counts = f"the server counted {mean:.0f} input tokens a request, and {asked:.0f} were asked for"
+        cure = "name prompts.tokenizer to have them made to measure"
+        yield "prompt_lengths", f"{counts}: a word of the prompts is not a token of this model ({cure})"
 
 
 def _outputs(tally: ServingTally, asked_output: bool) -> Iterator[Finding]:
     """Facts, by the server's own counts."""
     counted = tally.requests - tally.without_usage
     if asked_output and counted and tally.short / counted > SHORT_SHARE:
-        yield (
-            "short_outputs",
-            (
-                f"{tally.short} of {counted} answers were shorter than asked (ended by {_counts(tally.finishes)}): "
-                f"compare tokens, not requests ({_helps(tally)})"
-            ),
-        )
+        cure = "extra: {ignore_eos: true} helps where the server knows it"
+        if set(tally.finishes) <= {"length"}:
+            inputs = f", {tally.input_tokens / tally.requests:.0f} of them input" if tally.input_tokens else ""
+            cure = f"the server's limit of tokens a request may be reached{inputs}: raise it, or ask for less"
+        short = f"{tally.short} of {counted} answers were shorter than asked (ended by {_counts(tally.finishes)})"
+        yield "short_outputs", f"{short}: compare tokens, not requests ({cure})"
     if counted and tally.merged / counted > MERGED_SHARE:
-        yield (
-            "merged_tokens",
-            f"{tally.events} events brought {tally.output_tokens} tokens: itl is between events, tpot by token",
-        )
+        merged = f"{tally.events} events brought {tally.output_tokens} tokens"
+        yield "merged_tokens", f"{merged}: itl is between events, tpot by token"
     if tally.without_usage:
-        yield (
-            "tokens_unknown",
-            (
-                f"{tally.without_usage} of {tally.requests} answers came without token counts: no figure is by token "
-                "(name target.tokenizer to have them counted here)"
-            ),
-        )
-
-
-def _helps(tally: ServingTally) -> str:
-    """Against short outputs: by why they ended."""
-    if set(tally.finishes) <= {"length"}:
-        inputs = f", {tally.input_tokens / tally.requests:.0f} of them input" if tally.input_tokens else ""
-        return f"the server's limit of tokens a request may be reached{inputs}: raise it, or ask for less"
-    return "extra: {ignore_eos: true} helps where the server knows it"
+        uncounted = f"{tally.without_usage} of {tally.requests} answers came without token counts"
+        cure = "name target.tokenizer to have them counted here"
+        yield "tokens_unknown", f"{uncounted}: no figure is by token ({cure})"
 
 
 def _failures(book: Book) -> Iterator[Finding]:
     """Facts. Time-outs stand apart: they are the slowest requests, so that their absence makes the tail look short."""
     asked, late = book.failed + book.succeeded, book.errors["timeout"]
     if late:
-        yield (
-            "timeouts",
-            (
-                f"{late} of {asked} requests had no complete answer in time ({book.details.get('timeout', '')}): the "
-                "slowest are in no latency, so that percentiles are too low (raise timeout, or lower the load)"
-            ),
-        )
+        unanswered = f"{late} of {asked} requests had no complete answer in time ({book.details.get('timeout', '')})"
+        effect = "the slowest are in no latency, so that percentiles are too low (raise timeout, or lower the load)"
+        yield "timeouts", f"{unanswered}: {effect}"
     if failed := [(kind, count) for kind, count in book.errors.most_common() if kind != "timeout"]:
-        first = failed[0][0]
-        yield (
-            "failures",
-            (
-                f"{sum(count for _, count in failed)} of {asked} requests failed ({_counts(dict(failed[:5]))}), the "
-                f"rest gives latencies. First {first}: {book.details.get(first, '')}"
-            ),
-        )
+        first, total = failed[0][0], sum(count for _, count in failed)
+        kinds = f"{total} of {asked} requests failed ({_counts(dict(failed[:5]))}), the rest gives latencies"
+        yield "failures", f"{kinds}. First {first}: {book.details.get(first, '')}"
 
 
 def _stall(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
@@ -162,20 +111,16 @@ def _stall(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
 
     The latter is for the certificate to tell.
     """
-    found = longest_silence(tally.silence.gaps(book.window_s))
-    if found is None:
+    silence = longest_silence(tally.silence.gaps(book.window_s))
+    if silence is None:
         return
-    length_s, began_s, expected_s = found
+    length_s, began_s, expected_s = silence
     pauses = book.loop_lag.histogram
     paused_s = pauses.quantile(1.0) / 1e9 if pauses.n else 0.0
     if length_s > max(STALL_S, expected_s) and paused_s < length_s / 2:
-        hidden = (
-            "" if shape.open_loop else ": in a closed loop hardly any request is hit by that, so percentiles hide it"
-        )
-        yield (
-            "stall",
-            f"nothing came for {length_s:.2f} s, from {began_s:.2f} s into the window, with requests waiting{hidden}",
-        )
+        hidden = ": in a closed loop hardly any request is hit by that, so percentiles hide it"
+        gap = f"nothing came for {length_s:.2f} s, from {began_s:.2f} s into the window, with requests waiting"
+        yield "stall", gap + ("" if shape.open_loop else hidden)
 
 
 def _course(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
@@ -189,31 +134,22 @@ def _course(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
         """The first latency that changed, to first token or end to end; what was not streamed has only one."""
         for name, column in (("ttft", 1), ("e2e", 2)) if tally.ttft.histogram.n else (("latency", 2),):
             at, means = [batch.at_s for batch in batches], [batch[column] for batch in batches]
-            if found := test(at, means, queued=shape.open_loop, **limit):
-                return name, found
+            if change := test(at, means, queued=shape.open_loop, **limit):
+                return name, change
         return None
 
     if batches and (cold := look(cold_start, factor=COLD_FACTOR)):
         name, change = cold
         batches = [batch for batch in batches if batch.at_s > change.until_s]
-        yield (
-            "cold_start",
-            (
-                f"mean {name} is {change.before:.1f} ms when the window begins and {change.after:.1f} ms from "
-                f"{change.until_s:.1f} s on: a cold start (lengthen warmup)"
-            ),
-        )
+        after = f"{change.after:.1f} ms from {change.until_s:.1f} s on: a cold start (lengthen warmup)"
+        yield "cold_start", f"mean {name} is {change.before:.1f} ms when the window begins and {after}"
     if overload := _overload(tally, book, shape):
         yield "overload", overload
     elif drifted := look(drift, share=DRIFT_SHARE):
         name, change = drifted
-        yield (
-            "drift",
-            (
-                f"mean {name} went from {change.before:.1f} ms to {change.after:.1f} ms in the window "
-                f"({change.share:+.0%}): no one level stands for it (find what changed, or lengthen warmup)"
-            ),
-        )
+        levels = f"from {change.before:.1f} ms to {change.after:.1f} ms in the window ({change.share:+.0%})"
+        cure = "find what changed, or lengthen warmup"
+        yield "drift", f"mean {name} went {levels}: no one level stands for it ({cure})"
 
 
 def _overload(tally: ServingTally, book: Book, shape: Shape) -> str | None:
@@ -234,5 +170,5 @@ def _overload(tally: ServingTally, book: Book, shape: Shape) -> str | None:
     )
 
 
-def _counts(found: Mapping[str, int]) -> str:
-    return ", ".join(f"{name or 'no reason given'} {count}" for name, count in sorted(found.items()))
+def _counts(kinds: Mapping[str, int]) -> str:
+    return ", ".join(f"{name or 'no reason given'} {count}" for name, count in sorted(kinds.items()))

@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -68,7 +68,7 @@ def read_dataset(path: Path, file_format: Format | None = None) -> Dataset:
     reader = _Reader(path, file_format or _format_of(path))
     _check_file(path)
     with path.open("rb") as file:
-        rows = list(reader.rows(_hashed(file, reader)))
+        rows = list(reader.rows(file))
     if reader.problems:
         raise ProblemsError(reader.problems)
     if not rows:
@@ -77,35 +77,24 @@ def read_dataset(path: Path, file_format: Format | None = None) -> Dataset:
 
 
 def _format_of(path: Path) -> Format:
-    found = _FORMATS.get(path.suffix.lower())
-    if found:
-        return found
+    if file_format := _FORMATS.get(path.suffix.lower()):
+        return file_format
+    hint = "rename it to .jsonl, .csv or .txt, or say format: jsonl, csv or text"
     if path.suffix.lower() == ".json":
-        hint = (
-            f"JSON prompts are one object a line; from one big list: jq -c '.[]' {path} > {path.with_suffix('.jsonl')}"
-        )
-    else:
-        hint = "rename it to .jsonl, .csv or .txt, or say format: jsonl, csv or text"
+        lines = path.with_suffix(".jsonl")
+        hint = f"JSON prompts are one object a line; from one big list: jq -c '.[]' {path} > {lines}"
     raise BenchError(f"{path}: the ending {quote(path.suffix)} does not tell the format of the prompts", hint=hint)
 
 
 def _check_file(path: Path) -> None:
     if not path.is_file():
-        found = "is not a file" if path.exists() else "does not exist"
-        hint = "" if path.is_absolute() else f"it was looked for in {Path.cwd()}: give the whole path"
-        raise BenchError(f"the file of prompts {path} {found}", hint=hint)
+        raise BenchError(f"the file of prompts {path} {'is not a file' if path.exists() else 'does not exist'}")
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
         raise BenchError(
             f"{path} has {show_bytes(size)}; at most {show_bytes(MAX_FILE_BYTES)} of prompts are kept in memory",
             hint=f"take a part of it: head -n 10000 {path} > part{path.suffix}",
         )
-
-
-def _hashed(file: Any, reader: "_Reader") -> Iterator[bytes]:
-    for line in file:
-        reader.hash.update(line)
-        yield line
 
 
 @dataclass
@@ -118,16 +107,17 @@ class _Reader:
     hash: Any = field(default_factory=hashlib.sha256)
     at: int = 0  # line that is being read, from 1
 
-    def rows(self, lines: Iterator[bytes]) -> Iterator[Row]:
+    def rows(self, lines: Iterable[bytes]) -> Iterator[Row]:
         texts = self._decoded(lines)
-        yield from self._csv(texts) if self.format == "csv" else self._by_line(texts)
+        return self._csv(texts) if self.format == "csv" else self._by_line(texts)
 
     def _complain(self, message: str, expected: str, line: int | None = None, column: int | None = None) -> None:
         self.problems.append(Problem(message, str(self.path), line or self.at, column, "", expected))
 
-    def _decoded(self, lines: Iterator[bytes]) -> Iterator[str]:
+    def _decoded(self, lines: Iterable[bytes]) -> Iterator[str]:
         """The lines as text; one that is not UTF-8 is a problem and left out. Ends when enough is wrong."""
         for self.at, line in enumerate(lines, 1):
+            self.hash.update(line)
             if self.at == 1 and line.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
                 self._complain("the file is UTF-16", f"UTF-8; e.g. iconv -f UTF-16 -t UTF-8 {self.path}")
                 return
@@ -157,35 +147,29 @@ class _Reader:
     def _from_json(self, line: str) -> Row | None:
         try:
             data = json.loads(line)
-        except json.JSONDecodeError as error:
-            self._complain(f"broken JSON: {error.msg}", "one whole JSON object a line", column=error.colno)
-            return None
-        except (ValueError, RecursionError) as error:  # a number of thousands of digits; nested too deep
-            self._complain(f"broken JSON: {error}", "one whole JSON object a line")
+        except (ValueError, RecursionError) as error:  # the latter: nested too deep
+            message, column = getattr(error, "msg", error), getattr(error, "colno", None)
+            self._complain(f"broken JSON: {message}", "one whole JSON object a line", column=column)
             return None
         if not isinstance(data, dict):
             self._complain(f"a row is an object, found {describe(data)}", 'an object such as {"prompt": "..."}')
             return None
         given = [key for key in _SOURCES if key in data]
         if len(given) != 1:
-            found = f"both {given[0]} and {given[1]}" if given else f"no prompt (keys: {quote(', '.join(data))})"
-            self._complain(f"a row has one of {', '.join(_SOURCES)}; found {found}", f"one of {', '.join(_SOURCES)}")
+            keys = f"both {given[0]} and {given[1]}" if given else f"no prompt (keys: {quote(', '.join(data))})"
+            self._complain(f"a row has one of {', '.join(_SOURCES)}; found {keys}", f"one of {', '.join(_SOURCES)}")
             return None
         before = len(self.problems)
         output_tokens = self._output_tokens(data.get("output_tokens"))
-        text: str | None = None
-        messages: tuple[Message, ...] = ()
-        if given == ["prompt"]:
-            text = self._filled(data["prompt"], "prompt")
-        else:
-            messages = self._messages(data[given[0]], given[0])
+        text = self._filled(data["prompt"], "prompt") if given == ["prompt"] else None
+        messages = self._messages(data[given[0]], given[0]) if given != ["prompt"] else ()
         return Row(text, messages, output_tokens) if len(self.problems) == before else None
 
     def _messages(self, turns: Any, key: str) -> tuple[Message, ...]:
         """The messages to send; the recorded answer that follows them is not."""
         if not isinstance(turns, list) or not turns:
-            found = "an empty list" if turns == [] else describe(turns)
-            self._complain(f"{key} is a list of turns, found {found}", "at least one turn; remove the row")
+            given = "an empty list" if turns == [] else describe(turns)
+            self._complain(f"{key} is a list of turns, found {given}", "at least one turn; remove the row")
             return ()
         sharegpt = key == "conversations"
         messages: list[Message] = []
@@ -228,20 +212,18 @@ class _Reader:
                 yield from self._table(table, header)
         except csv.Error as error:
             if not self.problems:  # else the table was left in the middle
-                self._complain(
-                    f"broken CSV: {error}", "commas between cells, text in double quotes, each inside doubled"
-                )
+                rules = "commas between cells, text in double quotes, each inside doubled"
+                self._complain(f"broken CSV: {error}", rules)
         finally:
             csv.field_size_limit(limit)
 
     def _has_prompt(self, header: list[str]) -> bool:
         if header.count("prompt") == 1:
             return True
-        meant = did_you_mean("prompt", header) or ""
-        found = "twice" if "prompt" in header else f"not among {quote(', '.join(header))}"
-        self._complain(
-            f"column 'prompt' is {found}", f"a header line with one 'prompt'{f', not {meant!r}' if meant else ''}"
-        )
+        meant = did_you_mean("prompt", header)
+        where = "twice" if "prompt" in header else f"not among {quote(', '.join(header))}"
+        expected = f"a header line with one 'prompt'{f', not {meant!r}' if meant else ''}"
+        self._complain(f"column 'prompt' is {where}", expected)
         return False
 
     def _table(self, table: Any, header: list[str]) -> Iterator[Row]:
@@ -254,8 +236,8 @@ class _Reader:
                 row = dict(zip(header, cells, strict=True))
                 before = len(self.problems)
                 text = self._filled(row["prompt"], "prompt", begins)
-                said = row.get("output_tokens", "").strip()
-                output_tokens = self._output_tokens(int(said) if _NUMBER.fullmatch(said) else said or None, begins)
+                cell = row.get("output_tokens", "").strip()
+                output_tokens = self._output_tokens(int(cell) if _NUMBER.fullmatch(cell) else cell or None, begins)
                 if len(self.problems) == before:
                     yield Row(text, (), output_tokens)
             begins = table.line_num + 1
@@ -267,7 +249,7 @@ class _Reader:
             self._complain(f"{where} is text, found {describe(value)}", _REMOVE, line)
         elif not value.strip():
             self._complain(f"{where} is empty", _REMOVE, line)
-        elif not _is_sendable(value):
+        elif re.search("[\ud800-\udfff]", value):  # JSON's escapes can spell what UTF-8 can't
             self._complain(f"{where} has half a surrogate pair, which is no character", "whole characters", line)
         else:
             return value
@@ -280,12 +262,3 @@ class _Reader:
             return value
         self._complain(f"output_tokens is {describe(value)}", f"a whole number, 1 to {MAX_TOKENS:,}", line)
         return None
-
-
-def _is_sendable(text: str) -> bool:
-    """Whether it can be written as UTF-8; JSON's escapes can spell what can't."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -11,11 +11,9 @@ from benchhouse.schema.recipe import Ready, Recipe
 class Starting(Model):
     """How the server is started, and when it counts as up."""
 
-    command: tuple[str, ...] = Field(
-        min_length=1, description="Program and arguments; {port} stands for the free port."
-    )
+    command: tuple[str, ...] = Field(min_length=1, description="Program and arguments; {port} is the free port.")
     ready: str = Field("/health", description="Path that answers 200 once the server is up.")
-    timeout: Seconds = Field(300.0, gt=0, description="Longest time until then.")
+    timeout: Seconds = Field(300.0, gt=0, description="Startup timeout.")
     environment: dict[str, str] = Field(default_factory=dict, description="Further environment variables.")
 
 
@@ -23,13 +21,13 @@ def address(starting: Starting | None, url: str, ctx: Context, verify_tls: bool 
     """The address of the server; it is started if there is something to start."""
     if starting is None:
         return url
-    asked = url.rstrip("/").removesuffix("/v1") + starting.ready
+    ready_url = url.rstrip("/").removesuffix("/v1") + starting.ready
     recipe = Recipe(
         name="server",
         program=(starting.command[0],),
         command=("{program}", *starting.command[1:]),
         environment=starting.environment,
         endpoint=url,
-        ready=Ready(kind="http", url=asked, timeout=starting.timeout, verify_tls=verify_tls),
+        ready=Ready(kind="http", url=ready_url, timeout=starting.timeout, verify_tls=verify_tls),
     )
     return ctx.service(recipe).endpoint

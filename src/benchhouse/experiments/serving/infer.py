@@ -27,11 +27,10 @@ from benchhouse.load.protocols.kserve import (
 )
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned, Pool, Source
-from benchhouse.load.trial import emit_rates, judge, keep_book, offer, said
+from benchhouse.load.trial import emit_rates, judge, keep_book, offer, with_hint
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
-from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.service import split_endpoints
 
 OTHER_SHARE = 0.01  # of requests that the server counted beyond those of this load
@@ -55,10 +54,6 @@ METRICS = (
 class InferWorkload(Shape, TensorInputs):
     """The load, and the tensors in it."""
 
-    inputs: InputPath = Field(
-        "", description="A .npy or .npz file with inputs instead of made-up ones; samples come first."
-    )
-
     @model_validator(mode="after")
     def _file_is_there(self) -> "InferWorkload":
         if self.inputs and not Path(self.inputs).is_file():
@@ -67,8 +62,6 @@ class InferWorkload(Shape, TensorInputs):
 
 
 class InferStarting(Starting):
-    """How the server is started, and when it counts as up."""
-
     ready: str = Field("/v2/health/ready", description="Path that answers 200 once the server is up.")
 
 
@@ -81,8 +74,8 @@ class InferTarget(KServeTarget):
 
     @model_validator(mode="after")
     def _port_is_told_to_both(self) -> "InferTarget":
-        told = self.start is not None and any("{port}" in word for word in self.start.command)
-        if ("{port}" in self.url) != told:
+        started_with = self.start is not None and any("{port}" in word for word in self.start.command)
+        if ("{port}" in self.url) != started_with:
             raise ValueError("{port} is the free port that start.command listens on: it belongs there and into url")
         if self.start and len(split_endpoints(self.url)) > 1:
             raise ValueError("start is for one server: give url one address, or declare a service with replicas")
@@ -135,9 +128,9 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
         )
         return survey, book, _together([_served(drivers[url], surveys[url], book, url) for url in surveys])
     except NoServer as error:
-        ctx.fail("not_reached", said(error))
+        ctx.fail("not_reached", with_hint(error))
     except BenchError as error:
-        ctx.fail("bad_load", said(error))
+        ctx.fail("bad_load", with_hint(error))
     finally:
         for driver in drivers.values():
             driver.close()
@@ -145,7 +138,7 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
 
 def _surveys(urls: Sequence[str], make: Callable[[str], Any], drivers: dict[str, Any]) -> dict[str, Survey]:
     """What each replica says before the load, and its driver. One that can't be reached is left to the load, which
-    tells; at least one must be there."""
+    reports it; at least one must be there."""
     surveys: dict[str, Survey] = {}
     for url in urls:
         try:
@@ -201,26 +194,26 @@ def _served(driver: KServeDriver, survey: Survey, book: Book, url: str) -> dict[
 
 def _together(served: list[dict[str, float]]) -> dict[str, float]:
     """The accounts of several servers as one: counts add up, times are means over all requests."""
-    told = [each for each in served if each]
-    if len(told) < 2:
-        return told[0] if told else {}
-    found = {name: sum(each[name] for each in told) for name in told[0] if not name.endswith(("_ms", "_mean"))}
-    for name in {name for each in told for name in each if name.endswith("_ms")}:
-        found[name] = sum(each.get(name, 0.0) * each["requests"] for each in told) / found["requests"]
-    if found["executions"]:
-        found["batch_mean"] = found["inferences"] / found["executions"]
-    return found
+    accounts = [account for account in served if account]
+    if len(accounts) < 2:
+        return accounts[0] if accounts else {}
+    counts = [name for name in accounts[0] if not name.endswith(("_ms", "_mean"))]
+    total = {name: sum(account[name] for account in accounts) for name in counts}
+    for name in {name for account in accounts for name in account if name.endswith("_ms")}:
+        total[name] = sum(account.get(name, 0.0) * account["requests"] for account in accounts) / total["requests"]
+    if total["executions"]:
+        total["batch_mean"] = total["inferences"] / total["executions"]
+    return total
 
 
 def _keep_evidence(
     target: InferTarget, workload: InferWorkload, survey: Survey, served: dict[str, float], ctx: Context
 ) -> None:
-    """What only an inference server has to say beside the numbers."""
     if workload.inputs:
         ctx.metadata(inputs={"file": workload.inputs, "sha256": file_digest(Path(workload.inputs))})
+    memory = ", tensors in shared memory" if target.shared_memory else ""
     ctx.metadata(
-        protocol=f"KServe v2 {target.call} over {target.protocol}"
-        f"{', tensors in shared memory' if target.shared_memory else ''}",
+        protocol=f"KServe v2 {target.call} over {target.protocol}{memory}",
         framework=target.framework or survey.server,
         deployment=target.deployment or ("embedded" if target.start else "server"),
         server=survey.server,
@@ -232,8 +225,8 @@ def _keep_evidence(
 
 def _report(target: InferTarget, workload: InferWorkload, book: Book, served: dict[str, float], ctx: Context) -> None:
     tally: ServingTally = book.tally
-    for name, stream in (("latency", tally.e2e), ("latency_sent", tally.e2e_sent)):
-        ctx.distribution(name, stream.histogram)
+    ctx.distribution("latency", tally.e2e.histogram)
+    ctx.distribution("latency_sent", tally.e2e_sent.histogram)
     if target.call == "stream":
         ctx.distribution("ttft", tally.ttft.histogram)
         ctx.distribution("itl", tally.itl.histogram)
@@ -248,25 +241,16 @@ def _report(target: InferTarget, workload: InferWorkload, book: Book, served: di
 def _doubts(
     tally: ServingTally, book: Book, workload: InferWorkload, served: dict[str, float]
 ) -> Iterator[contamination.Finding]:
-    """What is found in any serving trial, and what only the server's statistics tell."""
+    """What is found in any serving trial, and what only the server's statistics show."""
     for code, text in contamination.find(tally, book, workload):
         if code != "tokens_unknown":  # tensors are no tokens
             yield code, text.replace("mean e2e", "mean latency")  # the name that this experiment has for it
     sent = book.sent + book.unmeasured + book.resent
     counted = served.get("requests", 0) + served.get("failures", 0)
     if counted - sent > max(OTHER_SHARE * sent, _OTHER_LEAST):
-        yield (
-            "other_load",
-            (
-                f"the server counted {counted:.0f} requests for this model and {sent} are of this load: others used it "
-                "at the same time, and all latencies and statistics are with them"
-            ),
-        )
-    if served.get("cache_hits"):
-        yield (
-            "response_cache",
-            (
-                f"the server took {served['cache_hits']:.0f} of {counted:.0f} answers from its response cache: these "
-                "show the cache, not the model (raise distinct, or load the model without response_cache)"
-            ),
-        )
+        counts = f"the server counted {counted:.0f} requests for this model and {sent} are of this load"
+        yield "other_load", f"{counts}: others used it at the same time, and are in all latencies and statistics"
+    if hits := served.get("cache_hits"):
+        share = f"the server took {hits:.0f} of {counted:.0f} answers from its response cache"
+        cure = "raise distinct, or load the model without response_cache"
+        yield "response_cache", f"{share}: these show the cache, not the model ({cure})"

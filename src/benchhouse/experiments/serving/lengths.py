@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from itertools import accumulate, chain, cycle, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from statistics import NormalDist
 from string import ascii_lowercase, ascii_uppercase
@@ -69,7 +69,11 @@ class Normal(Model):
     @model_validator(mode="after")
     def _bounds_leave_something(self) -> "Normal":
         _check_order(self.low, self._top)
-        if self._kept() < _LEAST_KEPT:
+        kept = float(self.low <= round(self.mean) <= self._top)  # share of draws within the bounds
+        if self.stdev:
+            law = NormalDist(self.mean, self.stdev)
+            kept = law.cdf(self._top + 0.5) - law.cdf(self.low - 0.5)
+        if kept < _LEAST_KEPT:
             raise ValueError(
                 f"mean {self.mean:g} and stdev {self.stdev:g} hardly ever give a length from {self.low} to "
                 f"{self._top}: move the mean between low and high, or raise stdev"
@@ -79,13 +83,6 @@ class Normal(Model):
     @property
     def _top(self) -> int:
         return MAX_TOKENS if self.high is None else self.high
-
-    def _kept(self) -> float:
-        """The share of draws that falls within the bounds."""
-        if not self.stdev:
-            return float(self.low <= round(self.mean) <= self._top)
-        law = NormalDist(self.mean, self.stdev)
-        return law.cdf(self._top + 0.5) - law.cdf(self.low - 0.5)
 
     def draw(self, rng: random.Random) -> int:
         while True:
@@ -108,10 +105,8 @@ class Mixed(Model):
     parts: list[Part] = Field(min_length=1, max_length=1000, description="The lengths and their weights.")
 
     def draw(self, rng: random.Random) -> int:
-        reached = list(accumulate(part.weight for part in self.parts))
-        at = rng.random() * reached[-1]
-        chosen = next((part for part, end in zip(self.parts, reached, strict=True) if at < end), self.parts[-1])
-        return chosen.tokens.draw(rng)
+        (part,) = rng.choices(self.parts, [part.weight for part in self.parts])
+        return part.tokens.draw(rng)
 
 
 def _from_number(value: Any) -> Any:
@@ -218,14 +213,14 @@ def fit_to_tokens(words: Sequence[str], count: TokenCount, tokens: int) -> str:
     fits, spills, tried = 0, 0, tokens  # numbers of words; spills is 0 until one is found that is too long
     while not spills or spills - fits > 1:
         text = _joined(words, tried)
-        found = count(text)
-        if found == tokens:
+        length = count(text)
+        if length == tokens:
             return text
-        if found < tokens:
+        if length < tokens:
             fits = tried
         else:
             spills = tried
-        step = (tokens - found) * tried / max(found, 1)  # as if all words were as long as those so far
+        step = (tokens - length) * tried / max(length, 1)  # as if all words were as long as those so far
         tried += int(step) or (1 if step > 0 else -1)
         if spills and not fits < tried < spills:
             tried = (fits + spills) // 2
@@ -235,11 +230,11 @@ def fit_to_tokens(words: Sequence[str], count: TokenCount, tokens: int) -> str:
     length = count(text)
     for word in chain(dict.fromkeys(words), WORDS, ascii_lowercase, ascii_uppercase):
         longer = f"{text} {word}" if text else word
-        found = count(longer)
-        if found == tokens:
+        longer_length = count(longer)
+        if longer_length == tokens:
             return longer
-        if length < found < tokens:
-            text, length = longer, found
+        if length < longer_length < tokens:
+            text, length = longer, longer_length
     raise BenchError(
         f"no text of exactly {tokens:,} tokens was found with this tokenizer",
         hint="leave the tokenizer out: lengths are then asked, and counted by the server",
@@ -258,9 +253,7 @@ def load_tokenizer(path: Path) -> TokenCount:
     try:
         library: Any = import_module("tokenizers")
     except ImportError as error:
-        raise BenchError(
-            "prompts of exact length need the tokenizers library", hint="pip install tokenizers"
-        ) from error
+        raise BenchError("prompts of exact length need the tokenizers library", "pip install tokenizers") from error
     try:
         tokenizer = library.Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing narrower

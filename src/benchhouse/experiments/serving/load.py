@@ -16,7 +16,7 @@ from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.shape import Shape
-from benchhouse.load.trial import emit_rates, judge, keep_book, offer, said
+from benchhouse.load.trial import emit_rates, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.model import Model
@@ -71,34 +71,26 @@ class ServingTarget(Model):
         description="Address of the server: http://host:port; {port} is a free port for `start`. Several replicas with "
         "commas: connections are spread over them.",
     )
-    model: str = Field("", description="Model to ask for; the only one that the server has, where empty.")
+    model: str = Field("", description="Model to ask for; by default the only one that the server has.")
     api: Literal["chat", "completions"] | None = Field(
-        None, description="Which endpoint; chat where nothing is said, completions for a batch."
+        None, description="Endpoint; by default chat, and completions for a batch."
     )
     stream: bool = Field(True, description="Whether answers are streamed token by token.")
     api_key: str | None = Field(None, description="Bearer token; give a secret, not the token itself.")
     headers: dict[str, str] = Field(default_factory=dict, description="Further header lines.")
     extra: dict[str, Any] = Field(default_factory=dict, description="Into every request: temperature, ignore_eos, ...")
     verify_tls: bool = Field(True, description="Whether the server's certificate is checked.")
-    tokenizer: str | None = Field(
-        None, description="tokenizer.json of the model, to count tokens that the server does not."
-    )
+    tokenizer: str | None = Field(None, description="tokenizer.json, to count tokens where the server does not.")
     start: Starting | None = Field(None, description="Embedded mode: start the server for the trial, and end it after.")
     framework: str = Field("", description="vllm, triton, sglang, ...: what serves.")
-    deployment: str = Field(
-        "", description="How it is deployed: single, replicated, disaggregated, behind a gateway, ..."
-    )
+    deployment: str = Field("", description="How it is deployed: single, replicated, disaggregated, ...")
     prices: Prices = Field(default_factory=Prices, description="For figures of cost.")
     name: str = Field("", description="Name in reports.")
 
     @model_validator(mode="after")
-    def _replicas_are_alike(self) -> "ServingTarget":
+    def _start_fits_the_url(self) -> "ServingTarget":
         if len(split_endpoints(self.url)) > 1 and self.start:
             raise ValueError("start is for one server: give target.url one address, or declare a service with replicas")
-        return self
-
-    @model_validator(mode="after")
-    def _port_is_told_to_both(self) -> "ServingTarget":
         started_with = self.start is not None and any("{port}" in word for word in self.start.command)
         if "{port}" in self.url and not started_with:
             raise ValueError("{port} in target.url is the free port that target.start.command gets: it must say {port}")
@@ -116,13 +108,17 @@ class ServingWorkload(Shape):
     gen_tokens: int | None = Field(None, ge=1, description="Short for prompts.output_tokens.")
 
     @model_validator(mode="after")
-    def _lengths_are_said_once(self) -> "ServingWorkload":
-        usual = type(self.prompts).model_fields  # a plan writes out what is usual, so that is no second word
+    def _prompts_fit(self) -> "ServingWorkload":
+        usual = type(self.prompts).model_fields  # a plan writes out defaults: these are not given a second time
         for short, name in (("prompt_len", "prompt_tokens"), ("gen_tokens", "output_tokens")):
             if getattr(self, short) and (
                 name not in usual or getattr(self.prompts, name) != usual[name].get_default(call_default_factory=True)
             ):
                 raise ValueError(f"{short} is short for prompts.{name} of synthetic prompts: give one of them")
+        if isinstance(self.prompts, ConversationPrompts) and self.processes > 1:
+            raise ValueError("conversations need processes: 1")
+        if isinstance(self.prompts, ConversationPrompts) and self.batch > 1:
+            raise ValueError("conversations need batch: 1")
         return self
 
     @property
@@ -131,14 +127,6 @@ class ServingWorkload(Shape):
         lengths = {"prompt_tokens": self.prompt_len, "output_tokens": self.gen_tokens}
         given = {name: Fixed(tokens=length) for name, length in lengths.items() if length}
         return self.prompts.model_copy(update=given) if given else self.prompts
-
-    @model_validator(mode="after")
-    def _turns_in_one_process(self) -> "ServingWorkload":
-        if isinstance(self.prompts, ConversationPrompts) and self.processes > 1:
-            raise ValueError("conversations need processes: 1")
-        if isinstance(self.prompts, ConversationPrompts) and self.batch > 1:
-            raise ValueError("conversations need batch: 1")
-        return self
 
 
 @experiment(
@@ -160,26 +148,19 @@ def serve(target: ServingTarget, workload: ServingWorkload, ctx: Context) -> Non
     except NotReached as error:
         ctx.fail("not_reached", f"no connection to {url}: {error.message}")
     except BenchError as error:
-        ctx.fail("bad_load", said(error))
+        ctx.fail("bad_load", with_hint(error))
     server = ServerMetrics(urls, target.verify_tls)
-    book = offer(
-        requests.driver,
-        requests.source,
-        workload,
-        requests.tally,
-        ctx,
-        where=url,
-        servers=Servers(tuple(urls), target.verify_tls),
-    )
+    servers = Servers(tuple(urls), target.verify_tls)
+    book = offer(requests.driver, requests.source, workload, requests.tally, ctx, where=url, servers=servers)
     server.finish()
     certificate = keep_book(book, workload, book.tally.e2e.histogram, ctx)
     _keep_evidence(target, requests, book, server, ctx)
     judge(book, certificate, ctx)
-    _report(target, workload, requests, book, server, ctx)
+    _rates(target.prices, workload, book, ctx)
+    _report(requests, workload, book, server, ctx)
 
 
 def _keep_evidence(target: ServingTarget, requests: Requests, book: Book, server: ServerMetrics, ctx: Context) -> None:
-    """What only an inference server has to say beside the numbers."""
     tally: ServingTally = book.tally
     ctx.metadata(
         protocol=f"{target.driver} {requests.api}, {'streamed' if target.stream else 'not streamed'}",
@@ -201,18 +182,10 @@ def _counted_by(tally: ServingTally) -> str:
     return " and ".join(name for name, count in by.items() if count)
 
 
-def _report(
-    target: ServingTarget,
-    workload: ServingWorkload,
-    requests: Requests,
-    book: Book,
-    server: ServerMetrics,
-    ctx: Context,
-) -> None:
+def _report(requests: Requests, workload: ServingWorkload, book: Book, server: ServerMetrics, ctx: Context) -> None:
     tally: ServingTally = book.tally
     for name in tally.STREAMS:
         ctx.distribution(name, getattr(tally, name).histogram)
-    _rates(target, workload, book, ctx)
     if (delay_ms := server.queue_delay_ms()) is not None:
         ctx.emit("queue_delay", delay_ms)
     prompts = contamination.PromptFacts(
@@ -225,7 +198,7 @@ def _report(
         ctx.warn(code, text)
 
 
-def _rates(target: ServingTarget, workload: ServingWorkload, book: Book, ctx: Context) -> None:
+def _rates(prices: Prices, workload: ServingWorkload, book: Book, ctx: Context) -> None:
     tally: ServingTally = book.tally
     requests_per_s = emit_rates(book, workload, ctx)
     if workload.batch > 1:
@@ -241,7 +214,6 @@ def _rates(target: ServingTarget, workload: ServingWorkload, book: Book, ctx: Co
     mean_input = tally.input_tokens / tally.requests
     ctx.emit("input_tokens", mean_input)
     ctx.emit("input_tokens_per_s", mean_input * requests_per_s)
-    prices = target.prices
     per_s = (
         (prices.per_hour or 0) / 3600
         + (prices.per_million_input_tokens or 0) / 1e6 * mean_input * requests_per_s

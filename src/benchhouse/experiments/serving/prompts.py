@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count, islice
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from benchhouse.experiments.serving.datasets import Format, Message, read_dataset
 from benchhouse.experiments.serving.lengths import MAX_TOKENS, Fixed, Length, Writer, load_tokenizer
-from benchhouse.experiments.serving.lengths import fit_to_tokens as fit_to_tokens
 from benchhouse.schema.digests import canonical_json
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.input_paths import InputPath
@@ -68,7 +68,7 @@ class DatasetPrompts(Model):
     file: InputPath = Field(
         min_length=1, description="JSON lines, CSV with a column `prompt`, or text with a prompt a line."
     )
-    format: Format | None = Field(None, description="jsonl, csv or text; told by the file's ending if not given.")
+    format: Format | None = Field(None, description="jsonl, csv or text; by default from the file's ending.")
     output_tokens: Length | None = Field(
         None, description="Length asked of an output where the file has none; null leaves it to the server."
     )
@@ -110,33 +110,29 @@ class Prompt:
 
     def as_messages(self) -> list[dict[str, str]]:
         """For a chat endpoint; a bare text is what the user says."""
-        if self.text is not None:
-            return [{"role": "user", "content": self.text}]
-        return [{"role": message.role, "content": message.content} for message in self.messages]
+        return [message._asdict() for message in self._said]
 
     def as_text(self) -> str:
         """For an endpoint that completes text; several messages can't be one without the model's template."""
-        if self.text is not None:
-            return self.text
         if len(self.messages) > 1:
             raise BenchError(
                 f"prompt {self.conversation} is a chat of {len(self.messages)} messages, and the endpoint takes text",
                 hint="use the chat endpoint, or a dataset of plain prompts",
             )
-        return self.messages[0].content
+        return self._said[0].content
 
     def after(self, sent: "Prompt", answer: str) -> "Prompt":
         """This turn with its history: what was `sent` in the turn before, and the answer that came."""
-        before = sent.messages or (Message("user", sent.text or ""),)
-        own = self.messages or (Message("user", self.text or ""),)
-        return replace(self, text=None, messages=(*before, Message("assistant", answer), *own))
+        return replace(self, text=None, messages=(*sent._said, Message("assistant", answer), *self._said))
+
+    @property
+    def _said(self) -> tuple[Message, ...]:
+        return self.messages if self.text is None else (Message("user", self.text),)
 
     @property
     def size(self) -> int:
         """Bytes of the content."""
-        if self.text is not None:
-            return len(self.text.encode())
-        return sum(len(message.content.encode()) for message in self.messages)
+        return sum(len(message.content.encode()) for message in self._said)
 
 
 class PromptSet:
@@ -169,18 +165,17 @@ class PromptSet:
     def digest(self) -> str:
         """sha256 over every prompt in order: what is said and what is asked for."""
         sha = hashlib.sha256()
-        for one in self._prompts:
-            said = one.text if one.text is not None else one.messages
-            sha.update(canonical_json([said, one.input_tokens_asked, one.output_tokens, one.conversation, one.turn]))
-            sha.update(b"\n")
+        for prompt in self._prompts:
+            content = prompt.text if prompt.text is not None else prompt.messages
+            lengths = (prompt.input_tokens_asked, prompt.output_tokens)
+            sha.update(canonical_json([content, *lengths, prompt.conversation, prompt.turn]) + b"\n")
         return sha.hexdigest()
 
     @property
     def mean_input(self) -> float | None:
         """Mean length asked of a prompt; None where one has none."""
-        asked = [one.input_tokens_asked for one in self._prompts]
-        lengths = [length for length in asked if length is not None]
-        return sum(lengths) / len(lengths) if len(lengths) == len(asked) else None
+        lengths = [prompt.input_tokens_asked for prompt in self._prompts]
+        return None if None in lengths else fmean(filter(None, lengths))
 
     def repeats(self, requests: int) -> int:
         """How many of so many requests, taken in order, say what an earlier one said."""
@@ -190,8 +185,8 @@ class PromptSet:
     def _first_said(self) -> list[int]:
         """Where in the pool something new is said, in order."""
         first: dict[tuple[str | None, tuple[Message, ...]], int] = {}
-        for index, one in enumerate(self._prompts):
-            first.setdefault((one.text, one.messages), index)
+        for index, prompt in enumerate(self._prompts):
+            first.setdefault((prompt.text, prompt.messages), index)
         return list(first.values())
 
     def facts(self) -> dict[str, Any]:
@@ -202,7 +197,7 @@ class PromptSet:
             "prompts": len(self),
             "conversations": self.conversations,
             "distinct": len(self._first_said),
-            "bytes": sum(one.size for one in self._prompts),
+            "bytes": sum(prompt.size for prompt in self._prompts),
         }
 
 
@@ -222,7 +217,7 @@ def build_prompts(spec: PromptSpec, *, requests: int | None, seed: int, words: s
             for number, row in enumerate(data.rows)
         )
         return PromptSet(((prompt,) for prompt in prompts), data.sha256)
-    writer = _writer(spec, wording)
+    writer = Writer(wording, load_tokenizer(Path(spec.tokenizer)) if spec.tokenizer else None)
     made = _conversations(spec, seed, writer) if isinstance(spec, ConversationPrompts) else _singles(spec, seed, writer)
     if spec.distinct is None:
         return PromptSet(_enough(made, min(requests or MAX_DEFAULT_PROMPTS, MAX_DEFAULT_PROMPTS)))
@@ -278,20 +273,11 @@ def _conversations(spec: ConversationPrompts, seed: int, writer: Writer) -> Iter
                 f"a conversation has at most {MAX_TURNS:,} turns and {MAX_TOKENS:,} tokens, and one would have more",
                 hint="lower turns or prompt_tokens",
             )
+        texts = [writer.write(tokens, next(numbers)) for tokens in asked]
         yield tuple(
-            Prompt(
-                writer.write(tokens, next(numbers)),
-                input_tokens_asked=tokens,
-                output_tokens=_drawn(spec.output_tokens, outputs),
-                conversation=conversation,
-                turn=turn,
-            )
-            for turn, tokens in enumerate(asked)
+            Prompt(text, (), tokens, _drawn(spec.output_tokens, outputs), conversation, turn)
+            for turn, (text, tokens) in enumerate(zip(texts, asked, strict=True))
         )
-
-
-def _writer(spec: _Made, seed: int | str) -> Writer:
-    return Writer(seed, load_tokenizer(Path(spec.tokenizer)) if spec.tokenizer else None)
 
 
 def _drawn(length: Length | None, rng: random.Random) -> int | None:

@@ -52,20 +52,19 @@ class Requests:
         self._batch = workload.batch
         self.api = target.api or ("completions" if self._batch > 1 else "chat")
         if self._batch > 1 and self.api == "chat":
-            raise BenchError(
-                "a chat request holds one conversation, not a batch", "target.api: completions, or batch: 1"
-            )
+            hint = "target.api: completions, or batch: 1"
+            raise BenchError("a chat request holds one conversation, not a batch", hint)
         expected = _expected(workload) * self._batch
         self.prompts = build_prompts(self._spec, requests=expected, seed=ctx.seed, words=ctx.trial_id)
         self._tokens: Callable[[str], int] | None = load_tokenizer(Path(target.tokenizer)) if target.tokenizer else None
-        talks = isinstance(self._spec, ConversationPrompts)
+        chatting = isinstance(self._spec, ConversationPrompts)
         generation = Generation(
             api=self.api,
             stream=target.stream,
             batch=self._batch,
             extra=target.extra,
-            keep_text=talks or self._tokens is not None,
-            keep_thoughts=self._tokens is not None and not talks,  # a conversation's history is without thoughts
+            keep_text=chatting or self._tokens is not None,
+            keep_thoughts=self._tokens is not None and not chatting,  # a conversation's history is without thoughts
         )
         make: TextDriver = ctx.driver(target.driver)
         model = target.model or _only_model(urls, target)
@@ -81,14 +80,11 @@ class Requests:
         """The n-th request; a batch that the pool's end would cut short goes on with its start."""
         prompts = [self.prompts[number * self._batch + place] for place in range(self._batch)]
         output_tokens = max(prompt.output_tokens or 0 for prompt in prompts) * self._batch
-        input_tokens = sum(map(self._input_tokens, prompts)) if self._tokens else None
+        input_tokens = None
+        if count := self._tokens:  # what a chat's template adds only the server knows
+            input_tokens = sum(count(message["content"]) for prompt in prompts for message in prompt.as_messages())
         data = self._driver.request(prompts if self._batch > 1 else prompts[0])
         return Planned(Asked(output_tokens or None, input_tokens), data)
-
-    def _input_tokens(self, prompt: Prompt) -> int:
-        """Of what is said; what a chat's template adds to it only the server knows."""
-        assert self._tokens is not None
-        return sum(self._tokens(message["content"]) for message in prompt.as_messages())
 
     def driver(self) -> HttpDriver:
         return self._driver
@@ -99,8 +95,8 @@ class Requests:
 
     def repeats(self, requests: int) -> float:
         """Share of so many requests that said what an earlier one had said."""
-        said = requests * self._batch
-        return self.prompts.repeats(said) / said if said else 0.0
+        prompts = requests * self._batch
+        return self.prompts.repeats(prompts) / prompts if prompts else 0.0
 
     @property
     def mean_input(self) -> float | None:

@@ -25,17 +25,16 @@ class ServerMetrics:
 
     def queue_delay_ms(self) -> float | None:
         """Mean time of a request in the server's queue, where it counts that."""
-        change = self.facts()
-        total = [value for name, value in change.items() if name.endswith(f"{_QUEUE}_sum")]
-        count = [value for name, value in change.items() if name.endswith(f"{_QUEUE}_count")]
-        return sum(total) / sum(count) * 1000 if count and sum(count) > 0 else None
+        count = self._grown(f"{_QUEUE}_count")
+        return self._grown(f"{_QUEUE}_sum") / count * 1000 if count > 0 else None
 
     def cached_share(self) -> float | None:
         """Share of the input that the server found in its prefix cache, where it counts that."""
-        change = self.facts()
-        asked = sum(value for name, value in change.items() if name.endswith("prefix_cache_queries_total"))
-        hits = sum(value for name, value in change.items() if name.endswith("prefix_cache_hits_total"))
-        return hits / asked if asked > 0 else None
+        queries = self._grown("prefix_cache_queries_total")
+        return self._grown("prefix_cache_hits_total") / queries if queries > 0 else None
+
+    def _grown(self, suffix: str) -> float:
+        return sum(value for name, value in self.facts().items() if name.endswith(suffix))
 
     def facts(self) -> dict[str, float]:
         """How much each counter of interest grew during the load."""

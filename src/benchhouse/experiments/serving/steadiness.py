@@ -23,6 +23,8 @@ _FEWEST_STEPS = 20
 _STEPS_BACK = 1 / 7
 _MOST_BINS = 1024
 _TAIL = 10
+_SILENCE_BIN_NS = 10_000_000
+_MOST_SILENCE_BINS = 100_000  # then bins of twice the width
 
 
 class Batch(NamedTuple):
@@ -43,9 +45,7 @@ class History:
     def add(self, at_ns: int, ttft_ns: int, e2e_ns: int) -> None:
         while at_ns >= _MOST_BINS * self._width_ns:
             self._widen()
-        row = self._bins.get(at_ns // self._width_ns)
-        if row is None:
-            row = self._bins[at_ns // self._width_ns] = [0, 0, 0]
+        row = self._bins.setdefault(at_ns // self._width_ns, [0, 0, 0])
         row[0] += 1
         row[1] += ttft_ns
         row[2] += e2e_ns
@@ -67,14 +67,14 @@ class History:
         total = sum(row[1] for row in rows)
         in_flight = sum(row[3] for row in rows) / 1e9 / window_s if window_s else 0.0
         size = max(total / MOST_BATCHES, 0 if queued else 2 * in_flight, _LEAST_IN_BATCH)
-        found: list[Batch] = []
+        batches: list[Batch] = []
         n = ttft = e2e = at = done = 0
         for place, count, ttft_ns, e2e_ns in rows:
             n, ttft, e2e, at = n + count, ttft + ttft_ns, e2e + e2e_ns, at + place * count
-            if done + n >= size * (len(found) + 1) - 0.5:
-                found.append(Batch((at / n + 0.5) * self._width_ns / 1e9, ttft / n / 1e6, e2e / n / 1e6))
+            if done + n >= size * (len(batches) + 1) - 0.5:
+                batches.append(Batch((at / n + 0.5) * self._width_ns / 1e9, ttft / n / 1e6, e2e / n / 1e6))
                 done, n, ttft, e2e, at = done + n, 0, 0, 0, 0
-        return found if len(found) >= FEWEST_BATCHES else []
+        return batches if len(batches) >= FEWEST_BATCHES else []
 
     def first_and_last_third(self) -> tuple[float, float]:
         """Mean end-to-end latency of the earliest and of the latest third of the window's bins, in ms."""
@@ -95,6 +95,63 @@ class History:
     def _take(self, place: int, row: Sequence[int]) -> None:
         ours = self._bins.setdefault(place, [0, 0, 0])
         ours[:] = [a + b for a, b in zip(ours, row, strict=True)]
+
+
+class Silence:
+    """Hears of every answer when it is complete; `gaps` tells the times without output while something was waiting."""
+
+    def __init__(self) -> None:
+        self._width_ns = _SILENCE_BIN_NS
+        self._sounds: set[int] = set()  # bins in which any output came
+        self._waits: dict[int, int] = {}  # bin -> requests that began waiting minus those that ended
+
+    def hear(self, sent_ns: int, ended_ns: int, stamps_ns: list[int]) -> None:
+        """All from the start of the window; before it is negative."""
+        width = self._width_ns
+        self._sounds.update([stamp // width for stamp in stamps_ns])
+        self._wait(sent_ns // width, 1)
+        self._wait(ended_ns // width, -1)
+        while len(self._sounds) > _MOST_SILENCE_BINS or len(self._waits) > _MOST_SILENCE_BINS:
+            self._widen()
+
+    def merge(self, other: "Silence") -> None:
+        while self._width_ns < other._width_ns:
+            self._widen()
+        factor = self._width_ns // other._width_ns or 1
+        self._sounds.update(place // factor for place in other._sounds)
+        for place, count in other._waits.items():
+            self._wait(place // factor, count)
+
+    def gaps(self, window_s: float) -> list[tuple[float, float]]:
+        """Times of the window without any output while a request was waiting: for how long, and from when, in seconds.
+
+        Of requests that were answered well, to 10 ms (less for windows of more than a quarter of an hour). What
+        precedes the first output of all is none: it has to come from somewhere.
+        """
+        end = round(window_s * 1e9) // self._width_ns
+        first = min(self._sounds, default=0)
+        silences = []
+        waiting = quiet_since = 0
+        for place in sorted(self._sounds | self._waits.keys()):
+            heard = place in self._sounds
+            length = min(place, end) - max(quiet_since, 0)
+            if heard and waiting and length > 0 and place > first:
+                silences.append((length * self._width_ns / 1e9, max(quiet_since, 0) * self._width_ns / 1e9))
+            if heard or not waiting:
+                quiet_since = place
+            waiting += self._waits.get(place, 0)
+        return silences
+
+    def _wait(self, place: int, count: int) -> None:
+        self._waits[place] = self._waits.get(place, 0) + count
+
+    def _widen(self) -> None:
+        """A narrower one that is merged later still fits: widths are powers of two of each other."""
+        self._width_ns *= 2
+        self._sounds = {place // 2 for place in self._sounds}
+        waits, self._waits = self._waits, {}
+        for place, count in waits.items():
+            self._wait(place // 2, count)
 
 
 class Change(NamedTuple):

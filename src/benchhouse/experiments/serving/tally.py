@@ -1,14 +1,14 @@
 """What is kept of the replies of an inference server: token latencies, token counts, and traces of contamination."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchhouse.experiments.serving.silence import Silence
-from benchhouse.experiments.serving.steadiness import History
+from benchhouse.experiments.serving.steadiness import History, Silence
 from benchhouse.load.book import Call, Stream
 from benchhouse.load.protocols.calls import Reply
-from benchhouse.load.slo import Slo
+from benchhouse.load.slo import Slo, missed
 
 
 class ServingTally:
@@ -23,8 +23,9 @@ class ServingTally:
     def __init__(self, slo: Slo | None, count_tokens: Callable[[str], int] | None = None) -> None:
         self.slo = slo
         self._count_tokens = count_tokens
-        self.ttft, self.ttft_sent, self.itl, self.tpot = Stream(), Stream(), Stream(), Stream()
-        self.e2e, self.e2e_sent, self.jitter = Stream(), Stream(), Stream()
+        self.ttft, self.ttft_sent, self.itl, self.tpot, self.e2e, self.e2e_sent, self.jitter = (
+            Stream() for _ in self.STREAMS
+        )
         self.requests = 0  # good and measured
         self.events = 0
         self.input_tokens = 0
@@ -36,7 +37,7 @@ class ServingTally:
         self.short = 0  # ended before the number of tokens asked for
         self.merged = 0  # answers with fewer events than tokens, beyond the one token that only ends an output
         self.tokens_in_window = 0.0  # of all requests, by the stamps of their events
-        self.finishes: dict[str, int] = {}
+        self.finishes: Counter[str] = Counter()
         self.history = History()  # of the window, by when requests were due
         self.silence = Silence()
 
@@ -51,9 +52,7 @@ class ServingTally:
             self._place(call, stamps, reply, start_ns, end_ns)
         if not call.measured:
             return 0
-        if reply.error is not None:
-            return self._missed(None, None, None, None)
-        return self._measure(call, reply, stamps, start_ns)
+        return self._measure(call, reply, stamps, start_ns) if reply.error is None else missed(self.slo, None)
 
     def _place(self, call: Call, stamps: Sequence[int], reply: Reply, start_ns: int, end_ns: int) -> None:
         """Where in the window there was output, whether the request is measured or not."""
@@ -88,7 +87,8 @@ class ServingTally:
                     self.jitter.add(sum(changes) // len(changes))
         self._count(call, reply, len(stamps))
         self.history.add(call.due_ns - start_ns, e2e if ttft is None else ttft, e2e)
-        return self._missed(ttft, worst, tpot, e2e)
+        times = {"ttft": ttft, "itl": worst, "tpot": tpot, "e2e": e2e, "latency": e2e}
+        return missed(self.slo, times)
 
     def _count(self, call: Call, reply: Reply, events: int) -> None:
         if reply.output_tokens is None:
@@ -100,14 +100,7 @@ class ServingTally:
         self.without_input += reply.input_tokens is None
         self.input_tokens += reply.input_tokens or 0
         self.cached_tokens += reply.cached_tokens or 0
-        self.finishes[reply.finish] = self.finishes.get(reply.finish, 0) + 1
-
-    def _missed(self, ttft: int | None, itl: int | None, tpot: int | None, e2e: int | None) -> int:
-        if self.slo is None:
-            return 0
-        times = {"ttft": ttft, "itl": itl, "tpot": tpot, "e2e": e2e, "latency": e2e}
-        over = self.slo.over({name: at for name, at in times.items() if at is not None}, error=e2e is None)
-        return sum(flag << number for number, flag in enumerate(over))
+        self.finishes[reply.finish] += 1
 
     def __getstate__(self) -> dict[str, Any]:
         """What a load process hands back: all but the tokenizer."""
@@ -122,7 +115,6 @@ class ServingTally:
         for name in ("requests", "events", "input_tokens", "output_tokens", "cached_tokens", "without_usage",
                      "without_input", "counted_here", "short", "merged", "tokens_in_window"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for finish, count in other.finishes.items():
-            self.finishes[finish] = self.finishes.get(finish, 0) + count
+        self.finishes.update(other.finishes)
         self.history.merge(other.history)
         self.silence.merge(other.silence)

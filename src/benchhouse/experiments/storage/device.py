@@ -1,23 +1,24 @@
-"""What lies under a folder: its filesystem, the block device, and what that device says it has moved."""
+"""What lies under a folder: its filesystem and block device, what that device has moved, and files of dead trials."""
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+from benchhouse.processes.owner import identity, is_gone
 
 _SECTOR = 512  # of /proc/diskstats, whatever the device has
+_NAME = re.compile(r"benchhouse-(?P<boot>[0-9a-f]{12})-(?P<owner>p\d+-s\d+-n\d+)-.*\.dat")
 MEMORY = ("tmpfs", "ramfs")
 
 
-@dataclass(frozen=True)
-class Counters:
+class Counters(NamedTuple):
     """Bytes that a device has moved since it was attached, for everybody."""
 
     read: int
     written: int
-
-    def since(self, before: "Counters") -> "Counters":
-        return Counters(self.read - before.read, self.written - before.written)
 
 
 @dataclass(frozen=True)
@@ -26,27 +27,21 @@ class Device:
 
     filesystem: str
     name: str = ""
-    number: tuple[int, int] | None = None
+    number: int | None = None
 
     @classmethod
     def under(cls, folder: Path) -> "Device":
-        held = folder.stat().st_dev
-        wanted = f"{os.major(held)}:{os.minor(held)}"
-        for line in Path("/proc/self/mountinfo").read_text().splitlines():
-            mount, _, rest = line.partition(" - ")
-            if mount.split()[2] == wanted:
-                filesystem, source = rest.split()[:2]
-                return cls._named(filesystem, held, source)
-        return cls("unknown")
-
-    @classmethod
-    def _named(cls, filesystem: str, held: int, source: str) -> "Device":
-        """Filesystems with a number of their own (btrfs) still name the device that they are mounted from."""
-        if not os.major(held) and Path(source).is_block_device():
-            held = Path(source).stat().st_rdev
-        number = (os.major(held), os.minor(held))
-        link = Path(f"/sys/dev/block/{number[0]}:{number[1]}")
-        return cls(filesystem, link.resolve().name, number) if link.exists() else cls(filesystem)
+        device = folder.stat().st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        mounts = (line.split(" - ") for line in Path("/proc/self/mountinfo").read_text().splitlines())
+        mounted = next((rest.split() for mount, rest in mounts if mount.split()[2] == number), None)
+        if mounted is None:
+            return cls("unknown")
+        filesystem, source = mounted[0], Path(mounted[1])
+        if not os.major(device) and source.is_block_device():  # btrfs has numbers of its own, and names its device
+            device = source.stat().st_rdev
+        link = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
+        return cls(filesystem, link.resolve().name, device) if link.exists() else cls(filesystem)
 
     @property
     def is_memory(self) -> bool:
@@ -57,10 +52,33 @@ class Device:
             return None
         for line in Path("/proc/diskstats").read_text().splitlines():
             fields = line.split()
-            if (int(fields[0]), int(fields[1])) == self.number:
+            if os.makedev(int(fields[0]), int(fields[1])) == self.number:
                 return Counters(int(fields[5]) * _SECTOR, int(fields[9]) * _SECTOR)
         return None
 
 
 def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
+
+
+def new_name(trial_id: str) -> str:
+    """A name that says who made the file, for a trial that was killed can't remove its own; unique across machines."""
+    return f"benchhouse-{_boot()}-{identity()}-{trial_id}.dat"
+
+
+def sweep(folder: Path) -> list[str]:
+    """Remove what processes of this machine left there that have ended since; their names.
+
+    Process ids say nothing across machines and reboots, so files of another boot stay.
+    """
+    swept = []
+    for path in folder.glob("benchhouse-*.dat"):
+        name = _NAME.fullmatch(path.name)
+        if name and name["boot"] == _boot() and is_gone(name["owner"]):
+            path.unlink(missing_ok=True)
+            swept.append(path.name)
+    return swept
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().replace("-", "")[:12]

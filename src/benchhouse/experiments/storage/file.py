@@ -3,15 +3,16 @@
 import errno
 import os
 from dataclasses import replace
+from operator import sub
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.storage.device import Counters, Device, free_bytes
+from benchhouse.experiments.storage.device import Counters, Device, free_bytes, new_name, sweep
 from benchhouse.experiments.storage.file_report import METRICS, report
-from benchhouse.experiments.storage.leftovers import new_name, sweep
 from benchhouse.load.protocols.files import FileEngine, FileJob, FileLife, Moved, Pattern
+from benchhouse.load.trial import with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.input_paths import InputPath
@@ -28,7 +29,7 @@ class FileTarget(Model):
 
     path: InputPath | None = Field(None, description="Folder under test; the trial's own working folder by default.")
     engine: Literal["fileio", "fio"] = Field("fileio", description="Our own loop, or the program fio.")
-    ioengine: Literal["psync", "libaio", "io_uring"] = Field("psync", description="engine: fio: how it asks.")
+    ioengine: Literal["psync", "libaio", "io_uring"] = Field("psync", description="engine: fio: its ioengine.")
     name: str = Field("", description="Name in reports.")
 
     @model_validator(mode="after")
@@ -45,29 +46,17 @@ class FileWorkload(Model):
     mix: float = Field(0.7, gt=0, lt=1, description="Share of reads in rw and randrw.")
     file_size: Bytes = Field(64 * 2**20, gt=0, description="Size of the file, a multiple of block_size.")
     block_size: Bytes = Field(2**20, ge=512, le=2**30, description="Size of one operation.")
-    threads: int = Field(
-        1, ge=1, le=256, description="Streams, each with its own descriptor and its own part of the file."
-    )
+    threads: int = Field(1, ge=1, le=256, description="Streams, each with its own descriptor and part of the file.")
     depth: int = Field(
-        1,
-        ge=1,
-        le=1024,
-        description="Operations in flight of each stream. Blocking calls have no queue: so many threads share the "
-        "stream's descriptor and take its blocks in turn.",
+        1, ge=1, le=1024, description="Operations in flight of each stream: so many threads share its descriptor."
     )
-    processes: int | None = Field(
-        None, ge=1, le=256, description="Processes that these threads are spread over; one a core by default."
-    )
+    processes: int | None = Field(None, ge=1, le=256, description="Processes of these threads; one a core by default.")
     direct: bool = Field(False, description="Past the page cache (O_DIRECT).")
-    cache: Literal["drop", "keep"] = Field(
-        "drop", description="Whether the file's cached pages are dropped before the measured time."
-    )
+    cache: Literal["drop", "keep"] = Field("drop", description="What is done with cached pages before measuring.")
     fsync: Literal["never", "end", "each"] | Annotated[int, Field(ge=1)] = Field(
         "end", description="When writes are made durable: never, at the end, after each, or after every n of a thread."
     )
-    precondition: int = Field(
-        0, ge=0, le=100, description="Passes that overwrite the whole file before, in the order of the pattern."
-    )
+    precondition: int = Field(0, ge=0, le=100, description="Passes that overwrite the whole file before measuring.")
     duration: Seconds | None = Field(None, gt=0, description="Go round for that long; one pass by default.")
     warmup: Seconds = Field(0.0, description="Load before the measured duration.")
 
@@ -93,28 +82,30 @@ def file_io(target: FileTarget, workload: FileWorkload, ctx: Context) -> None:
     """Read or write a file in blocks: bandwidth, operations a second, latency."""
     folder = Path(target.path) if target.path else ctx.workdir
     if not folder.is_dir():
-        how = "make it, or give another" if folder.is_absolute() else "give the whole path, which begins with /"
-        ctx.fail("no_such_folder", f"target.path {str(folder)!r} is not a folder on this machine: {how}")
+        what = f"target.path {str(folder)!r} is not a folder on this machine"
+        ctx.fail("no_such_folder", f"{what}: make it, or give another")
     life: FileLife = ctx.driver("fileio")()
     engine: FileEngine = ctx.driver(target.engine)()
     job = _job(target, workload, folder, ctx)
     try:
         if swept := sweep(folder):
             ctx.metadata(swept=swept)
-        _refuse_too_large(folder, job, ctx)
+        if free_bytes(folder) < job.size + min(_SPARE, job.size // 8):  # a disk full to the last byte harms others
+            _explain(errno.ENOSPC, folder, job, ctx)
         job = replace(job, direct=job.direct and _takes_direct(job.path, ctx))
         _prepare(job, workload, life, ctx)
         device = Device.under(folder)
         before = device.counters()
         moved = engine.transfer(job)
-        by_device = _since(before, device.counters())
+        after = device.counters()
+        by_device = Counters(*map(sub, after, before)) if before and after else None
         _judge(job, moved, folder, ctx)
         _look_at_file(job, workload, moved, life if engine.known_content else None, ctx)
     except OSError as error:
         _explain(error.errno or 0, folder, job, ctx)
         raise
     except BenchError as error:
-        ctx.fail("bad_load", f"{error.message} ({error.hint})" if error.hint else error.message)
+        ctx.fail("bad_load", with_hint(error))
     finally:
         if job.path.exists():  # on a read-only filesystem, removing nothing would be an error too
             job.path.unlink()
@@ -142,12 +133,6 @@ def _job(target: FileTarget, workload: FileWorkload, folder: Path, ctx: Context)
     )
 
 
-def _refuse_too_large(folder: Path, job: FileJob, ctx: Context) -> None:
-    """Before anything is written: a disk that is full to the last byte harms others."""
-    if free_bytes(folder) < job.size + min(_SPARE, job.size // 8):
-        _explain(errno.ENOSPC, folder, job, ctx)
-
-
 def _takes_direct(path: Path, ctx: Context) -> bool:
     """Makes the file, to see whether its filesystem takes O_DIRECT."""
     try:
@@ -166,25 +151,14 @@ def _prepare(job: FileJob, workload: FileWorkload, life: FileLife, ctx: Context)
         return
     life.fill(job)
     own: FileEngine = ctx.driver("fileio")()
-    passes = replace(
-        job,
-        pattern="randwrite" if job.random else "write",
-        sync_every=0,
-        sync_end=True,
-        duration_s=None,
-        warmup_s=0.0,
-        generation=0,
-    )
+    whole = replace(job, sync_every=0, sync_end=True, duration_s=None, warmup_s=0.0, generation=0)
+    passes = replace(whole, pattern="randwrite" if job.random else "write")
     for _ in range(workload.precondition):
         done = own.transfer(passes)
         if done.errors:
             raise OSError(done.fatal or errno.EIO, f"preconditioning failed: {done.first_errors[0]}")
     if workload.cache == "drop":
         life.drop_cache(job)
-
-
-def _since(before: Counters | None, after: Counters | None) -> Counters | None:
-    return after.since(before) if before and after else None
 
 
 def _judge(job: FileJob, moved: Moved, folder: Path, ctx: Context) -> None:
@@ -203,29 +177,24 @@ def _look_at_file(job: FileJob, workload: FileWorkload, moved: Moved, life: File
     size = job.path.stat().st_size if job.path.exists() else 0
     whole = job.pattern != "write" or workload.precondition or job.duration_s is None
     if size != job.size and whole:
-        ctx.invalid(
-            "file_changed",
-            f"the file has {size} bytes at the end and had {job.size}: something else changed it in the measured time",
-        )
+        sizes = f"the file has {size} bytes at the end and had {job.size}"
+        ctx.invalid("file_changed", f"{sizes}: something else changed it in the measured time")
     written = moved.written[:: max(len(moved.written) // _ALIKE, 1)] if life and size == job.size else []
     wrong = [*moved.corrupt, *(life.misfits(job, written) if life and written else [])]
-    ctx.metadata(blocks_checked=moved.checked + len(written), blocks_wrong=len(wrong))
+    checked = moved.checked + len(written)
+    ctx.metadata(blocks_checked=checked, blocks_wrong=len(wrong))
     if wrong:
+        blocks = f"{len(wrong)} of {checked} blocks that were looked at"
         ctx.invalid(
-            "wrong_content",
-            f"{len(wrong)} of {moved.checked + len(written)} blocks that were looked at hold something else than was "
-            f"written there, the first at offset {wrong[0]}",
+            "wrong_content", f"{blocks} hold something else than was written there, the first at offset {wrong[0]}"
         )
 
 
 def _explain(number: int, folder: Path, job: FileJob, ctx: Context) -> None:
     """Fail with what to do, for errors that have a plain meaning."""
     if number in (errno.ENOSPC, errno.EDQUOT):
-        ctx.fail(
-            "no_space",
-            f"{folder} has no room for a file of {show_bytes(job.size)} ({show_bytes(free_bytes(folder))} free): "
-            "choose a smaller file_size or another target.path",
-        )
+        room = f"no room for a file of {show_bytes(job.size)} ({show_bytes(free_bytes(folder))} free)"
+        ctx.fail("no_space", f"{folder} has {room}: choose a smaller file_size or another target.path")
     if number == errno.EFBIG:
         ctx.fail("too_large", f"no file of {show_bytes(job.size)} is allowed in {folder}: see `ulimit -f`")
     if number in (errno.EROFS, errno.EACCES, errno.EPERM):

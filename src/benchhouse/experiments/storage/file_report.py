@@ -59,22 +59,18 @@ def report(job: FileJob, moved: Moved, device: Device, by_device: Counters | Non
     ctx.emit("cpu_per_op", moved.cpu_s / moved.operations * 1e6)
     ctx.emit("errors", failed)
     ctx.emit("error_rate", failed / (failed + moved.operations))
-    cached = cached_share(moved)
-    if cached is not None:
+    cached = None
+    if moved.read_bytes and moved.fetched_bytes is not None:  # read-ahead may fetch more: that is no cache hit
+        cached = max(0.0, 1 - moved.fetched_bytes / moved.read_bytes)
         ctx.emit("cached", round(cached, 4))
-    _tell(job, moved, device, by_device, engine, ctx)
+    _keep_facts(job, moved, device, by_device, engine, ctx)
     for code, text, broken in _doubts(job, moved, device, by_device, engine, cached):
         (ctx.invalid if broken else ctx.warn)(code, text)
 
 
-def cached_share(moved: Moved) -> float | None:
-    """Of the bytes read; read-ahead may fetch more than was read, which is no cache hit. None: can't be told."""
-    if not moved.read_bytes or moved.fetched_bytes is None:
-        return None
-    return max(0.0, 1 - moved.fetched_bytes / moved.read_bytes)
-
-
-def _tell(job: FileJob, moved: Moved, device: Device, by_device: Counters | None, engine: str, ctx: Context) -> None:
+def _keep_facts(
+    job: FileJob, moved: Moved, device: Device, by_device: Counters | None, engine: str, ctx: Context
+) -> None:
     ctx.metadata(
         filesystem=device.filesystem,
         device=device.name,
@@ -88,7 +84,7 @@ def _tell(job: FileJob, moved: Moved, device: Device, by_device: Counters | None
         seconds=moved.seconds,
         client_user_cores=moved.user_s / max(moved.seconds, 1e-9),
         no_core_share=round(moved.no_core_s / moved.worked_s, 4) if moved.worked_s else None,
-        device_bytes=None if by_device is None else {"read": by_device.read, "written": by_device.written},
+        device_bytes=by_device and by_device._asdict(),
     )
 
 
@@ -127,19 +123,12 @@ def _cache_doubts(job: FileJob, moved: Moved, by_device: Counters | None, cached
 def _client_doubts(job: FileJob, moved: Moved) -> Iterator[Doubt]:
     """Invalid where a device was to be measured; with the cache in between, the numbers are of the client anyway."""
     if moved.no_core_s > NO_CORE_SHARE * moved.worked_s:
-        yield (
-            "client_starved",
-            (
-                f"the threads spent {moved.no_core_s / moved.worked_s:.0%} of the time ready to run, without a core: "
-                "latencies are longer by that, and the storage may be faster (something else used the cores, or there "
-                "are too few for this depth)"
-            ),
-            False,
-        )
+        waited = f"the threads spent {moved.no_core_s / moved.worked_s:.0%} of the time ready to run, without a core"
+        cause = "something else used the cores, or there are too few for this depth"
+        effect = "latencies are longer by that, and the storage may be faster"
+        yield "client_starved", f"{waited}: {effect} ({cause})", False
     user = moved.user_s / max(moved.seconds, 1e-9) / job.processes
     if moved.busiest > MOST_IOPS or (user > MOST_USER and moved.seconds >= SHORTEST_SHARE_S):
-        text = (
-            f"a process made {moved.busiest:,.0f} operations a second and spent {user:.0%} of a core in Python: the "
-            "storage may be faster than this"
-        )
-        yield "client_bound", f"{text} (engine: fio asks faster; processes help where cores are idle)", job.direct
+        busy = f"a process made {moved.busiest:,.0f} operations a second and spent {user:.0%} of a core in Python"
+        cure = "engine: fio asks faster; processes help where cores are idle"
+        yield "client_bound", f"{busy}: the storage may be faster than this ({cure})", job.direct

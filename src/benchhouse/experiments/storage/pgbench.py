@@ -1,25 +1,47 @@
-"""A load that pgbench offers: its run, and its log written down as a load of ours."""
+"""A load that pgbench offers: transactions as its scripts, its run, and its log written down as a load of ours.
+
+What pgbench can't express is refused, with the reason.
+"""
 
 import math
+import re
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from benchhouse.experiments.storage.pgbench_scripts import scripts, transactions
-from benchhouse.experiments.storage.postgres_tally import PostgresTally
-from benchhouse.experiments.storage.postgres_workload import PostgresWorkload
+from benchhouse.experiments.storage.postgres_tables import PostgresTally
+from benchhouse.experiments.storage.postgres_workload import (
+    BEGIN,
+    BUILT_IN,
+    COMMIT,
+    LOOKUP,
+    RANGE,
+    RECORD,
+    UPDATE,
+    Between,
+    CustomSql,
+    PostgresWorkload,
+)
+from benchhouse.load.arrivals import Poisson
 from benchhouse.load.book import Answers, Book, Call
 from benchhouse.load.engine import first_connections
 from benchhouse.load.protocols.calls import Reply
-from benchhouse.load.protocols.pgbench import PgbenchDriver, PgbenchJob, PgbenchRun
-from benchhouse.load.protocols.postgres import Login, Work
+from benchhouse.load.protocols.pgbench import PgbenchDriver, PgbenchJob, PgbenchRun, PgbenchScript
+from benchhouse.load.protocols.postgres import Effect, Login, Statement, Step, Value, Work
 from benchhouse.load.records import Spool, write_parquet
+from benchhouse.schema.errors import BenchError
 
 _SECOND_NS = 1_000_000_000
 _SPARE_S = 1.0  # for connecting, which is part of the time that pgbench is given
 _GAPS = 5  # of an open loop, until its first transaction is due
 _BEHIND = 10  # mean gaps without a transaction that was due: by chance once in 20,000
 _AT_A_TIME = 4096
+_MOST_WEIGHT = 2**31 - 1
+_MOST_PLACES = 255  # of one statement
+_OTHER = "or take driver: postgres"
+_LIKE_A_PLACE = re.compile(r"(?<!:):[A-Za-z_]")
+Command = Statement | tuple[str, str]  # or the name of a variable and the expression that it is set to
 
 
 def plan(workload: PostgresWorkload, login: Login, seed: int) -> PgbenchJob:
@@ -79,8 +101,8 @@ def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, 
             counts = [item.rows for item in items]
             if book.settle_answers(Answers(items, counts, sent, ended, sum(counts))):
                 continue
-        for index, row in enumerate(zip(items, due, sent, ended, strict=True), at):
-            item, due_ns, sent_ns, ended_ns = row
+        rows = enumerate(zip(items, due, sent, ended, strict=True), at)
+        for index, (item, due_ns, sent_ns, ended_ns) in rows:
             call = Call(index, due_ns, book.start_ns <= due_ns < book.end_ns, item)
             call.sent_ns, call.ended_ns = sent_ns, ended_ns
             book.wrote(call)
@@ -111,3 +133,133 @@ def _note_client(run: PgbenchRun, job: PgbenchJob, book: Book) -> None:
     book.peak_mb = run.peak_mb
     book.cpu_share = run.cpu_s / run.seconds / min(job.threads, job.clients)
     book.cpu_all_ns = round(run.cpu_s / run.seconds * book.window_s * _SECOND_NS)
+
+
+def transactions(workload: PostgresWorkload) -> dict[str, Work]:
+    """What one transaction of each kind does, by its name; raises BenchError for one that pgbench can't make.
+
+    Every amount is 1, so that what is written can be added up although pgbench draws the rows itself.
+    """
+    lookup, update, record = Step(LOOKUP, rows=1), Step(UPDATE, rows=1), Step(RECORD, rows=1)
+    built_in: dict[str, tuple[list[Step], Effect | None]] = {
+        "lookup": ([lookup], None),
+        "range": ([Step(RANGE, rows=workload.span)], None),
+        "update": ([update], Effect(balance=1, hits=1)),
+        "transfer": ([Step(BEGIN), update, update, Step(COMMIT)], Effect(hits=2)),
+        "oltp": ([Step(BEGIN), update, lookup, record, Step(COMMIT)], Effect(balance=1, hits=1, rows=1, amount=1)),
+    }
+    for kind in workload.weights:
+        if kind in BUILT_IN and kind not in built_in:
+            raise BenchError(
+                f"pgbench has no {kind}: its scripts send single statements with few values",
+                f"choose from {', '.join(built_in)} and SQL of your own, {_OTHER}",
+            )
+    return {kind: Work(kind, *built_in.get(kind, ([], None))) for kind in workload.weights}
+
+
+def scripts(workload: PostgresWorkload) -> tuple[PgbenchScript, ...]:
+    """One for each kind of transaction, in the order of the workload's weights. Raises BenchError."""
+    _refuse_shape(workload)
+    transactions(workload)
+    made = []
+    for number, (kind, weight) in enumerate(zip(workload.weights, _whole_weights(workload), strict=True)):
+        if kind in workload.sql:
+            made.append(_of_own(kind, number, workload.sql[kind], weight))
+        else:
+            variables = {"note": "oltp"} if kind == "oltp" else {}
+            made.append(PgbenchScript(_text(_built_in(kind, workload)), weight, variables))
+    return tuple(made)
+
+
+def _refuse_shape(workload: PostgresWorkload) -> None:
+    if workload.requests:
+        raise BenchError("pgbench runs for a time, not for a number of requests", f"give duration, {_OTHER}")
+    if workload.think_time:
+        raise BenchError("pgbench counts a pause as part of a transaction", f"leave think_time out, {_OTHER}")
+    if workload.open_loop and not isinstance(workload.law, Poisson):
+        kind = workload.law.kind
+        raise BenchError(f"pgbench has no arrivals of the kind {kind}", f"give rps with arrivals: poisson, {_OTHER}")
+    if workload.nodes != "own":
+        raise BenchError("pgbench runs on the node of the trial alone", f"leave nodes out, {_OTHER}")
+
+
+def _whole_weights(workload: PostgresWorkload) -> list[int]:
+    """Pgbench takes whole numbers."""
+    shares = [Fraction(str(weight)) for weight in workload.weights.values()]
+    scale = math.lcm(*(share.denominator for share in shares))
+    weights = [int(share * scale) for share in shares]
+    if max(weights) > _MOST_WEIGHT:
+        raise BenchError("mix: pgbench needs weights that are whole numbers", f"round them, {_OTHER}")
+    return weights
+
+
+def _built_in(kind: str, workload: PostgresWorkload) -> list[Command]:
+    rows, span = workload.rows, workload.span
+    chosen, one, minus_one = ("id", f"random(1, {rows})"), ("amount", "1"), ("amount", "-1")
+    another = ("id", f"1 + (:id + random(0, {rows - 2})) % {rows}")
+    scripts: dict[str, list[Command]] = {
+        "range": [("first", f"random(1, {rows - span + 1})"), ("last", f":first + {span - 1}"), RANGE],
+        "lookup": [chosen, LOOKUP],
+        "update": [chosen, one, UPDATE],
+        "transfer": [chosen, BEGIN, minus_one, UPDATE, another, one, UPDATE, COMMIT],
+        "oltp": [chosen, one, BEGIN, UPDATE, LOOKUP, RECORD, COMMIT],
+    }
+    return scripts[kind]
+
+
+def _text(commands: Sequence[Command]) -> str:
+    return "".join(
+        f"{command.text.strip().removesuffix(';')}\n;\n"  # the semicolon on its own: after a comment, too
+        if isinstance(command, Statement)
+        else f"\\set {command[0]} {command[1]}\n"
+        for command in commands
+    )
+
+
+def _of_own(kind: str, number: int, own: CustomSql, weight: int) -> PgbenchScript:
+    """Its variables are named after the script: those from the command line are the same in all of them."""
+    sets: list[Command] = []
+    variables: dict[str, str] = {}
+    names = {name: f"v{number}_{name}" for name in own.params}
+    for name, value in own.params.items():
+        if isinstance(value, tuple) and len(value) > 1:
+            sets += _drawn(kind, name, value, names[name])
+        elif isinstance(value, Between):
+            sets.append((names[name], f"random({value.low}, {value.high})"))
+        else:
+            only = value[0] if isinstance(value, tuple) else value
+            variables[names[name]] = _as_text(kind, name, only)
+    statements = [Statement(kind, _renamed(kind, text, names)) for text in own.texts]
+    return PgbenchScript(_text([*sets, *statements]), weight, variables)
+
+
+def _drawn(kind: str, name: str, values: tuple[Value, ...], variable: str) -> list[Command]:
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(numbers) < len(values) or not all(map(math.isfinite, numbers)):
+        raise BenchError(
+            f"sql.{kind}: pgbench can choose among numbers only, and the list {name} of params holds something else",
+            f"give numbers, or one value, {_OTHER}",
+        )
+    *first, last = (repr(value) for value in numbers)
+    cases = " ".join(f"WHEN :{variable}_at = {at} THEN {text}" for at, text in enumerate(first))
+    return [(f"{variable}_at", f"random(0, {len(first)})"), (variable, f"CASE {cases} ELSE {last} END")]
+
+
+def _as_text(kind: str, name: str, value: Value) -> str:
+    if value is None:
+        raise BenchError(f"sql.{kind}: pgbench has no null for {name} of params", f"write NULL into the text, {_OTHER}")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _renamed(kind: str, text: str, names: dict[str, str]) -> str:
+    statement = Statement(kind, text)
+    if ";" in statement.unquoted.strip().removesuffix(";"):
+        several = f"sql.{kind}: pgbench would send these as several statements: {text}"
+        raise BenchError(several, "write a list of statements")
+    for quoted in statement.quoted:
+        if _LIKE_A_PLACE.search(quoted):
+            replaced = f"sql.{kind}: pgbench would replace what follows the colon in {quoted}"
+            raise BenchError(replaced, f"avoid it there, {_OTHER}")
+    if len(statement.places) > _MOST_PLACES:
+        raise BenchError(f"sql.{kind}: pgbench takes {_MOST_PLACES} values in a statement", f"use fewer, {_OTHER}")
+    return statement.filled({name: f":{names[name]}" for name in statement.names})

@@ -11,17 +11,15 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import Field, field_validator
 
 from benchhouse.experiments.storage import pgbench
-from benchhouse.experiments.storage.pgbench_scripts import scripts
 from benchhouse.experiments.storage.postgres_server import ServerWatch, server_of
-from benchhouse.experiments.storage.postgres_tables import SchemaExists, Tables, discrepancies, lost, schema_name
-from benchhouse.experiments.storage.postgres_tally import PostgresTally
+from benchhouse.experiments.storage.postgres_tables import Comparison, PostgresTally, SchemaExists, Tables, schema_name
 from benchhouse.experiments.storage.postgres_workload import BUILT_IN, PostgresWorkload, Script
 from benchhouse.load.book import Book
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.postgres import OLDEST, Administrator, Login, too_old
+from benchhouse.load.protocols.postgres import OLDEST, Administrator, Login, Statement, too_old
 from benchhouse.load.source import Planned, Pool
-from benchhouse.load.trial import advised, emit_rates, judge, keep_book, offer, said
+from benchhouse.load.trial import advised, emit_rates, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.histogram import Histogram
@@ -94,15 +92,14 @@ class PostgresTarget(Model):
         return settings
 
     def session(self, endpoint: str, schema: str, workload: PostgresWorkload) -> Login:
-        words = {
-            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in self.settings.items()
-        }
-        ours = {
+        settings = {
             "search_path": f"{schema},public",
             "default_transaction_isolation": workload.isolation,
             "statement_timeout": str(round(workload.timeout * 1000)),
         }
-        return Login(endpoint, self.password, ours | words, name=schema)
+        for name, value in self.settings.items():
+            settings[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        return Login(endpoint, self.password, settings, name=schema)
 
 
 @experiment(
@@ -123,14 +120,16 @@ def postgres(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) -
         session: Administrator = ctx.driver("postgres").administrator(Login(endpoint, target.password))
     try:
         if session.version < OLDEST:
-            ctx.fail("unsupported_version", said(too_old(session.version)))
-        pid = service.pid if service else server_of(session.pid)
+            ctx.fail("unsupported_version", with_hint(too_old(session.version)))
         ctx.metadata(server=f"PostgreSQL {session.version // 10000}.{session.version % 10000}", driver=target.driver)
         if driver.transport == "program":
             ctx.metadata(pgbench=driver.version)
         with _tables(session, workload, ctx) as tables:
             login = target.session(endpoint, tables.schema, workload)
-            book, seen = _load(driver, workload, login, session, pid, where, ctx)
+            if workload.prepared:
+                _try(Script(workload, ctx.seed).own, login, session, ctx)
+            watch = ServerWatch(service.pid if service else server_of(session.pid), session, login.name)
+            book, seen = _load(driver, workload, login, watch, where, ctx)
             certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)
             _check(session, tables, workload, book, ctx)
             judge(book, certificate, ctx)
@@ -150,7 +149,7 @@ def _named(ctx: Context, what: str) -> Iterator[None]:
         named = "" if code == failed.kind else f"{failed.kind}: "
         ctx.fail(code, advised(failed.kind, f"{what}: {named}{failed.detail}"))
     except BenchError as error:
-        ctx.fail("bad_load", said(error))
+        ctx.fail("bad_load", with_hint(error))
 
 
 @contextmanager
@@ -161,11 +160,8 @@ def _tables(session: Administrator, workload: PostgresWorkload, ctx: Context) ->
         with _named(ctx, "the schema could not be made"):
             tables.create()
     except SchemaExists:
-        ctx.fail(
-            "schema_exists",
-            f"the database has a schema {tables.schema} already, which is left alone; if an attempt that was killed "
-            f'left it behind: DROP SCHEMA "{tables.schema}" CASCADE',
-        )
+        cure = f'if an attempt that was killed left it behind: DROP SCHEMA "{tables.schema}" CASCADE'
+        ctx.fail("schema_exists", f"the database has a schema {tables.schema} already, which is left alone; {cure}")
     try:
         with _named(ctx, "the tables could not be filled"):
             taken = tables.load(workload.rows, ctx.seed)
@@ -184,7 +180,7 @@ def _driver(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) ->
     transport = getattr(kind, "transport", "")
     with _named(ctx, "the load"):
         if transport == "program":
-            scripts(workload)
+            pgbench.scripts(workload)
             return kind()
     if transport != "call" or "prepared" not in signature(kind).parameters:
         ctx.fail("bad_load", f"{target.driver!r} is no driver of PostgreSQL: postgres and pgbench are")
@@ -192,25 +188,16 @@ def _driver(target: PostgresTarget, workload: PostgresWorkload, ctx: Context) ->
 
 
 def _load(
-    driver: Any,
-    workload: PostgresWorkload,
-    login: Login,
-    session: Administrator,
-    pid: int | None,
-    where: str,
-    ctx: Context,
+    driver: Any, workload: PostgresWorkload, login: Login, watch: ServerWatch, where: str, ctx: Context
 ) -> tuple[Book, dict[str, float]]:
     """The book of the load, and what the server's processes did meanwhile."""
-    script = Script(workload, ctx.seed)
-    if workload.prepared:
-        _try(script, login, session, ctx)
     with _named(ctx, "the load"):
         if driver.transport == "program":
             job = pgbench.plan(workload, login, ctx.seed)
             load: Callable[[], Book] = partial(pgbench.offer, driver, job, workload, ctx.artifacts / "requests.parquet")
         else:
-            load = _by_engine(driver, script, workload, login, where, ctx)
-        with ServerWatch(pid, session, login.name) as watch:
+            load = _by_engine(driver, Script(workload, ctx.seed), workload, login, where, ctx)
+        with watch:
             book = load()
     return book, watch.between(book.start_ns, min(book.end_ns, book.last_ended_ns))
 
@@ -229,20 +216,16 @@ def _by_engine(
     return partial(offer, make, Pool(planned, ctx.seed), workload, tally, ctx, where=where)
 
 
-def _try(script: Script, login: Login, session: Administrator, ctx: Context) -> None:
+def _try(statements: list[Statement], login: Login, session: Administrator, ctx: Context) -> None:
     """Whether the user's own statements can be prepared; else every connection would fail for that reason."""
-    for item in script.own:
-        if item.control:
-            continue
+    for item in (statement for statement in statements if not statement.control):
         try:
             session.query(f"SET search_path TO {login.settings['search_path']}")
             session.query(f"PREPARE {item.name} AS {item.numbered}")
             session.query(f"DEALLOCATE {item.name}")
         except CallFailed as failed:
-            ctx.fail(
-                "bad_sql",
-                f"workload.sql: {failed.detail} in: {item.text} (what can't be prepared needs prepared: false)",
-            )
+            cure = "what can't be prepared needs prepared: false"
+            ctx.fail("bad_sql", f"workload.sql: {failed.detail} in: {item.text} ({cure})")
 
 
 def _check(session: Administrator, tables: Tables, workload: PostgresWorkload, book: Book, ctx: Context) -> None:
@@ -255,24 +238,24 @@ def _check(session: Administrator, tables: Tables, workload: PostgresWorkload, b
     with _named(ctx, f"after {book.succeeded} good transactions, what was written could not be checked"):
         _wait_until_back(session)
         tables.wait_for_leaving(tables.schema)
-        found = tables.sums()
+        stored = tables.sums()
     written, unchecked = book.tally.written, workload.unchecked
     ctx.metadata(
         check={
             "acknowledged": written.acknowledged._asdict(),
             "unsure": written.unsure._asdict(),
-            "found": vars(found),
+            "found": vars(stored),
             "loaded": vars(tables.loaded),
             "unchecked": list(unchecked),
         }
     )
     if unchecked:
-        ctx.warn(
-            "writes_not_checked", f"workload.sql speaks of {' and '.join(unchecked)}: what it writes there is not known"
-        )
-    for code, messages in discrepancies(tables.loaded, found, written, unchecked).items():
+        named = f"workload.sql names {' and '.join(unchecked)}"
+        ctx.warn("writes_not_checked", f"{named}: what it writes there is not known")
+    comparison = Comparison(tables.loaded, stored, written, unchecked)
+    for code, messages in comparison.problems.items():
         ctx.invalid(code, "; ".join(messages))
-    ctx.emit("lost_writes", lost(tables.loaded, found, written, unchecked))
+    ctx.emit("lost_writes", comparison.lost)
 
 
 def _wait_until_back(session: Administrator) -> None:
@@ -307,6 +290,5 @@ def _report(workload: PostgresWorkload, book: Book, seen: dict[str, float], ctx:
     for name in ("cpu", "io_wait", "lock_wait"):
         if name in seen:
             ctx.emit(f"server_{name}", seen[name])
-    ctx.metadata(
-        transactions={kind: stream.histogram.n for kind, stream in sorted(tally.by_kind.items())}, server_seen=seen
-    )
+    counts = {kind: stream.histogram.n for kind, stream in sorted(tally.by_kind.items())}
+    ctx.metadata(transactions=counts, server_seen=seen)

@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -10,6 +9,7 @@ from time import monotonic_ns
 
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.postgres import Administrator
+from benchhouse.processes.tree import descendants
 
 _LOOK_S = 0.2
 _WAITS = (
@@ -18,7 +18,6 @@ _WAITS = (
     "FROM pg_stat_activity WHERE application_name = %s AND state <> 'idle'"
 )
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
@@ -61,18 +60,18 @@ class ServerWatch:
         if self._cpu:
             seen["cpu"] = (last.cpu_s - first.cpu_s) / (last.at_ns - first.at_ns) * 1e9
             seen["sleeping"] = fmean(look.sleeping for look in inside)
-        if asked := [look for look in inside if look.io is not None]:
-            seen["io_wait"] = fmean(look.io or 0 for look in asked)
-            seen["lock_wait"] = fmean(look.lock or 0 for look in asked)
+        if answered := [look for look in inside if look.io is not None]:
+            seen["io_wait"] = fmean(look.io or 0 for look in answered)
+            seen["lock_wait"] = fmean(look.lock or 0 for look in answered)
         return seen
 
     def _watch(self) -> None:
         while not self._over.wait(_LOOK_S):
             sleeping = 0
-            for pid in tree(self._pid) if self._pid else ():
-                if found := _state(pid):
-                    sleeping += found[0] == "D"
-                    self._cpu[pid] = found[1]
+            for pid in (self._pid, *descendants(self._pid)) if self._pid else ():
+                if fields := _stat(pid):
+                    sleeping += fields[0] == b"D"
+                    self._cpu[pid] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
             self._looks.append(Look(monotonic_ns(), sum(self._cpu.values()), sleeping, *self._waits()))
 
     def _waits(self) -> tuple[int | None, int | None]:
@@ -83,35 +82,22 @@ class ServerWatch:
         return io, lock
 
 
-def tree(pid: int) -> Iterator[int]:
-    """A process and all below it."""
-    yield pid
-    try:
-        children = (_PROC / str(pid) / "task" / str(pid) / "children").read_text()
-    except OSError:
-        return
-    for child in children.split():
-        yield from tree(int(child))
-
-
-def _state(pid: int) -> tuple[str, float] | None:
-    """State and CPU seconds of a process; None when it is gone."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
-    except OSError:
-        return None
-    fields = text[text.rindex(b")") + 2 :].split()  # the name before may hold anything
-    return fields[0].decode(), (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
-
-
 def server_of(backend: int) -> int | None:
     """The server that a session's process belongs to, where both are on this machine and are what they seem to be."""
     try:
-        words = (_PROC / str(backend) / "cmdline").read_bytes()
-        text = (_PROC / str(backend) / "stat").read_bytes()
+        command = Path(f"/proc/{backend}/cmdline").read_bytes()
     except OSError:
         return None
-    if not words.startswith(b"postgres:"):  # the number is of another machine, or of a container
+    fields = _stat(backend)
+    if not fields or not command.startswith(b"postgres:"):  # the number is of another machine, or of a container
         return None
-    parent = int(text[text.rindex(b")") + 2 :].split()[1])
-    return parent if parent > 1 else None
+    return int(fields[1]) if int(fields[1]) > 1 else None
+
+
+def _stat(pid: int) -> list[bytes]:
+    """State, parent and so on, as `man proc_pid_stat` has them from its third field; empty when the process is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return []
+    return text[text.rindex(b")") + 2 :].split()  # the name before may hold anything

@@ -1,15 +1,23 @@
-"""The tables of one trial, in a schema of their own: made, filled, checked against what was acknowledged, dropped."""
+"""The tables of one trial, in a schema of their own: made, filled, checked against what was acknowledged, dropped.
+
+The tally of a load adds up what was acknowledged, measured or not.
+"""
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import compress
+from operator import sub
 from random import Random
 from time import monotonic, sleep
 
-from benchhouse.experiments.storage.postgres_tally import Written
-from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.postgres import Administrator, Effect
+from benchhouse.load.book import Answers, Call
+from benchhouse.load.calls import CallTally
+from benchhouse.load.protocols.calls import CallFailed, Reply
+from benchhouse.load.protocols.postgres import UNSURE, Administrator, Effect
+from benchhouse.load.slo import Slo
+from benchhouse.schema.histogram import Measured
 
 _BLOCK_ROWS = 5_000
 _FILLER = "x" * 84  # as wide as a row of pgbench
@@ -17,6 +25,7 @@ _MOST_BALANCE = 10_000
 _LEAVING_S = 5.0
 _LONGEST_NAME = 63
 _DUPLICATE_SCHEMA = "sqlstate_42P06"
+_NOTHING = Effect()
 
 
 class SchemaExists(Exception):  # noqa: N818 - an outcome that the experiment names
@@ -68,8 +77,8 @@ class Tables:
         self._session.copy(f"COPY {place}.accounts (id, balance, filler) FROM STDIN", made.blocks())
         taken = monotonic() - began
         self.loaded = Sums(accounts=rows, balance=made.balance)
-        if (found := self.sums()) != self.loaded:
-            raise CallFailed("wrong_rows", f"loaded {self.loaded}, and the server has {found}")
+        if (stored := self.sums()) != self.loaded:
+            raise CallFailed("wrong_rows", f"loaded {self.loaded}, and the server has {stored}")
         self._session.query(f"VACUUM ANALYZE {place}.accounts")
         return taken
 
@@ -86,8 +95,8 @@ class Tables:
     def wait_for_leaving(self, name: str) -> None:
         """Until no session of the load is left: what one has begun may yet be committed, and holds its locks."""
         deadline = monotonic() + _LEAVING_S
-        asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
-        while self._session.query(asked, (name,)) != [(0,)] and monotonic() < deadline:
+        others = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()"
+        while self._session.query(others, (name,)) != [(0,)] and monotonic() < deadline:
             sleep(0.02)
 
     def drop(self) -> None:
@@ -109,33 +118,89 @@ class _Accounts:
             yield "".join(rows).encode()
 
 
-def discrepancies(loaded: Sums, found: Sums, written: Written, unchecked: tuple[str, ...]) -> dict[str, list[str]]:
-    """What is not as it was acknowledged, in words, by code. Nothing can be said of what was never answered."""
-    sure, unsure = written.acknowledged, written.unsure
-    said: dict[str, list[str]] = defaultdict(list)
+@dataclass
+class Written:
+    """What the server said it has written, and what may have been written by transactions without an answer."""
 
-    def compare(where: str, what: str, grown: int, sure: int, unsure: int) -> None:
-        told = f"{where} has grown by {grown}; {sure} were acknowledged{f', {unsure} never answered' if unsure else ''}"
-        if grown < sure:
-            head = f"{sure - grown} of {sure} acknowledged {what} are not in the database: " if what else ""
-            said["writes_lost"].append(head + told)
-        elif grown > sure + unsure:
-            said["writes_unasked"].append(told)
-
-    if "accounts" not in unchecked:
-        if found.accounts != loaded.accounts:
-            said["rows_lost"].append(f"accounts has {found.accounts} rows; {loaded.accounts} were loaded")
-        compare("accounts.hits", "updates", found.hits - loaded.hits, sure.hits, unsure.hits)
-        compare("accounts.balance", "", found.balance - loaded.balance, sure.balance, unsure.balance)
-    if "history" not in unchecked:
-        compare("history", "rows", found.rows - loaded.rows, sure.rows, unsure.rows)
-        compare("history.amount", "", found.amount - loaded.amount, sure.amount, unsure.amount)
-    return said
+    acknowledged: Effect = _NOTHING
+    unsure: Effect = _NOTHING
 
 
-def lost(loaded: Sums, found: Sums, written: Written, unchecked: tuple[str, ...]) -> int:
-    """Acknowledged updates and inserted rows that are not there."""
-    sure: Effect = written.acknowledged
-    hits = 0 if "accounts" in unchecked else max(sure.hits - (found.hits - loaded.hits), 0)
-    rows = 0 if "history" in unchecked else max(sure.rows - (found.rows - loaded.rows), 0)
-    return hits + rows
+class PostgresTally(CallTally):
+    """`writes` says whether there is anything to add up."""
+
+    def __init__(self, slo: Slo | None = None, *, writes: bool = True) -> None:
+        super().__init__(slo)
+        self._writes = writes
+        self.written = Written()
+
+    def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
+        missed = super().add(call, reply, start_ns, end_ns)
+        if reply.error is None and not call.measured:  # else it went through `add_many`
+            self._acknowledge([call.item.effect])
+        elif reply.error in UNSURE and call.item.effect:
+            self.written.unsure = _sum([self.written.unsure, call.item.effect])
+        return missed
+
+    def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
+        super().add_many(ended)
+        self._acknowledge(call.item.effect for call, _ in ended)
+
+    def add_answers(self, answers: Answers) -> None:
+        """As `add_many` of such calls; they have no bytes and no first byte."""
+        latencies = list(map(sub, answers.ended_ns, answers.sent_ns))
+        self.calls += len(latencies)
+        self.operations += answers.operations
+        measured = Measured(latencies)
+        self.latency.count(measured)
+        self.latency_sent.count(measured)
+        kinds = [item.kind for item in answers.items]
+        different = set(kinds)
+        for kind in different:
+            of_kind = measured if len(different) == 1 else Measured(compress(latencies, map(kind.__eq__, kinds)))
+            self.by_kind[kind].count(of_kind)
+        self._acknowledge(item.effect for item in answers.items)
+
+    def _acknowledge(self, effects: Iterable[Effect | None]) -> None:
+        if self._writes:
+            self.written.acknowledged = _sum([self.written.acknowledged, *filter(None, effects)])
+
+    def merge(self, other: CallTally) -> None:
+        super().merge(other)
+        if isinstance(other, PostgresTally):
+            self.written.acknowledged = _sum((self.written.acknowledged, other.written.acknowledged))
+            self.written.unsure = _sum((self.written.unsure, other.written.unsure))
+
+
+def _sum(effects: Iterable[Effect]) -> Effect:
+    return Effect(*map(sum, zip(*effects, strict=True)))
+
+
+class Comparison:
+    """What was loaded and acknowledged against what is there. Nothing can be said of what was never answered."""
+
+    def __init__(self, loaded: Sums, stored: Sums, written: Written, unchecked: tuple[str, ...]) -> None:
+        self.problems: dict[str, list[str]] = defaultdict(list)  # messages by code
+        self.lost = 0  # acknowledged updates and inserted rows that are not there
+        self._loaded, self._stored, self._written = loaded, stored, written
+        if "accounts" not in unchecked:
+            if stored.accounts != loaded.accounts:
+                self.problems["rows_lost"].append(f"accounts has {stored.accounts} rows; {loaded.accounts} were loaded")
+            self._compare("accounts.hits", "hits", "updates")
+            self._compare("accounts.balance", "balance")
+        if "history" not in unchecked:
+            self._compare("history", "rows", "rows")
+            self._compare("history.amount", "amount")
+
+    def _compare(self, where: str, column: str, counted: str = "") -> None:
+        grown = getattr(self._stored, column) - getattr(self._loaded, column)
+        sure, unsure = getattr(self._written.acknowledged, column), getattr(self._written.unsure, column)
+        unanswered = f", {unsure} never answered" if unsure else ""
+        message = f"{where} has grown by {grown}; {sure} were acknowledged{unanswered}"
+        if grown > sure + unsure:
+            self.problems["writes_unasked"].append(message)
+        elif grown < sure:
+            if counted:
+                self.lost += sure - grown
+                message = f"{sure - grown} of {sure} acknowledged {counted} are not in the database: {message}"
+            self.problems["writes_lost"].append(message)

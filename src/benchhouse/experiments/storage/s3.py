@@ -25,7 +25,7 @@ from benchhouse.load.endpoint import Servers
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
 from benchhouse.load.protocols.s3 import S3Bucket, S3Refused, S3Target
 from benchhouse.load.shape import Shape
-from benchhouse.load.trial import advised, emit_rates, judge, keep_book, offer, said
+from benchhouse.load.trial import advised, emit_rates, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.quantities import Bytes
@@ -182,7 +182,7 @@ def _trial(target: S3Target, workload: S3Workload, ctx: Context) -> Iterator[_Tr
     try:
         driver = ctx.driver(target.driver).for_target(target, endpoint, name)
     except BenchError as error:
-        ctx.fail("no_credentials", said(error))
+        ctx.fail("no_credentials", with_hint(error))
     bucket: S3Bucket = driver.bucket(workload.timeout)
     where = f"bucket {name!r} at {urlsplit(driver.url).netloc}"
     with ends_in_order():

@@ -17,7 +17,7 @@ from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, REQUESTS_PER_S,
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import VectorDriver, VectorStats
 from benchhouse.load.source import Planned, Pool
-from benchhouse.load.trial import emit_rates, judge, keep_book, offer, said
+from benchhouse.load.trial import emit_rates, judge, keep_book, offer, with_hint
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context, experiment
 from benchhouse.schema.resources import Resources
@@ -133,7 +133,7 @@ def _named_failures(code: str, ctx: Context) -> Iterator[None]:
     except CallFailed as failed:
         ctx.fail(failed.kind, failed.detail)
     except BenchError as error:
-        ctx.fail(code, said(error))
+        ctx.fail(code, with_hint(error))
 
 
 def _probe(driver: VectorDriver, call: "NDArray[float32]", workload: VectorWorkload, ctx: Context) -> None:

@@ -41,8 +41,8 @@ class KServeTarget(Model):
     shared_memory: bool = Field(False, description="Tensors lie in shared memory; the server is on this machine.")
     headers: dict[str, str] = Field({}, description="Headers of every request, such as an Authorization.")
     verify_tls: bool = Field(True, description="Whether the server's certificate is checked.")
-    timeout: Seconds = Field(10.0, gt=0, description="Limit of a question to the server before and after the load.")
-    framework: str = Field("", description="What serves; what the server calls itself, where nothing is said.")
+    timeout: Seconds = Field(10.0, gt=0, description="Timeout of queries to the server before and after the load.")
+    framework: str = Field("", description="What serves; by default what the server calls itself.")
     deployment: str = Field("", description="How it is deployed: single, replicated, behind a gateway, ...")
     name: str = Field("", description="Name in reports.")
 
@@ -85,9 +85,7 @@ class TensorInputs(Model):
     values: dict[str, Scalar | list[Any]] = Field(
         {}, description="Value of an input: one for all of its elements, or a list of them; a text is a prompt."
     )
-    inputs: InputPath = Field(
-        "", description="A .npy or .npz file with inputs instead of made-up ones; samples come first."
-    )
+    inputs: InputPath = Field("", description="A .npy or .npz file with inputs; samples are its first dimension.")
     seed: int = Field(0, ge=0, description="Seed of made-up inputs.")
     distinct: int = Field(16, ge=1, le=100_000, description="Different made-up requests, used in turn.")
     integer_max: int = Field(127, ge=0, description="Largest made-up integer; the smallest is 0.")

@@ -73,8 +73,7 @@ class Statement:
     @property
     def numbered(self) -> str:
         """With $1, $2, ... for the places, as the server takes it."""
-        numbers = {name: f"${number}" for number, name in enumerate(self.names, 1)}
-        return self.filled(numbers)
+        return self.filled({name: f"${number}" for number, name in enumerate(self.names, 1)})
 
     @property
     def quoted(self) -> tuple[str, ...]:
@@ -123,7 +122,7 @@ class Work:
 
 
 class PostgresDriver(Protocol):
-    """A call driver (`schema.load`) whose items are Work; `request` makes their `ready`."""
+    """A call driver (`protocols.calls`) whose items are Work; `request` makes their `ready`."""
 
     transport: ClassVar[str]
 
@@ -156,28 +155,22 @@ def failure(code: str | None, message: str) -> CallFailed:
 
 
 def not_connected(message: str) -> CallFailed:
-    """Why there is no connection; the client library tells it in words alone."""
-    for kind, words in _CONNECTING:
-        if re.search(words, message):
-            return CallFailed(kind, _first_line(message))
-    return CallFailed("refused", _first_line(message))
+    """Why there is no connection; the client library has nothing but a message for it."""
+    kinds = (kind for kind, pattern in _CONNECTING if re.search(pattern, message))
+    return CallFailed(next(kinds, "refused"), _first_line(message))
 
 
 def too_old(version: int) -> BenchError:
-    found = (
-        f"{version // 10000}.{version % 10000}" if version >= 10_00_00 else f"{version // 10000}.{version // 100 % 100}"
-    )
+    minor = version % 10000 if version >= 10_00_00 else version // 100 % 100
     return BenchError(
-        f"the server is PostgreSQL {found}; at least {OLDEST // 10000} is supported", "give the address of a newer one"
+        f"the server is PostgreSQL {version // 10000}.{minor}; at least {OLDEST // 10000} is supported",
+        "give the address of a newer one",
     )
 
 
 _CONNECTING = (
     ("dns", r"could not translate host name|failed to resolve|Name or service not known"),
-    (
-        "login",
-        r'authentication failed|no password supplied|pg_hba\.conf|role ".*" does not exist|not permitted to log in',
-    ),
+    ("login", r'authentication failed|no password supplied|pg_hba\.conf|role ".*" does not|not permitted to log in'),
     ("no_database", r'database ".*" does not exist'),
     ("tls", r"\bSSL\b|certificate"),
     ("timeout", r"timeout expired"),
@@ -187,5 +180,4 @@ _CONNECTING = (
 
 
 def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    return lines[0][:300] if lines else "no words"
+    return next(iter(text.strip().splitlines()), "no message").strip()[:300]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -19,24 +18,16 @@ Kind = Literal["get", "put", "delete", "list", "create", "part", "complete", "ab
 class S3Target(Model):
     """The bucket under test, how it is addressed and who asks."""
 
-    endpoint: str = Field(
-        "", description="http(s)://host:port of any S3-compatible server; empty: SeaweedFS is started for the trial."
-    )
+    endpoint: str = Field("", description="http(s)://host:port of an S3 server; empty: SeaweedFS is started.")
     bucket: str = Field("", description="Bucket to work in, below a prefix of the trial's own.")
     create_bucket: bool = Field(False, description="Create the bucket if it is not there, and remove it afterwards.")
     region: str = Field("", description="Region to sign for; AWS_REGION, else us-east-1, where empty.")
-    style: Literal["path", "virtual"] = Field(
-        "path", description="Whether the bucket stands in the path, or before the host's name."
-    )
+    style: Literal["path", "virtual"] = Field("path", description="Bucket in the path, or before the host name.")
     sign_payload: bool = Field(False, description="Sign the content too, for servers that refuse UNSIGNED-PAYLOAD.")
-    access_key: str | None = Field(
-        None, description="Reference to a variable; AWS_ACCESS_KEY_ID where nothing is said."
-    )
-    secret_access_key: str | None = Field(
-        None, description="Reference to a variable; AWS_SECRET_ACCESS_KEY where nothing is said."
-    )
-    session_token: str | None = Field(None, description="Reference to a variable; AWS_SESSION_TOKEN by default.")
-    credentials_file: InputPath = Field("", description="A file as ~/.aws/credentials is one, instead.")
+    access_key: str | None = Field(None, description="Reference to a variable; AWS_ACCESS_KEY_ID by default.")
+    secret_access_key: str | None = Field(None, description="Same; AWS_SECRET_ACCESS_KEY by default.")
+    session_token: str | None = Field(None, description="Same; AWS_SESSION_TOKEN by default.")
+    credentials_file: InputPath = Field("", description="Instead: a file in the format of ~/.aws/credentials.")
     profile: str = Field("default", description="Section of that file.")
     verify_tls: bool = Field(True, description="Whether the server's certificate is checked.")
     driver: str = Field("s3", description="Driver that makes the requests.")
@@ -62,13 +53,6 @@ class S3Target(Model):
         if parts.path.strip("/") or parts.query:
             raise ValueError("an endpoint has no path: the bucket goes into `bucket`")
         return endpoint
-
-    @field_validator("credentials_file")
-    @classmethod
-    def _is_absolute(cls, path: str) -> str:
-        if path and not Path(path).is_absolute():
-            raise ValueError(f"{path!r} is a relative path; $PWD/{path} starts in the folder you plan in")
-        return path
 
 
 class Content(Protocol):
@@ -107,7 +91,7 @@ class Page:
 
 
 class S3Refused(BenchError):  # noqa: N818 - what the server did
-    """The server refused something outside of the load; `kind` is `http_<status>`, or one of `schema.load.ERRORS`."""
+    """The server refused something outside of the load; `kind` is `http_<status>`, or one of `calls.ERRORS`."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

@@ -41,7 +41,7 @@ class VectorDriver(Protocol):
 
     The experiment makes one to create, ingest, build, and later delete; and one for each thread that searches, unless
     the driver says that all threads share it. `open` is called first, `close` last. A call that fails for a reason
-    with a name raises `schema.load.CallFailed`; what can't be asked of this database at all raises BenchError.
+    with a name raises `CallFailed`; what can't be asked of this database at all raises BenchError.
 
     A driver whose client takes microseconds may also have `prepare(calls, k)`: each thread calls it once before the
     load, with all that will be asked. It returns a function from the number of a call to what `search` would return
