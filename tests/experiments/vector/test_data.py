@@ -192,12 +192,6 @@ def test_a_kind_may_be_one_word_and_synthetic_needs_none():
         VectorWorkload(data="snythetic")
 
 
-@pytest.mark.parametrize("data", ["glove", {"kind": "minilm"}])
-def test_data_that_were_built_in_once_are_refused_with_the_way_to_bring_them(data):
-    with pytest.raises(ValidationError, match=r"no longer built in: make a file .* data: \{path: .*vector-database.md"):
-        VectorWorkload(data=data)
-
-
 def test_a_mapping_that_speaks_of_a_file_is_one(tmp_path):
     write(tmp_path / "mine.npy", made())
     assert isinstance(VectorWorkload(data={"path": str(tmp_path / "mine.npy")}).source, VectorFile)

@@ -1,7 +1,8 @@
 """What is asked of PostgreSQL: the transactions of a workload, made from a seed before any time is measured."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import chain
 from random import Random
 from typing import Any, Literal
 
@@ -62,7 +63,7 @@ class CustomSql(Model):
     @model_validator(mode="after")
     def _names_fit(self) -> "CustomSql":
         if not self.texts or not all(text.strip() for text in self.texts):
-            raise ValueError("text: there is a statement without words")
+            raise ValueError("text: there is an empty statement")
         named = {name for text in self.texts for name in Statement("", text).names}
         if missing := named - self.params.keys():
             raise ValueError(f"params: no value for :{', :'.join(sorted(missing))}")
@@ -78,8 +79,8 @@ class PostgresWorkload(Shape):
 
     operation: str | None = Field(
         None,
-        description="What every transaction is: lookup (where nothing is said), range, update, transfer (two updates "
-        "in a transaction), oltp (update, lookup and insert in one), insert (many rows), copy, or a name from `sql`.",
+        description="What every transaction is: lookup (default), range, update, transfer (two updates in a "
+        "transaction), oltp (update, lookup and insert in one), insert (many rows), copy, or a name from `sql`.",
     )
     mix: dict[str, float] | None = Field(None, description="Several by weight: {lookup: 80, update: 20}.")
     sql: dict[str, CustomSql] = Field({}, description="Transactions of your own, by name.")
@@ -106,7 +107,7 @@ class PostgresWorkload(Shape):
     def _goes_together(self) -> "PostgresWorkload":
         if self.operation and self.mix is not None:
             raise ValueError("give operation or mix, not both")
-        if self.mix is not None and (not self.mix or any(weight <= 0 for weight in self.mix.values())):
+        if self.mix is not None and (not self.mix or min(self.mix.values()) <= 0):
             raise ValueError("mix needs at least one transaction, and weights above 0")
         known = (*BUILT_IN, *self.sql)
         for kind in self.weights:
@@ -145,10 +146,6 @@ class Script:
             for name, item in workload.sql.items()
         }
         self._made: dict[str, list[Work]] = {"insert": [], "copy": []}
-        self._makers: dict[str, Callable[[], Work]] = {
-            "lookup": self._lookup, "range": self._range, "update": self._update, "transfer": self._transfer,
-            "oltp": self._oltp, "insert": self._insert_rows, "copy": self._copy_rows,
-        }  # fmt: skip
 
     @property
     def own(self) -> list[Statement]:
@@ -161,8 +158,8 @@ class Script:
             "lookup": [LOOKUP], "range": [RANGE], "update": [UPDATE], "transfer": [UPDATE], "insert": [self._insert],
             "oltp": [UPDATE, LOOKUP, RECORD], "copy": [COPY],
         }  # fmt: skip
-        found = [item for kind in self._workload.weights for item in (needed | self._own)[kind]]
-        return [item for item in dict.fromkeys(found) if not item.control or item is COPY]
+        statements = [item for kind in self._workload.weights for item in (needed | self._own)[kind]]
+        return [item for item in dict.fromkeys(statements) if not item.control or item is COPY]
 
     def works(self) -> Iterator[Work]:
         """So many as are distinct, by their weights; the first ones hold each kind, however rare it is."""
@@ -174,71 +171,52 @@ class Script:
             if many is not None and len(many) >= _MOST_BATCHES:
                 yield self._random.choice(many)
                 continue
-            work = self._makers[kind]() if kind in self._makers else self._of_own(kind)
+            work = self._work(kind)
             if many is not None:
                 many.append(work)
             yield work
-
-    def _id(self) -> int:
-        return self._random.randint(1, self._workload.rows)
 
     def _amount(self) -> int:
         """Above 0, so that a sum can only be right when all is there."""
         return self._random.randint(1, _MOST_AMOUNT)
 
-    def _lookup(self) -> Work:
-        return Work("lookup", [Step(LOOKUP, (self._id(),), 1)])
+    def _work(self, kind: str) -> Work:
+        rows, amount = self._workload.rows, self._amount()
+        account = self._random.randint(1, rows)
+        lookup, update = Step(LOOKUP, (account,), 1), Step(UPDATE, (amount, account), 1)
+        if kind in self._own:
+            params = {name: self._choose(value) for name, value in self._workload.sql[kind].params.items()}
+            return Work(kind, [Step(item, tuple(params[name] for name in item.names)) for item in self._own[kind]])
+        if kind == "lookup":
+            return Work(kind, [lookup])
+        if kind == "range":
+            first, span = self._random.randint(1, rows - self._workload.span + 1), self._workload.span
+            return Work(kind, [Step(RANGE, (first, first + span - 1), span)])
+        if kind == "update":
+            return Work(kind, [update], Effect(balance=amount, hits=1))
+        if kind == "transfer":
+            giver, taker = self._random.sample(range(1, rows + 1), 2)
+            updates = Step(UPDATE, (-amount, giver), 1), Step(UPDATE, (amount, taker), 1)
+            return Work(kind, [Step(BEGIN), *updates, Step(COMMIT)], Effect(hits=2))
+        if kind == "oltp":
+            steps = [Step(BEGIN), update, lookup, Step(RECORD, (account, amount, "oltp"), 1), Step(COMMIT)]
+            return Work(kind, steps, Effect(balance=amount, hits=1, rows=1, amount=amount))
+        return self._many(kind)
 
-    def _range(self) -> Work:
-        span = self._workload.span
-        first = self._random.randint(1, self._workload.rows - span + 1)
-        return Work("range", [Step(RANGE, (first, first + span - 1), span)])
-
-    def _update(self) -> Work:
-        amount = self._amount()
-        return Work("update", [Step(UPDATE, (amount, self._id()), 1)], Effect(balance=amount, hits=1))
-
-    def _transfer(self) -> Work:
-        amount, (giver, taker) = self._amount(), self._random.sample(range(1, self._workload.rows + 1), 2)
-        steps = [Step(BEGIN), Step(UPDATE, (-amount, giver), 1), Step(UPDATE, (amount, taker), 1), Step(COMMIT)]
-        return Work("transfer", steps, Effect(hits=2))
-
-    def _oltp(self) -> Work:
-        amount, account = self._amount(), self._id()
-        steps = [
-            Step(BEGIN),
-            Step(UPDATE, (amount, account), 1),
-            Step(LOOKUP, (account,), 1),
-            Step(RECORD, (account, amount, "oltp"), 1),
-            Step(COMMIT),
-        ]
-        return Work("oltp", steps, Effect(balance=amount, hits=1, rows=1, amount=amount))
-
-    def _rows(self) -> list[tuple[int, int, str]]:
-        return [(self._id(), self._amount(), f"entry {number}") for number in range(self._workload.batch)]
-
-    def _insert_rows(self) -> Work:
-        rows = self._rows()
-        values = tuple(value for row in rows for value in row)
-        return Work("insert", [Step(self._insert, values, len(rows))], _added(rows))
-
-    def _copy_rows(self) -> Work:
-        rows = self._rows()
+    def _many(self, kind: str) -> Work:
+        """A batch of rows, by INSERT or COPY."""
+        random, numbers = self._random.randint, range(self._workload.batch)
+        rows = [(random(1, self._workload.rows), self._amount(), f"entry {number}") for number in numbers]
+        effect = Effect(rows=len(rows), amount=sum(amount for _, amount, _ in rows))
+        if kind == "insert":
+            return Work(kind, [Step(self._insert, tuple(chain.from_iterable(rows)), len(rows))], effect)
         text = "".join(f"{account}\t{amount}\t{note}\n" for account, amount, note in rows)
-        return Work("copy", [Step(COPY, (), len(rows), text.encode())], _added(rows))
-
-    def _of_own(self, kind: str) -> Work:
-        chosen = {name: self._choose(value) for name, value in self._workload.sql[kind].params.items()}
-        return Work(kind, [Step(item, tuple(chosen[name] for name in item.names)) for item in self._own[kind]])
+        return Work(kind, [Step(COPY, (), len(rows), text.encode())], effect)
 
     def _choose(self, value: Value | tuple[Value, ...] | Between) -> Value:
         if isinstance(value, Between):
             return self._random.randint(value.low, value.high)
         return self._random.choice(value) if isinstance(value, tuple) else value
-
-
-def _added(rows: list[tuple[int, int, str]]) -> Effect:
-    return Effect(rows=len(rows), amount=sum(amount for _, amount, _ in rows))
 
 
 def _many_rows(count: int) -> Statement:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from secrets import token_hex
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -36,7 +35,6 @@ _PREPARED_BYTES = 256 << 20
 _BUCKET = "benchhouse"
 _FOLDER = "benchhouse/"  # in any bucket, ours lies below it
 _SINGLE = ("get", "put", "delete", "part")
-_WHOLE = ("list", "multipart")
 
 
 METRICS = (
@@ -72,7 +70,7 @@ METRICS = (
 class S3Workload(Shape):
     """The load, and the objects in it."""
 
-    operation: Operation | None = Field(None, description="What every operation is; get where nothing is said.")
+    operation: Operation | None = Field(None, description="What every operation is; get by default.")
     mix: dict[Operation, float] | None = Field(None, description="Several by weight: {get: 70, put: 20, list: 10}.")
     size: Bytes = Field(10**6, gt=0, le=5 * 10**12, description="Size of an object.")
     objects: int | None = Field(
@@ -88,7 +86,7 @@ class S3Workload(Shape):
     def _goes_together(self) -> "S3Workload":
         if self.operation and self.mix is not None:
             raise ValueError("give operation or mix, not both")
-        if self.mix is not None and (not self.mix or any(weight <= 0 for weight in self.mix.values())):
+        if self.mix is not None and (not self.mix or min(self.mix.values()) <= 0):
             raise ValueError("mix needs at least one operation, and weights above 0")
         weights = self.weights
         if {"get", "put", "delete"} & weights.keys() and self.size > 5 * 10**9:
@@ -96,10 +94,8 @@ class S3Workload(Shape):
         if "multipart" in weights and self.size > self.part_size * _MOST_PARTS:
             raise ValueError(f"S3 takes at most {_MOST_PARTS} parts: use a larger part_size")
         if self.runs_dry and (not self.requests or self.warmup or self.cooldown):
-            raise ValueError(
-                "a delete needs an object that is there: with more deletes than puts, give requests instead of "
-                "duration (so many are written before), and warmup: 0"
-            )
+            cure = "give requests instead of duration (so many are written before), and warmup: 0"
+            raise ValueError(f"a delete needs an object that is there: with more deletes than puts, {cure}")
         return self
 
     @property
@@ -136,8 +132,7 @@ class S3Workload(Shape):
         return max(shares) * self.processes
 
 
-@dataclass(frozen=True)
-class _Trial:
+class _Trial(NamedTuple):
     """What is known before the load begins."""
 
     target: S3Target
@@ -191,27 +186,18 @@ def _trial(target: S3Target, workload: S3Workload, ctx: Context) -> Iterator[_Tr
         except S3Refused as refused:
             hint = "; create_bucket: true creates it for the trial" if refused.kind == "http_404" else ""
             ctx.fail(refused.kind, advised(refused.kind, f"{where}: {refused.message}{hint}"))
-        _tell_of_others(bucket, ctx)
+        if others := bucket.folders(_FOLDER):  # of trials that were killed, too: nobody's, and not ours to remove
+            which = f"{len(others)} folders below {_FOLDER} are of other trials, such as {others[0]}"
+            ctx.warn("others_objects", f"{which}: they run now, or were cut short (remove them by hand)")
         places = Places(f"{_FOLDER}{ctx.trial_id}-{token_hex(4)}/")
-        many = workload.requests or 64
         try:
-            contents = make_contents(ctx.seed, workload.size, max(workload.readable, many))
+            contents = make_contents(ctx.seed, workload.size, max(workload.readable, workload.requests or 64))
             yield _Trial(target, workload, driver, bucket, where, places, contents)
         finally:
             if ours:  # it goes with the server
                 bucket.close()
             else:
                 remove(bucket, places, made, ctx)
-
-
-def _tell_of_others(bucket: S3Bucket, ctx: Context) -> None:
-    """A trial that was killed could not remove its objects; they are nobody's but still not ours to remove."""
-    if others := bucket.folders(_FOLDER):
-        ctx.warn(
-            "others_objects",
-            f"{len(others)} folders below {_FOLDER} are of other trials, such as {others[0]}: they run now, or were "
-            "cut short (remove them by hand)",
-        )
 
 
 def _keep_evidence(trial: _Trial, book: Book, etag_is_md5: bool, ctx: Context) -> None:
@@ -234,21 +220,21 @@ def _look_at_what_was_written(trial: _Trial, book: Book, prepared: int, ctx: Con
     """Count what is there, read some of it; how many answers and objects were not as written."""
     tally: S3Tally = book.tally
     corrupt: int = book.errors["corrupt"]
-    if tally.stored or tally.removed:
-        try:
-            keys = list(trial.bucket.keys(trial.places.prefix))
-        except S3Refused as refused:
-            ctx.invalid("not_listed", f"what was written could not be looked at: {refused.kind}: {refused.message}")
-            return corrupt
-        if lost := lost_writes(keys, prepared, tally.stored, tally.removed, tally.unsure):
-            ctx.invalid("writes_lost", lost)
-        written = [key for key in keys if key.startswith(trial.places.prefix + "written/")]
-        count, problems = read_back(trial.bucket, written, trial.contents, trial.workload.verify)
-        ctx.metadata(read_back=count)
-        if problems:
-            ctx.invalid("writes_corrupt", f"{len(problems)} of {count} objects read back: {problems[0]}")
-        corrupt += len(problems)
-    return corrupt
+    if not tally.stored and not tally.removed:
+        return corrupt
+    try:
+        keys = list(trial.bucket.keys(trial.places.prefix))
+    except S3Refused as refused:
+        ctx.invalid("not_listed", f"what was written could not be looked at: {refused.kind}: {refused.message}")
+        return corrupt
+    if lost := lost_writes(keys, prepared, tally.stored, tally.removed, tally.unsure):
+        ctx.invalid("writes_lost", lost)
+    written = [key for key in keys if key.startswith(trial.places.prefix + "written/")]
+    count, problems = read_back(trial.bucket, written, trial.contents, trial.workload.verify)
+    ctx.metadata(read_back=count)
+    if problems:
+        ctx.invalid("writes_corrupt", f"{len(problems)} of {count} objects read back: {problems[0]}")
+    return corrupt + len(problems)
 
 
 def _report(workload: S3Workload, book: Book, corrupt: int, ctx: Context) -> None:
@@ -264,11 +250,9 @@ def _report(workload: S3Workload, book: Book, corrupt: int, ctx: Context) -> Non
     ctx.distribution("latency", tally.latency.histogram)
     ctx.distribution("latency_sent", tally.latency_sent.histogram)
     ctx.distribution("ttfb", tally.first_byte.histogram)
-    for kind in _SINGLE:
-        if kind in tally.by_kind:
-            ctx.distribution(f"latency_{kind}", tally.by_kind[kind].histogram)
-    for kind in _WHOLE:
-        ctx.distribution(f"latency_{kind}", tally.whole[kind].histogram)
+    single = {kind: tally.by_kind[kind] for kind in _SINGLE if kind in tally.by_kind}
+    for kind, stream in (single | tally.whole).items():
+        ctx.distribution(f"latency_{kind}", stream.histogram)
     if book.failed:
         kind, count = book.errors.most_common(1)[0]
         total = book.failed + book.succeeded

@@ -24,13 +24,9 @@ class Block:
         self.data = once + once[:PIECE_BYTES]  # a piece may begin anywhere
 
     def pieces(self, start: int, size: int) -> list[memoryview]:
-        view, at = memoryview(self.data), start % self.size
-        found = []
-        while size > 0:
-            length = min(size, PIECE_BYTES)
-            found.append(view[at : at + length])
-            at, size = (at + length) % self.size, size - length
-        return found
+        view = memoryview(self.data)
+        places = [((start + at) % self.size, min(PIECE_BYTES, size - at)) for at in range(0, size, PIECE_BYTES)]
+        return [view[at : at + length] for at, length in places]
 
 
 class Stretch:
@@ -49,11 +45,16 @@ class Stretch:
 
     @cached_property
     def md5(self) -> str:
-        return _digest(hashlib.md5(usedforsecurity=False), self.pieces())
+        return self._digest(hashlib.md5(usedforsecurity=False))
 
     @cached_property
     def sha256(self) -> str:
-        return _digest(hashlib.sha256(), self.pieces())
+        return self._digest(hashlib.sha256())
+
+    def _digest(self, digest: "hashlib._Hash") -> str:
+        for piece in self.pieces():
+            digest.update(piece)
+        return digest.hexdigest()
 
     def parts(self, size: int) -> "list[Stretch]":
         return [Stretch(self.block, self.start + at, min(size, self.size - at)) for at in range(0, self.size, size)]
@@ -96,9 +97,3 @@ def make_contents(seed: int, size: int, most: int) -> list[Stretch]:
     count = max(min(most, _MOST_CONTENTS, _DIGESTED_BYTES // size), 2)
     places = random.Random(seed + 1).sample(range(block.size), count)
     return [Stretch(block, place, size) for place in places]
-
-
-def _digest(digest: "hashlib._Hash", pieces: Iterable[memoryview]) -> str:
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()

@@ -21,7 +21,7 @@ from benchhouse.schema.experiment import Context
 _IN_FLIGHT = 16
 _READ_BACK_OBJECTS = 20
 _READ_BACK_BYTES = 256 << 20
-_TOLD = 3
+_SHOWN = 3
 
 
 class Writes:
@@ -52,8 +52,8 @@ def prepare(
     book = offer(lambda: driver, source, shape, CallTally, ctx, where=where, servers=servers)
     if book.stopped or book.failed:
         kind, count = (book.errors.most_common(1) or [("server_gone", 0)])[0]
-        words = book.details.get(kind) or book.stopped
-        ctx.fail(kind, f"{count} of {len(objects)} objects could not be written before the load: {words}")
+        detail = book.details.get(kind) or book.stopped
+        ctx.fail(kind, f"{count} of {len(objects)} objects could not be written before the load: {detail}")
     if 0 < source.named_by_md5 < len(objects):
         other = len(objects) - source.named_by_md5
         ctx.fail("corrupt", f"{other} of {len(objects)} objects got an ETag that is not the MD5 of what was sent")
@@ -84,14 +84,12 @@ def lost_writes(keys: Sequence[str], prepared: int, stored: int, removed: int, u
     expected = prepared + stored - removed
     if expected - unsure <= len(keys) <= expected + unsure:
         return ""
-    return (
-        f"{len(keys)} objects are there and {expected} should be: {prepared} were prepared, {stored} writes and "
-        f"{removed} deletes were answered well, {unsure} were not"
-    )
+    answered = f"{stored} writes and {removed} deletes were answered well, {unsure} were not"
+    return f"{len(keys)} objects are there and {expected} should be: {prepared} were prepared, {answered}"
 
 
 def remove(bucket: S3Bucket, places: Places, made: bool, ctx: Context) -> None:
-    """Remove everything of ours, and only that; what stays is told."""
+    """Remove everything of ours, and only that; warns of what stays."""
     left: list[str] = []
     try:
         bucket.abort_uploads(places.prefix)
@@ -104,12 +102,9 @@ def remove(bucket: S3Bucket, places: Places, made: bool, ctx: Context) -> None:
     finally:
         bucket.close()
     if left:
-        more = f" and {len(left) - _TOLD} more" if len(left) > _TOLD else ""
-        ctx.warn("leftovers", f"not everything below {places.prefix} could be removed: {'; '.join(left[:_TOLD])}{more}")
-
-
-class Stopped(BenchError):  # noqa: N818 - what happened, in one word
-    """The trial was asked to end."""
+        more = f" and {len(left) - _SHOWN} more" if len(left) > _SHOWN else ""
+        shown = "; ".join(left[:_SHOWN]) + more
+        ctx.warn("leftovers", f"not everything below {places.prefix} could be removed: {shown}")
 
 
 @contextmanager
@@ -121,7 +116,7 @@ def ends_in_order() -> Iterator[None]:
 
     def stop(_number: int, _frame: Any) -> NoReturn:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
-        raise Stopped("the trial was asked to end")
+        raise BenchError("the trial was asked to end")
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from benchhouse.experiments.storage.s3_content import Compared, Stretch
 from benchhouse.load.book import Call, Stream
@@ -38,8 +38,7 @@ class Many:
     measured: bool = False
 
 
-@dataclass(frozen=True)
-class Places:
+class Places(NamedTuple):
     """Where the objects of a trial lie; everything of ours begins with `prefix`."""
 
     prefix: str
@@ -55,28 +54,23 @@ class Places:
         return f"{self.prefix}written/{number:012d}"
 
 
-@dataclass(frozen=True)
-class PreparedObjects:
+class PreparedObjects(NamedTuple):
     """What lies in the bucket before the load. Object n has the content n, counted round."""
 
     places: Places
     contents: Sequence[Stretch]
-    readable: int
-    """Objects for get and list."""
+    readable: int  # objects for get and list
     deletable: int
-    named_by_md5: bool
-    """Whether the server's ETag is the MD5 of a content."""
+    named_by_md5: bool  # whether the server's ETag is the MD5 of a content
 
 
-@dataclass(frozen=True)
-class RequestMix:
+class RequestMix(NamedTuple):
     """Operations by weight, and how each is made."""
 
     weights: Mapping[str, float]
     part_size: int = 8 << 20
     page_size: int = 1000
-    verify: float = 0.1
-    """Share of gets whose content is compared byte by byte."""
+    verify: float = 0.1  # share of gets whose content is compared byte by byte
 
 
 class Requests:
@@ -112,7 +106,7 @@ class Requests:
         while self._ready:
             item = self._ready.popleft()
             if item.kind == "abort" or not item.operation.failed:  # type: ignore[attr-defined]
-                return self._planned(item)
+                return planned(self._driver, item)
         return getattr(self, f"_{self._cycle[index % _CYCLE]}")(index)  # type: ignore[no-any-return]
 
     def _get(self, index: int) -> Planned:
@@ -131,7 +125,7 @@ class Requests:
 
     def _put(self, index: int) -> Planned:
         content = self._contents[index % len(self._contents)]
-        return self._planned(S3Item("put", self._places.written(index), content))
+        return planned(self._driver, S3Item("put", self._places.written(index), content))
 
     def _delete(self, index: int) -> Planned:
         if not self._stock_is_ours:  # each load process has its own part of what was prepared
@@ -140,25 +134,22 @@ class Requests:
             self._stock_is_ours = True
         if not self._stock:  # what was written has not been answered yet
             return self._put(index)
-        return self._planned(S3Item("delete", self._stock.popleft()))
+        return planned(self._driver, S3Item("delete", self._stock.popleft()))
 
     def _list(self, index: int) -> Planned:
         many = Many("list", self._places.read(0).rpartition("/")[0] + "/")
-        return self._planned(S3Item("list", many.key, page_size=self._page_size, operation=many))
+        return planned(self._driver, S3Item("list", many.key, page_size=self._page_size, operation=many))
 
     def _multipart(self, index: int) -> Planned:
         content = self._contents[index % len(self._contents)]
         many = Many("multipart", self._places.written(index), content, self._parts[content])
         many.missing, many.etags = len(many.parts), [""] * len(many.parts)
-        return self._planned(S3Item("create", many.key, operation=many))
-
-    def _planned(self, item: S3Item) -> Planned:
-        return planned(self._driver, item)
+        return planned(self._driver, S3Item("create", many.key, operation=many))
 
     # what came back
 
     def answered(self, item: S3Item, reply: Reply) -> None:
-        """Check the answer, say what it counts for, and make ready what follows from it."""
+        """Check the answer, set what it counts for, and make ready what follows from it."""
         many: Any = item.operation
         if reply.error is None:
             self._check(item, reply)
@@ -200,20 +191,17 @@ class Requests:
             reply.detail = f"{many.listed} keys were listed below {many.key}, {self._objects} are there"
 
     def _uploaded(self, item: S3Item, many: Many, reply: Reply) -> None:
-        if item.kind == "complete":
-            return
-        reply.count = 0  # the operation counts with its last request
+        if item.kind != "complete":
+            reply.count = 0  # the operation counts with its last request
         if item.kind == "create":
             for number, part in enumerate(many.parts, 1):
                 self._ready.append(S3Item("part", many.key, part, str(reply.value), number, operation=many))
-        if item.kind != "part":
-            return
-        many.etags[item.part - 1] = str(reply.value)
-        many.missing -= 1
-        if not many.missing:
-            self._ready.appendleft(
-                S3Item("complete", many.key, upload_id=item.upload_id, etags=many.etags, operation=many)
-            )
+        elif item.kind == "part":
+            many.etags[item.part - 1] = str(reply.value)
+            many.missing -= 1
+            if not many.missing:
+                complete = S3Item("complete", many.key, upload_id=item.upload_id, etags=many.etags, operation=many)
+                self._ready.appendleft(complete)
 
     def _give_up(self, item: S3Item, many: Many) -> None:
         if not many.failed and item.upload_id:
@@ -252,19 +240,18 @@ class S3Tally(CallTally):
 
     def _note(self, call: Call, reply: Reply) -> None:
         item: S3Item = call.item
+        good = reply.error is None
         if item.kind in ("put", "complete"):
-            self.stored += reply.error is None
-            self.unsure += reply.error is not None
+            self.stored, self.unsure = self.stored + good, self.unsure + (not good)
         elif item.kind == "delete":
-            self.removed += reply.error is None
-            self.unsure += reply.error is not None
+            self.removed, self.unsure = self.removed + good, self.unsure + (not good)
         elif item.kind == "get":
             self.verified += isinstance(reply.value, Compared) and call.measured
         many: Any = item.operation
         if many is not None:
             if not many.began_ns:
                 many.began_ns, many.measured = call.due_ns, call.measured
-            if reply.error is None and reply.count and many.measured:  # its last request
+            if good and reply.count and many.measured:  # its last request
                 self.whole[many.kind].add(call.ended_ns - many.began_ns)
 
     def streams(self) -> list[Stream]:

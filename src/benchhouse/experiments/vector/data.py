@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _GENERATOR = 2  # of synthetic data, part of its digest: raise it whenever the data change
 _SPREAD = 0.5  # of cluster centres, in standard deviations of a cluster: they overlap
 _DECAY = 0.5  # variance falls as 1/rank, as in learned embeddings
-_NO_LONGER_BUILT_IN = ("glove", "minilm")
 _HELD_OUT = 0.1  # of the rows become queries, at most, where nothing says how many vectors there are to be
 
 
@@ -39,7 +38,7 @@ class Synthetic(Model):
     """Overlapping clusters with a decaying spectrum, rotated. Hard on purpose: far-apart clusters would let every
     index reach recall 1.0."""
 
-    standard: ClassVar[int | None] = 20_000  # vectors, where nothing is said
+    standard: ClassVar[int | None] = 20_000  # vectors by default
     kind: Literal["synthetic"] = Field("synthetic", description="Made up, by a seed.")
     dimensions: int = Field(64, ge=1, le=65_536, description="Numbers a vector.")
     clusters: int = Field(200, ge=1, description="Overlapping clusters that vectors and queries are drawn from.")
@@ -48,7 +47,7 @@ class Synthetic(Model):
     def load(self, vectors: int | None, queries: int, cache: Cache) -> Dataset:
         import numpy
 
-        vectors = vectors or 20_000
+        vectors = vectors or self.standard or 0
         rng = numpy.random.default_rng(self.seed)
         count = vectors + queries
         scale = numpy.arange(1, self.dimensions + 1, dtype=numpy.float32) ** -_DECAY
@@ -70,22 +69,16 @@ class VectorFile(Model):
     path: InputPath = Field(description="A .npy, .npz, .parquet, .hdf5, .fvecs or .bvecs file.")
     array: str = Field("", description="Array, dataset or column with the vectors, where the file has several.")
     queries: InputPath = Field(
-        "",
-        description="A file with queries; else what is called queries or test in `path`, else its "
-        "last rows, which then are not in the index.",
+        "", description="A file with queries; else `queries` or `test` in `path`, else its last rows, then not indexed."
     )
     truth: InputPath = Field(
-        "",
-        description="A file with the ids of each query's nearest (.npy, .ivecs); else what is called "
-        "neighbors or truth in `path`, else they are computed.",
+        "", description="A file with each query's nearest ids; else `neighbors` or `truth` in `path`, else computed."
     )
     sha256: str = Field("", pattern="^([0-9a-f]{64})?$", description="Of `path`; another file is then refused.")
 
     @model_validator(mode="after")
     def _files_are_there(self) -> "VectorFile":
         for name in filter(None, (self.path, self.queries, self.truth)):
-            if not Path(name).is_absolute():
-                raise ValueError(f"{name!r} is a relative path; $PWD/{name} starts in the folder you plan in")
             if not Path(name).is_file():
                 raise ValueError(f"there is no file {name}")
             files.check_name(Path(name))
@@ -105,7 +98,9 @@ class VectorFile(Model):
             return _held_out(rows, vectors, queries, mark)
         if asked.shape[1] != rows.shape[1]:
             raise BenchError(f"the queries have {asked.shape[1]} dimensions and the vectors {rows.shape[1]}")
-        truth = files.neighbours(Path(self.truth)) if self.truth else None if self.queries else files.own_truth(path)
+        truth = None
+        if self.truth or not self.queries:
+            truth = files.neighbours(Path(self.truth or path), own=not self.truth)
         if truth is not None and len(truth) != len(asked):
             raise BenchError(f"there are neighbours of {len(truth)} queries, and {len(asked)} queries")
         if truth is not None and not (-1 <= truth.min(initial=0) <= truth.max(initial=0) < len(rows)):
@@ -140,12 +135,7 @@ class _Shorthand:
             given = {"kind": given} if isinstance(given, str) else given
             if not isinstance(given, dict):
                 return given
-            if given.get("kind") in _NO_LONGER_BUILT_IN:
-                raise ValueError(
-                    f"{given['kind']} is no longer built in: make a file of vectors, and write data: "
-                    "{path: /path/of/vectors.npy}; docs/how-to/benchmark-a-vector-database.md shows how"
-                )
-            # `file` is no key, but whoever writes it wants to hear what a file needs.
+            # `file` is no key, but whoever writes it should be shown what a file needs.
             of_a_file = {"path", "array", "queries", "truth", "sha256", "file"} & given.keys()
             return {"kind": "file" if of_a_file else "synthetic"} | given
 

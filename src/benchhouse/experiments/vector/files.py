@@ -23,57 +23,46 @@ def check_name(path: Path) -> None:
 
 def vectors(path: Path, array: str = "") -> "NDArray[float32]":
     """The vectors of a file, checked; .npy of float32 stays on disk and is mapped."""
-    found = _read(path, (array,) if array else _VECTORS, only=not array)
-    if found is None:
+    rows = _read(path, (array,) if array else _VECTORS, only=not array)
+    if rows is None:
         raise BenchError(f"{path} has {_names(path)}", f"name the vectors: data: {{array: ...}}; not {array!r}")
-    return _checked(found, path)
+    return _checked(rows, path)
 
 
 def queries(path: Path) -> "NDArray[float32] | None":
     """What a file of vectors itself has as queries."""
-    found = _read(path, _QUERIES)
-    return None if found is None else _checked(found, path)
+    rows = _read(path, _QUERIES)
+    return None if rows is None else _checked(rows, path)
 
 
-def own_truth(path: Path) -> "NDArray[int64] | None":
-    found = _read(path, _TRUTH)
-    return None if found is None else _whole_numbers(found, path)
-
-
-def neighbours(path: Path) -> "NDArray[int64]":
-    found = _read(path, _TRUTH, only=True)
-    if found is None:
+def neighbours(path: Path, *, own: bool) -> "NDArray[int64] | None":
+    """Ids of the nearest from a file of them, or what a file of vectors itself (`own`) has of them, if any."""
+    ids = _read(path, _TRUTH, only=not own)
+    if ids is None and not own:
         raise BenchError(f"{path} has {_names(path)}; expected one of {', '.join(_TRUTH)}")
-    return _whole_numbers(found, path)
+    if ids is not None and (ids.ndim != 2 or ids.dtype.kind not in "iu"):
+        raise BenchError(f"{path}: neighbours are rows of whole numbers; found {ids.dtype}, shape {ids.shape}")
+    return None if ids is None else ids.astype("int64")
 
 
-def _whole_numbers(found: Any, path: Path) -> "NDArray[int64]":
+def _checked(rows: Any, path: Path) -> "NDArray[float32]":
     import numpy
 
-    if found.ndim != 2 or found.dtype.kind not in "iu":
-        raise BenchError(f"{path}: neighbours are rows of whole numbers; found {found.dtype}, shape {found.shape}")
-    ids: NDArray[int64] = found.astype(numpy.int64)
-    return ids
-
-
-def _checked(found: Any, path: Path) -> "NDArray[float32]":
-    import numpy
-
-    if found.ndim != 2:
-        raise BenchError(f"{path}: vectors are rows and columns; found an array of shape {found.shape}")
-    if not found.shape[0] or not found.shape[1]:
-        raise BenchError(f"{path} is empty: its array has shape {found.shape}")
-    if found.dtype.kind not in "fiu":
-        raise BenchError(f"{path}: vectors of type {found.dtype} can't be used", "store them as float32")
+    if rows.ndim != 2:
+        raise BenchError(f"{path}: vectors are rows and columns; found an array of shape {rows.shape}")
+    if not rows.size:
+        raise BenchError(f"{path} is empty: its array has shape {rows.shape}")
+    if rows.dtype.kind not in "fiu":
+        raise BenchError(f"{path}: vectors of type {rows.dtype} can't be used", "store them as float32")
     with numpy.errstate(over="ignore"):
-        whole = found if found.dtype == numpy.float32 else found.astype(numpy.float32)
-    rows = max(1, _LOOK // whole.shape[1])
-    for start in range(0, len(whole), rows):
-        bad = ~numpy.isfinite(whole[start : start + rows]).all(axis=1)
+        vectors: NDArray[float32] = numpy.require(rows, numpy.float32, "C")
+    step = max(1, _LOOK // vectors.shape[1])
+    for start in range(0, len(vectors), step):
+        bad = ~numpy.isfinite(vectors[start : start + step]).all(axis=1)
         if bad.any():
             number = start + int(bad.argmax())
             raise BenchError(f"{path}: row {number} has a value that is NaN, infinite or too large for float32")
-    return numpy.ascontiguousarray(whole) if not whole.flags.c_contiguous else whole
+    return vectors
 
 
 def _read(path: Path, names: Sequence[str], *, only: bool = False) -> Any:
@@ -116,37 +105,20 @@ def _hdf5(path: Path, names: Sequence[str], only: bool) -> Any:
 
 
 def _parquet(path: Path, names: Sequence[str], only: bool) -> Any:
-    import pyarrow
+    import pyarrow.compute
     import pyarrow.parquet
 
-    lists = [field.name for field in pyarrow.parquet.read_schema(path) if _is_list(field.type)]
+    lists = [field.name for field in pyarrow.parquet.read_schema(path) if "list<" in str(field.type)]
     name = _choose(lists, names, only)
     if name is None:
         return None
     column = pyarrow.parquet.read_table(path, columns=[name]).column(0).combine_chunks()
     if column.null_count:
         raise BenchError(f"{path}: {column.null_count} rows of column {name} are empty")
-    values = column.flatten().to_numpy(zero_copy_only=False)
-    rows = len(column)
-    lengths = {len(column[number]) for number in (0, rows - 1)} if rows else {0}
-    if rows and (len(lengths) > 1 or len(values) != rows * min(lengths) or _uneven(column)):
+    lengths = pyarrow.compute.list_value_length(column).unique().to_pylist() or [0]
+    if len(lengths) > 1:
         raise BenchError(f"{path}: the rows of column {name} are not all of one length")
-    return values.reshape(rows, -1) if rows else values.reshape(0, 0)
-
-
-def _is_list(kind: Any) -> bool:
-    import pyarrow
-
-    return bool(
-        pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind) or pyarrow.types.is_fixed_size_list(kind)
-    )
-
-
-def _uneven(column: Any) -> bool:
-    import pyarrow.compute
-
-    ends = pyarrow.compute.min_max(pyarrow.compute.list_value_length(column)).as_py()
-    return bool(ends["min"] != ends["max"])
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), lengths[0])
 
 
 def _vecs(value: str) -> Callable[[Path, Sequence[str], bool], Any]:

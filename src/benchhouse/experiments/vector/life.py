@@ -37,9 +37,8 @@ def find_place(target: VectorTarget, workload: VectorWorkload, data: Dataset, ct
     """Start the server if one is needed, and check that the driver can do what is asked."""
     driver = ctx.driver(target.driver)
     if not hasattr(driver, "indexes"):
-        raise BenchError(
-            f"{target.driver!r} is no driver of a vector database", "those are in: bench show vector.search"
-        )
+        known = "see: bench show vector.search"
+        raise BenchError(f"{target.driver!r} is no driver of a vector database", known)
     _check(driver, target, workload, ctx)
     collection = Collection(
         name=f"bench_{digest([ctx.trial_id, ctx.repetition, ctx.seed])[:16]}",
@@ -63,12 +62,10 @@ def find_place(target: VectorTarget, workload: VectorWorkload, data: Dataset, ct
 
 
 def _check(driver: Any, target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None:
-    for what, asked, known in (
-        ("index", target.index, driver.indexes),
-        ("distance", workload.distance, driver.distances),
-    ):
-        if asked not in known:
-            ctx.fail("not_supported", f"{target.driver} has no {what} {asked}; it has {', '.join(known)}")
+    options = ("index", target.index, driver.indexes), ("distance", workload.distance, driver.distances)
+    for what, wanted, known in options:
+        if wanted not in known:
+            ctx.fail("not_supported", f"{target.driver} has no {what} {wanted}; it has {', '.join(known)}")
     if workload.selectivity is not None and not driver.filters:
         ctx.fail("not_supported", f"the driver {target.driver} can't filter")
     if driver.shared and workload.processes > 1:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from numpy import bool_, float64, int64
     from numpy.typing import NDArray
 
+    Ids = NDArray[int64]
+
 _VERSION = 3  # part of the cache key: raise it whenever the truth changes
 _DEPTH = 100  # at least so many neighbours are computed, so that all k up to it share one file
 _SAMPLE = 20  # queries whose given neighbours are checked
@@ -24,14 +26,14 @@ _TIE = 1e-5
 _ALIKE = 0.99
 
 
-def labels(vectors: int) -> "NDArray[int64]":
+def labels(vectors: int) -> "Ids":
     """A label for each vector, evenly spread and at random."""
     import numpy
 
     return numpy.random.default_rng(LABELS).integers(0, LABELS, vectors)
 
 
-def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> "NDArray[int64]":
+def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> "Ids":
     """Ids of at least the k nearest of each query, best first, -1 where there are fewer; computed once, then cached."""
     import numpy
 
@@ -39,9 +41,8 @@ def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> "NDArra
         check_given(data, workload)
         return data.truth
     depth = min(max(workload.k, _DEPTH), len(data.vectors))
-    key = digest(
-        {"version": _VERSION, "data": data.digest, "distance": workload.distance, "k": depth, "below": workload.below}
-    )
+    parts = {"data": data.digest, "distance": workload.distance, "k": depth, "below": workload.below}
+    key = digest({"version": _VERSION, **parts})
     among = None if workload.below is None else numpy.flatnonzero(labels(len(data.vectors)) < workload.below)
 
     def make(path: "Path") -> None:
@@ -50,7 +51,7 @@ def load_truth(data: Dataset, workload: VectorWorkload, cache: Cache) -> "NDArra
 
     path = cache.build(f"vector-truth-{key[:32]}.npy", make)
     with path.open("rb") as file:
-        truth: NDArray[int64] = numpy.load(file, allow_pickle=False).astype(numpy.int64)
+        truth: Ids = numpy.load(file, allow_pickle=False).astype(numpy.int64)
     return truth
 
 
@@ -60,11 +61,11 @@ def check_given(data: Dataset, workload: VectorWorkload) -> None:
     queries = data.queries[:_SAMPLE]
     exact = nearest(data.vectors, queries, workload.k, workload.distance)
     marks = limits(exact, data, workload)[0][: len(queries)]
-    found = score(data.truth[:_SAMPLE, : workload.k], slice(0, _SAMPLE), marks, data, workload.distance)
-    if found.mean() < _ALIKE * workload.k:
+    right = score(data.truth[:_SAMPLE, : workload.k], slice(0, _SAMPLE), marks, data, workload.distance)
+    if right.mean() < _ALIKE * workload.k:
         raise BenchError(
             f"the neighbours that come with the data are not the nearest by {workload.distance}: of the first "
-            f"{len(queries)} queries' {workload.k} nearest they have {found.mean() / workload.k:.0%}",
+            f"{len(queries)} queries' {workload.k} nearest they have {right.mean() / workload.k:.0%}",
             "is workload.distance that of the data? or leave them out, and they are computed",
         )
 
@@ -86,12 +87,7 @@ class Recall:
 
 
 def recall(
-    answers: "NDArray[int64]",
-    asked: "NDArray[int64]",
-    truth: "NDArray[int64]",
-    data: Dataset,
-    workload: VectorWorkload,
-    known: "NDArray[int64] | None" = None,
+    answers: "Ids", asked: "Ids", truth: "Ids", data: Dataset, workload: VectorWorkload, known: "Ids | None" = None
 ) -> Recall:
     """Of the answers to the queries with the numbers `asked`. Equally near vectors are equally right; a repeated id
     counts once. `known`: how many vectors, from the first, had been acknowledged when each one was asked.
@@ -110,8 +106,8 @@ def recall(
 
 
 def limits(
-    best: "NDArray[int64]", data: Dataset, workload: VectorWorkload, asked: "NDArray[int64] | None" = None
-) -> "tuple[NDArray[float64], NDArray[int64]]":
+    best: "Ids", data: Dataset, workload: VectorWorkload, asked: "Ids | None" = None
+) -> "tuple[NDArray[float64], Ids]":
     """How far the furthest true neighbour of each query is, and how many there are."""
     import numpy
 
@@ -121,13 +117,7 @@ def limits(
     return costs(last, data.vectors, queries, workload.distance)[:, 0], there
 
 
-def score(
-    answers: "NDArray[int64]",
-    asked: "NDArray[int64] | slice",
-    marks: "NDArray[float64]",
-    data: Dataset,
-    distance: Distance,
-) -> "NDArray[int64]":
+def score(answers: "Ids", asked: "Ids | slice", marks: "NDArray[float64]", data: Dataset, distance: Distance) -> "Ids":
     """How many different answers of each query are as near as its mark; nearly so counts, for engines use float32."""
     import numpy
 
@@ -136,17 +126,11 @@ def score(
     fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     far = costs(ordered, data.vectors, data.queries[asked], distance)
     near = far <= (marks + _TIE * numpy.maximum(numpy.abs(marks), 1e-12))[:, None]
-    counts: NDArray[int64] = (fresh & (ordered >= 0) & near).sum(axis=1)
+    counts: Ids = (fresh & (ordered >= 0) & near).sum(axis=1)
     return counts
 
 
-def _of_the_known(
-    asked: "NDArray[int64]",
-    truth: "NDArray[int64]",
-    known: "NDArray[int64]",
-    data: Dataset,
-    workload: VectorWorkload,
-) -> "NDArray[int64]":
+def _of_the_known(asked: "Ids", truth: "Ids", known: "Ids", data: Dataset, workload: VectorWorkload) -> "Ids":
     """The k nearest among the first `known` vectors: those of the whole truth, and exactly where these are too few."""
     import numpy
 

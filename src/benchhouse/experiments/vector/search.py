@@ -90,11 +90,13 @@ def search(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> None
         book, tide = _measure(driver, place, data, calls, workload, ctx)
         certificate = keep_book(book, workload, book.tally.latency.histogram, ctx, embedded=place.embedded)
         judge(book, certificate, ctx)
-        found = _answers(driver, calls, book, workload)
+        answered = _answers(driver, calls, book, workload)
         stats = driver.stats()
-    _check_count(stats, made, tide, ctx)
+    taken = made.vectors + (tide.ingested if tide else 0)
+    if stats.vectors != taken:
+        ctx.fail("vectors_missing", f"the index holds {stats.vectors} of {taken} vectors that it had taken")
     _report(book, made, stats, tide, workload, ctx)
-    _report_recall(found, book, truth, data, workload, ctx)
+    _report_recall(answered, book, truth, data, workload, ctx)
 
 
 def _describe(driver: VectorDriver, target: VectorTarget, data: Dataset, calls: "Calls", ctx: Context) -> None:
@@ -108,26 +110,21 @@ def _describe(driver: VectorDriver, target: VectorTarget, data: Dataset, calls: 
 
 def _load(target: VectorTarget, workload: VectorWorkload, ctx: Context) -> Dataset:
     with _named_failures("bad_data", ctx):
-        data = workload.source.load(workload.vectors, workload.queries, ctx.cache)
+        data = workload.data.load(workload.vectors, workload.queries, ctx.cache)
         if workload.k > len(data.vectors):
             raise BenchError(f"k {workload.k} is more than the {len(data.vectors)} vectors")
-        if workload.distance == "cosine":
-            _check_lengths(data)
+        for what, rows in (("vector", data.vectors), ("query", data.queries)) if workload.distance == "cosine" else ():
+            empty = ~rows.any(axis=1)
+            if empty.any():
+                raise BenchError(f"{what} {int(empty.argmax())} is all zeros: it has no direction", "use l2 or ip")
     if misfit := target.misfit(len(data.vectors), data.vectors.shape[1]):
         ctx.fail("index_does_not_fit", misfit)
     return data
 
 
-def _check_lengths(data: Dataset) -> None:
-    for what, rows in (("vector", data.vectors), ("query", data.queries)):
-        empty = ~rows.any(axis=1)
-        if empty.any():
-            raise BenchError(f"{what} {int(empty.argmax())} is all zeros: it has no direction", "use l2 or ip")
-
-
 @contextlib.contextmanager
 def _named_failures(code: str, ctx: Context) -> Iterator[None]:
-    """What a driver or the data say is wrong fails the trial, in their words."""
+    """What a driver or the data report as wrong fails the trial."""
     try:
         yield
     except CallFailed as failed:
@@ -148,7 +145,6 @@ def _measure(
     driver: VectorDriver, place: Place, data: Dataset, calls: "Calls", workload: VectorWorkload, ctx: Context
 ) -> tuple[Book, Tide | None]:
     """Offer the load; meanwhile, if asked, the rest of the vectors comes in."""
-    first = len(data.vectors) - int(len(data.vectors) * workload.ingest_during)
     with contextlib.ExitStack() as stack:
         tide = None
         if workload.ingest_during:
@@ -156,11 +152,11 @@ def _measure(
             if giver is not driver:
                 giver.open()
                 stack.callback(giver.close)
+            batch, count = workload.ingest_batch, len(data.vectors)
+            edges = range(count - int(count * workload.ingest_during), count, batch)
             tide = Tide(
-                lambda start, stop: put(giver, data, None, start, stop, workload.ingest_batch),
-                first,
-                len(data.vectors),
-                workload.ingest_batch,
+                lambda start, stop: put(giver, data, None, start, stop, batch),
+                [*edges, count],
                 workload.warmup,
                 workload.window_s or 0.0,
             )
@@ -170,14 +166,9 @@ def _measure(
         def make() -> Searcher:
             return Searcher(driver if driver.shared else place.make(), calls, workload.k, workload.below, tide)
 
-        book = offer(
-            make,
-            Pool([Planned(number) for number in range(len(calls))], ctx.seed),
-            workload,
-            lambda: (SampleTally if workload.ingest_during else AnswerTally)(workload.objectives),
-            ctx,
-            where=place.endpoint,
-        )
+        pool = Pool([Planned(number) for number in range(len(calls))], ctx.seed)
+        kind = SampleTally if workload.ingest_during else AnswerTally
+        book = offer(make, pool, workload, lambda: kind(workload.objectives), ctx, where=place.endpoint)
     if tide and tide.problem:
         raise tide.problem
     return book, tide
@@ -208,12 +199,6 @@ def _answers(driver: VectorDriver, calls: "Calls", book: Book, workload: VectorW
     return kept
 
 
-def _check_count(stats: VectorStats, made: Made, tide: Tide | None, ctx: Context) -> None:
-    given = made.vectors + (tide.ingested if tide else 0)
-    if stats.vectors != given:
-        ctx.fail("vectors_missing", f"the index holds {stats.vectors} of {given} vectors that it had taken")
-
-
 def _report(
     book: Book, made: Made, stats: VectorStats, tide: Tide | None, workload: VectorWorkload, ctx: Context
 ) -> None:
@@ -233,13 +218,14 @@ def _report(
 
 
 def _report_recall(
-    found: "list[tuple[int, Any]]", book: Book, truth: Any, data: Dataset, workload: VectorWorkload, ctx: Context
+    answered: "list[tuple[int, Any]]", book: Book, truth: Any, data: Dataset, workload: VectorWorkload, ctx: Context
 ) -> None:
     import numpy
 
     batch, count = workload.batch, len(data.queries)
-    asked = numpy.concatenate([numpy.arange(each * batch, min((each + 1) * batch, count)) for each, _ in found])
-    known, answers = None, [ids for _, ids in found]
+    ranges = [numpy.arange(call * batch, min((call + 1) * batch, count)) for call, _ in answered]
+    asked = numpy.concatenate(ranges)
+    known, answers = None, [ids for _, ids in answered]
     if workload.ingest_during:
         known = numpy.concatenate([numpy.full(len(ids), there) for ids, there in answers])
         answers = [ids for ids, _ in answers]
@@ -250,19 +236,16 @@ def _report_recall(
     ctx.metadata(
         recall={
             "queries": len(asked),
-            "calls_after_the_window": len(found) - len(book.tally.kept()),
+            "calls_after_the_window": len(answered) - len(book.tally.kept()),
             "standard_error": result.standard_error,
         }
     )
     if result.strangers:
-        ctx.invalid(
-            "wrong_vectors",
-            f"{result.strangers} of {len(asked) * workload.k} answers are vectors that don't exist or that the filter "
-            "forbids: the search does not do what was asked",
+        wrong = (
+            f"{result.strangers} of {len(asked) * workload.k} answers are vectors that don't exist or that the filter"
         )
+        ctx.invalid("wrong_vectors", f"{wrong} forbids: the search does not do what was asked")
     if len(asked) < min(ENOUGH_QUERIES, len(data.queries)):
-        ctx.warn(
-            "recall_of_few",
-            f"recall is of {len(asked)} different queries: lengthen the window for a sharper one"
-            + (f" (standard error {result.standard_error:.3g})" if result.standard_error else ""),
-        )
+        error = f" (standard error {result.standard_error:.3g})" if result.standard_error else ""
+        few = f"recall is of {len(asked)} different queries"
+        ctx.warn("recall_of_few", f"{few}: lengthen the window for a sharper one{error}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy import float32
     from numpy.typing import NDArray
 
+    Calls = Sequence[NDArray[float32]]
 
 _SAMPLE = 10_000  # answers
 
@@ -28,12 +29,7 @@ class Searcher:
     transport: ClassVar[Literal["call"]] = "call"
 
     def __init__(
-        self,
-        driver: VectorDriver,
-        calls: "Sequence[NDArray[float32]]",
-        k: int,
-        below: int | None,
-        tide: "Tide | None" = None,
+        self, driver: VectorDriver, calls: "Calls", k: int, below: int | None, tide: "Tide | None" = None
     ) -> None:
         self._driver, self._calls, self._k, self._below, self._tide = driver, calls, k, below, tide
         self.ask: Callable[[int], Any] = self._with_tide(self._search_by_number())  # better yet once it is open
@@ -84,10 +80,8 @@ class AnswerTally(CallTally):
 
     def add_many(self, ended: list[tuple[Call, Reply]]) -> None:
         super().add_many(ended)
-        answers = self.answers
         for call, reply in ended:
-            if call.item not in answers:
-                answers[call.item] = reply.value
+            self.answers.setdefault(call.item, reply.value)
 
     def add_answers(self, answers: Answers) -> None:
         """As `add_many` of such calls; they have no bytes, no kinds and no first byte."""
@@ -141,19 +135,12 @@ class Tide:
     """
 
     def __init__(
-        self,
-        ingest: Callable[[int, int], None],
-        first: int,
-        last: int,
-        batch: int,
-        warmup_s: float,
-        window_s: float,
+        self, ingest: Callable[[int, int], None], edges: Sequence[int], warmup_s: float, window_s: float
     ) -> None:
-        """`ingest(a, b)` puts in the vectors from a to b; those before `first` are in already."""
-        self._ingest, self._first, self._last = ingest, first, last
-        self._warmup_s, self._window_s = warmup_s, window_s
-        self._edges = [*range(first + batch, last, batch), last] if last > first else []
-        self._known = first
+        """`ingest(a, b)` puts in the vectors from a to b, of all neighbouring edges; those before the first are in."""
+        self._ingest, self._warmup_s, self._window_s = ingest, warmup_s, window_s
+        self._first, *self._edges = edges
+        self._known = self._first
         self._begun, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.problem: Exception | None = None
@@ -188,7 +175,7 @@ class Tide:
                 return
             try:
                 self._ingest(self._known, edge)
-            except Exception as problem:  # noqa: BLE001 - told by whoever started it
+            except Exception as problem:  # noqa: BLE001 - raised by whoever started it
                 self.problem = problem
                 return
             self._known = edge

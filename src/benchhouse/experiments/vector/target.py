@@ -16,8 +16,8 @@ class VectorTarget(Model):
     )
     endpoint: str = Field(
         "",
-        description="Address of a server that runs. Where nothing is said, one is started for the trial, or the "
-        "library runs inside of it; `embedded` asks for the latter.",
+        description="Address of a running server. By default one is started for the trial, or the library runs "
+        "inside of it; `embedded` asks for the latter.",
     )
     index: IndexKind = Field("hnsw", description="Kind of index.")
     nlist: int = Field(128, ge=1, description="ivf: number of cells.")

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from numpy import bool_, float32, float64, int64
     from numpy.typing import NDArray
 
-    Scan = Callable[[NDArray[float32], NDArray[float32], int, bool], tuple[NDArray[float32], NDArray[int64]]]
+    Ids = NDArray[int64]
+    Rows = NDArray[float32]
+    Scan = Callable[[Rows, Rows, int, bool], tuple[Rows, Ids]]
     """From queries, vectors, a number, and whether to rank by inner product instead of squared distance: that many
     vectors with the least costs for each query, in any order. The cost of an inner product is its negative."""
 
@@ -25,13 +27,8 @@ _EXACT_VALUES = 2**21  # of float64 at a time
 
 
 def nearest(
-    vectors: "NDArray[float32]",
-    queries: "NDArray[float32]",
-    k: int,
-    distance: Distance,
-    among: "NDArray[int64] | None" = None,
-    scan: "Scan | None" = None,
-) -> "NDArray[int64]":
+    vectors: "Rows", queries: "Rows", k: int, distance: Distance, among: "Ids | None" = None, scan: "Scan | None" = None
+) -> "Ids":
     """Ids of the k nearest of each query, nearest first, the lower id first where two are equally near.
 
     `among` are the only ids that count, ascending. -1 where there are fewer than k. Memory does not grow with the
@@ -57,9 +54,7 @@ def nearest(
     return result
 
 
-def costs(
-    ids: "NDArray[int64]", vectors: "NDArray[float32]", queries: "NDArray[float32]", distance: Distance
-) -> "NDArray[float64]":
+def costs(ids: "Ids", vectors: "Rows", queries: "Rows", distance: Distance) -> "NDArray[float64]":
     """How far each query is from its vectors, in float64: squared distance, of normalised vectors for cosine, or the
     negative inner product. Less is nearer; infinite where the id is negative.
     """
@@ -89,9 +84,7 @@ def best_scan() -> "Scan":
     return faiss_scan
 
 
-def faiss_scan(
-    queries: "NDArray[float32]", vectors: "NDArray[float32]", width: int, inner: bool
-) -> "tuple[NDArray[float32], NDArray[int64]]":
+def faiss_scan(queries: "Rows", vectors: "Rows", width: int, inner: bool) -> "tuple[Rows, Ids]":
     import faiss
 
     index = faiss.IndexFlat(vectors.shape[1], faiss.METRIC_INNER_PRODUCT if inner else faiss.METRIC_L2)
@@ -100,9 +93,7 @@ def faiss_scan(
     return -scores if inner else scores, places
 
 
-def numpy_scan(
-    queries: "NDArray[float32]", vectors: "NDArray[float32]", width: int, inner: bool
-) -> "tuple[NDArray[float32], NDArray[int64]]":
+def numpy_scan(queries: "Rows", vectors: "Rows", width: int, inner: bool) -> "tuple[Rows, Ids]":
     import numpy
 
     lengths = numpy.zeros(len(vectors), numpy.float32) if inner else numpy.einsum("vd,vd->v", vectors, vectors)
@@ -123,13 +114,13 @@ def numpy_scan(
 
 @dataclass(frozen=True)
 class _Search:
-    vectors: "NDArray[float32]"
-    ids: "NDArray[int64]"  # of the vectors that count, ascending
+    vectors: "Rows"
+    ids: "Ids"  # of the vectors that count, ascending
     distance: Distance
-    centre: "NDArray[float32] | None"  # taken off vectors and queries before float32 sees them
+    centre: "Rows | None"  # taken off vectors and queries before float32 sees them
     scan: "Scan"
 
-    def rank(self, queries: "NDArray[float32]", depth: int, width: int) -> "tuple[NDArray[int64], NDArray[bool_]]":
+    def rank(self, queries: "Rows", depth: int, width: int) -> "tuple[Ids, NDArray[bool_]]":
         """The nearest among `width` candidates of each query, and whether these are proven to be the nearest of all.
 
         They are where the furthest of them is nearer than any vector that is no candidate can be, however float32
@@ -144,7 +135,7 @@ class _Search:
         proven: NDArray[bool_] = (last < beyond) | (width == len(self.ids))
         return numpy.take_along_axis(candidates, order, axis=1), proven
 
-    def rank_all(self, query: "NDArray[float32]", depth: int) -> "NDArray[int64]":
+    def rank_all(self, query: "Rows", depth: int) -> "Ids":
         """The nearest of one query, by comparing it with all vectors in float64."""
         import numpy
 
@@ -153,7 +144,7 @@ class _Search:
         exact = numpy.concatenate([costs(ids[None], self.vectors, query, self.distance)[0] for ids in blocks])
         return self.ids[numpy.lexsort((self.ids, exact))[:depth]]
 
-    def _candidates(self, queries: "NDArray[float32]", width: int) -> "tuple[NDArray[int64], NDArray[float64]]":
+    def _candidates(self, queries: "Rows", width: int) -> "tuple[Ids, NDArray[float64]]":
         """Ids of those with the least costs in float32, and the true cost that every other vector exceeds."""
         import numpy
 
@@ -163,9 +154,9 @@ class _Search:
         longest = 0.0
         for block_ids, block in self._blocks():
             longest = max(longest, float(numpy.sqrt(numpy.einsum("vd,vd->v", block, block).max())))
-            found = self.scan(prepared, block, min(width, len(block)), self.distance == "ip")
-            scores = numpy.concatenate((scores, found[0]), axis=1)
-            ids = numpy.concatenate((ids, block_ids[found[1]]), axis=1)
+            block_scores, places = self.scan(prepared, block, min(width, len(block)), self.distance == "ip")
+            scores = numpy.concatenate((scores, block_scores), axis=1)
+            ids = numpy.concatenate((ids, block_ids[places]), axis=1)
             if ids.shape[1] > width:
                 best = numpy.argpartition(scores, width - 1, axis=1)[:, :width]
                 scores = numpy.take_along_axis(scores, best, axis=1)
@@ -176,14 +167,14 @@ class _Search:
         slack = share * (own * longest if self.distance == "ip" else (own + longest) ** 2)
         return ids, scores.max(axis=1) - slack
 
-    def _blocks(self) -> "Iterator[tuple[NDArray[int64], NDArray[float32]]]":
+    def _blocks(self) -> "Iterator[tuple[Ids, Rows]]":
         rows = max(1, _BLOCK_VALUES // self.vectors.shape[1])
         for start in range(0, len(self.ids), rows):
             ids = self.ids[start : start + rows]
             together = ids[-1] - ids[0] == len(ids) - 1
             yield ids, self._prepared(self.vectors[ids[0] : ids[-1] + 1] if together else self.vectors[ids])
 
-    def _prepared(self, rows: "NDArray[float32]") -> "NDArray[float32]":
+    def _prepared(self, rows: "Rows") -> "Rows":
         import numpy
 
         made = _direction(rows, self.distance)
@@ -191,14 +182,14 @@ class _Search:
         return numpy.ascontiguousarray(made, dtype=numpy.float32)
 
 
-def _centre(vectors: "NDArray[float32]", distance: Distance) -> "NDArray[float32] | None":
+def _centre(vectors: "Rows", distance: Distance) -> "Rows | None":
     """The middle of the data: distances don't change when it is taken off, and float32 keeps more of their digits."""
     import numpy
 
     if distance == "ip":
         return None
     sample = _direction(vectors[:: max(1, len(vectors) // 10_000)], distance)
-    middle: NDArray[float32] = sample.mean(axis=0, dtype=numpy.float64).astype(numpy.float32)
+    middle: Rows = sample.mean(axis=0, dtype=numpy.float64).astype(numpy.float32)
     return middle
 
 

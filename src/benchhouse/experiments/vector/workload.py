@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from benchhouse.experiments.vector.data import Kind, Source, Synthetic
+from benchhouse.experiments.vector.data import Source, Synthetic
 from benchhouse.load.protocols.vector import LABELS, Distance
 from benchhouse.load.shape import Shape
 from benchhouse.schema.quantities import Seconds
@@ -13,15 +13,13 @@ _DURATION_S = 2.0
 
 
 class VectorWorkload(Shape):
-    """Data, queries, and how they are put: one call at a time for 2 s where nothing is said."""
+    """Data, queries and the load: one call at a time for 2 s by default."""
 
     data: Source = Field(default_factory=Synthetic, description="synthetic, or a file of your own.")
     vectors: int | None = Field(
         None, ge=1, le=100_000_000, description="Vectors in the index; 20,000 synthetic ones, else all of the data."
     )
-    queries: int = Field(
-        10_000, ge=1, description="Different queries, none of them in the index; fewer where the data have no more."
-    )
+    queries: int = Field(10_000, ge=1, description="Different queries, none of them in the index; at most.")
     distance: Distance = Field("l2", description="l2, ip (inner product of the vectors as they are) or cosine.")
     k: int = Field(10, ge=1, description="Neighbours a query asks for.")
     batch: int = Field(1, ge=1, description="Queries a call.")
@@ -32,12 +30,8 @@ class VectorWorkload(Shape):
     ingest_during: float = Field(
         0.0, ge=0, le=0.9, description="Share of the vectors that is ingested evenly while the window is open."
     )
-    concurrency: int | None = Field(
-        None, ge=1, le=100_000, description="Closed loop: calls in flight at any time; 1 where no load is given."
-    )
-    duration: Seconds | None = Field(
-        None, gt=0, description="Length of the measured window; 2 s where nothing is said."
-    )
+    concurrency: int | None = Field(None, ge=1, le=100_000, description="Closed loop: calls in flight; 1 by default.")
+    duration: Seconds | None = Field(None, gt=0, description="Length of the measured window; 2 s by default.")
     warmup: Seconds = Field(0.2, description="Load before the measured window.")
     slo: str | None = Field(None, description="Objective such as `latency.p99<20ms,error<0.1%`; gives goodput.")
 
@@ -70,7 +64,3 @@ class VectorWorkload(Shape):
     def below(self) -> int | None:
         """Labels below this number are searched; None where all are."""
         return None if self.selectivity is None else round(self.selectivity * LABELS)
-
-    @property
-    def source(self) -> Kind:
-        return self.data
