@@ -13,8 +13,7 @@ from services.postgres import ask, postgres_server  # noqa: F401 - fixtures
 from benchhouse.drivers import pgbench
 from benchhouse.drivers.pgbench import PROGRAMS, Pgbench
 from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.pgbench import PgbenchJob, PgbenchScript
-from benchhouse.load.protocols.postgres import Login
+from benchhouse.load.protocols.postgres import Login, PgbenchJob, PgbenchScript
 from benchhouse.processes.programs import locate
 from benchhouse.schema.errors import BenchError
 

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from benchhouse.drivers.postgres import parameters, psycopg_or_hint
 from benchhouse.load.protocols.calls import CallFailed
-from benchhouse.load.protocols.pgbench import PgbenchJob, PgbenchRun
-from benchhouse.load.protocols.postgres import not_connected
+from benchhouse.load.protocols.postgres import PgbenchJob, PgbenchRun, not_connected
 from benchhouse.processes.programs import locate
 from benchhouse.schema.errors import BenchError
 

@@ -88,9 +88,7 @@ class CommandWorkload(Model):
 
     executions: int = Field(10, ge=1, le=10_000_000, description="Measured executions.")
     warmup: int = Field(1, ge=0, le=100_000, description="Executions before them that are not measured.")
-    cwd: InputPath = Field(
-        "", description="Folder to run in: `.` is that of the scenario file; by default an empty temporary one."
-    )
+    cwd: InputPath = Field("", description="Folder to run in; `.` is that of the scenario, by default an empty one.")
     values: dict[str, str | int | float] = Field(
         {}, description="What replaces `{name}` in argv, shell (there quoted for the shell), stdin and prepare."
     )
@@ -98,9 +96,7 @@ class CommandWorkload(Model):
     environment: dict[str, str] = Field({}, description="Variables added for the program.")
     timeout: Seconds | None = Field(None, gt=0, description="Of one execution; it then counts as failed.")
     allowed_exit_codes: list[int] = Field([0], min_length=1, description="Exit codes that mean success.")
-    tolerate_failures: bool = Field(
-        False, description="Count failing executions in `error_rate`; by default the first one fails the trial."
-    )
+    tolerate_failures: bool = Field(False, description="Count failures in `error_rate` instead of failing the trial.")
     prepare: list[str] = Field(default_factory=empty_list, description="Program run before each execution, not timed.")
     json_lines: bool = Field(False, description="Numeric members of JSON objects on stdout become metrics.")
     metrics: list[OutputMetric] = Field(
@@ -146,9 +142,8 @@ def _command(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> 
     with ExitStack() as stack:
         _enter(workload.cwd, stack, ctx)
         streams = stack.enter_context(Streams(ctx.workdir, workload.stdin))
-        program = _resolve(
-            target.argv or ["/bin/sh", "-c", target.shell], workload, streams.actions(workload.needs_output), ctx
-        )
+        argv = target.argv or ["/bin/sh", "-c", target.shell]
+        program = _resolve(argv, workload, streams.actions(workload.needs_output), ctx)
         prepare = _resolve(workload.prepare, workload, streams.actions(True), ctx) if workload.prepare else None
         session = _Session(program, prepare, streams, workload, ctx)
         try:

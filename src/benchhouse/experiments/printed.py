@@ -124,9 +124,8 @@ class PrintedValues:
             there = ", ".join(sorted(self.members)[:20])
             return f"no JSON object of {executions} executions has a number called {metric.name}; there are: {there}"
         place = f"where {metric.name} looks for {metric.pattern!r}"
-        return (
-            f"no output of {executions} executions has a number {place}; artifacts/last.stdout shows what was printed"
-        )
+        evidence = "artifacts/last.stdout shows what was printed"
+        return f"no output of {executions} executions has a number {place}; {evidence}"
 
 
 def _json_objects(text: str) -> Iterator[dict[str, Any]]:

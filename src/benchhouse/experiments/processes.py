@@ -122,9 +122,8 @@ def run_small(program: Program, timeout_s: float | None = None) -> Finished | No
             gate, go = _pipe(stack)
             argv = ["sh", "-c", _DETACH, "sh", program.path, *program.argv[1:]]
             streams = [*program.streams, (os.POSIX_SPAWN_DUP2, pid_out, 3), (os.POSIX_SPAWN_DUP2, gate, 4)]
-            shell = os.posix_spawn(
-                "/bin/sh", argv, program.environment, file_actions=streams, setpgroup=0, setsigdef=_RESTORED
-            )
+            environment = program.environment
+            shell = os.posix_spawn("/bin/sh", argv, environment, file_actions=streams, setpgroup=0, setsigdef=_RESTORED)
             os.waitpid(shell, 0)
             os.set_blocking(answer, False)
             try:

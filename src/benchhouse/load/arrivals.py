@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from functools import lru_cache
-from itertools import count
+from functools import lru_cache, partial
+from itertools import accumulate, count
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, ClassVar, Literal, TextIO
@@ -150,9 +150,7 @@ class Steps(_Changing):
 
     own_rate: ClassVar[bool] = True
     kind: Literal["steps"] = Field("steps", description="One rate after the other.")
-    rates: tuple[Annotated[float, Field(gt=0, le=1e6)], ...] = Field(
-        min_length=1, description="Requests a second, step by step."
-    )
+    rates: tuple[Annotated[float, Field(gt=0, le=1e6)], ...] = Field(min_length=1, description="Requests a second.")
     each: Seconds = Field(gt=0, description="Length of one step.")
 
     def course(self, rate: float | None, duration_s: float | None) -> Course:
@@ -164,9 +162,7 @@ class Trace(_Kind):
 
     own_rate: ClassVar[bool] = True
     kind: Literal["trace"] = Field("trace", description="Arrivals replayed from a file.")
-    file: InputPath = Field(
-        description="Ascending seconds: one a line, or the column `timestamp` of CSV or JSON lines."
-    )
+    file: InputPath = Field(description="Ascending seconds: one a line, or column `timestamp` of CSV or JSON lines.")
     speed: float = Field(1.0, gt=0, le=1e9, description="Replay so many times as fast; 1000 where it has milliseconds.")
 
     @model_validator(mode="after")
@@ -218,34 +214,7 @@ def _spaced(shape: float | None, seed: int) -> Iterator[float]:
     """How many arrivals are expected by the time of each one."""
     if shape is None:
         return map(float, count())
-    return _exponential(seed) if shape == 1 else _gamma(shape, seed)
-
-
-def _exponential(seed: int) -> Iterator[float]:
-    uniform, log, reached = Random(seed).random, math.log, 0.0
-    while True:
-        reached -= log(1.0 - uniform())
-        yield reached
-
-
-def _gamma(shape: float, seed: int) -> Iterator[float]:
-    """By Marsaglia and Tsang, for a shape below 1 from that of `shape + 1`."""
-    random = Random(seed)
-    uniform, normal, log = random.random, random.gauss, math.log
-    d = (shape if shape >= 1 else shape + 1) - 1 / 3
-    c, mean, power = 1 / math.sqrt(9 * d), d / shape, 1 / shape if shape < 1 else 0.0
-    reached = 0.0
-    while True:
-        x, u = normal(0.0, 1.0), 1.0 - uniform()
-        t, square = 1.0 + c * x, x * x
-        if t <= 0:
-            continue
-        v = t * t * t
-        # The first test spares two logarithms in 97 of 100 cases; what it lets pass, the second would too.
-        if u >= 1.0 - 0.0331 * square * square and log(u) >= square / 2 + d * (1.0 - v + log(v)):
-            continue
-        reached += mean * v * (1.0 - uniform()) ** power if power else mean * v
-        yield reached
+    return accumulate(iter(partial(Random(seed).gammavariate, shape, 1 / shape), None))
 
 
 @lru_cache(maxsize=16)

@@ -91,13 +91,11 @@ class Tally(Protocol):
 
     def add(self, call: Call, reply: Reply, start_ns: int, end_ns: int) -> int:
         """Keep what matters; a bit mask of the objectives that this request missed. The window is from start to end."""
-        ...
 
     def merge(self, other: Any) -> None: ...
 
     def streams(self) -> Iterable[Stream]:
         """Where values wait to be counted."""
-        ...
 
 
 class Lost(Model):
@@ -390,9 +388,8 @@ class Book:
         for name in ("end_ns", "first_ended_ns", "last_sent_ns", "last_ended_ns"):
             if getattr(self, name) not in (0, _NEVER):
                 setattr(self, name, getattr(self, name) + by_ns)
-        self.due_times, self.sent_times = (
-            array("q", [stamp + by_ns for stamp in times]) for times in (self.due_times, self.sent_times)
-        )
+        self.due_times = array("q", [stamp + by_ns for stamp in self.due_times])
+        self.sent_times = array("q", [stamp + by_ns for stamp in self.sent_times])
         self._last = [(ended + by_ns, sent + by_ns) for ended, sent in self._last]
 
     def merge(self, other: "Book") -> None:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from benchhouse.load.book import Book, Lost
 from benchhouse.load.gaps import Fit, gaps_fit
+from benchhouse.load.protocols.calls import CONNECTING
 from benchhouse.load.shape import Shape
 from benchhouse.schema.histogram import Histogram
 from benchhouse.schema.model import Model
@@ -20,7 +21,6 @@ PAUSE_SHARE = 0.02  # this share of the window
 PAUSE_FACTOR = 10.0  # a relaxed lateness limit allows pauses so many times as long
 CPU_SHARE = 0.9  # of one core, by the busiest load process
 REFUSED_SHARE = 0.01
-_CONNECTING = ("refused", "dns", "tls")
 Problems = Iterator[tuple[str, str]]  # code and message
 
 
@@ -93,7 +93,7 @@ def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = Fals
         connections=book.connections,
         connections_late=book.connections_late,
         resent=book.resent,
-        connection_errors=sum(book.errors[kind] for kind in _CONNECTING),
+        connection_errors=sum(book.errors[kind] for kind in CONNECTING),
         problems=(),
     )
     problems = _problems(draft, book, shape, median_ms, embedded)

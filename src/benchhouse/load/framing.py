@@ -36,7 +36,7 @@ class Answer:
     With a sink the body of a good answer goes there and is not kept; what comes with an error is always kept.
     """
 
-    __slots__ = ("_chunked", "_left", "_pending", "body", "closing", "head", "sink", "status", "sunk")
+    __slots__ = ("_chunked", "_pending", "body", "closing", "head", "left", "sink", "status", "sunk")
 
     def __init__(self, sink: Sink | None = None) -> None:
         self.sink = sink
@@ -47,7 +47,7 @@ class Answer:
         self.closing = False  # whether the connection can't be used again
         self._pending = b""  # the beginning of a head or of a line, whose end has not come
         self._chunked = False
-        self._left: int | None = 0  # bytes of the body or chunk; None up to the end of the connection
+        self.left: int | None = 0  # bytes of the body or chunk; None up to the end of the connection
 
     @property
     def begun(self) -> bool:
@@ -56,17 +56,12 @@ class Answer:
 
     @property
     def ends_with_connection(self) -> bool:
-        return self.status > 0 and self._left is None
+        return self.status > 0 and self.left is None
 
     @property
     def only_sinks(self) -> bool:
         """Whether all that is still to come goes into the sink as it is, and may come in any buffer."""
         return self.sink is not None and self.status > 0 and not self._chunked
-
-    @property
-    def left(self) -> int | None:
-        """Bytes of a body of known length that have not come; None up to the end of the connection."""
-        return self._left
 
     @property
     def size(self) -> int:
@@ -87,13 +82,13 @@ class Answer:
         if self._chunked:
             return self._dechunk(data)
         self.body += data
-        if self._left is None:
+        if self.left is None:
             return False
-        self._left -= len(data)
-        if self._left < 0:  # more than was announced: what follows can't be told apart from the next answer
-            del self.body[self._left :]
+        self.left -= len(data)
+        if self.left < 0:  # more than was announced: what follows can't be told apart from the next answer
+            del self.body[self.left :]
             self.closing = True
-        return self._left <= 0
+        return self.left <= 0
 
     def feed_sink(self, data: bytes | memoryview) -> bool:
         """As `feed`, where the head has come and there is a sink."""
@@ -102,13 +97,13 @@ class Answer:
             complete = self._dechunk(bytes(data))
             data = bytes(self.body)
             self.body.clear()
-        elif self._left is None:
+        elif self.left is None:
             complete = False
         else:
-            self.closing |= len(data) > self._left
-            data = data[: self._left]
-            self._left -= len(data)
-            complete = not self._left
+            self.closing |= len(data) > self.left
+            data = data[: self.left]
+            self.left -= len(data)
+            complete = not self.left
         if data:
             self.sunk += len(data)
             self.sink(data)
@@ -126,10 +121,10 @@ class Answer:
             text, self._pending = self._pending[:end], self._pending[end + 4 :]
             head = read_head(text)
             if head.status >= 200:
-                self.status, self._chunked, self._left, self.closing = head
+                self.status, self._chunked, self.left, self.closing = head
                 self.head = text
                 if self._chunked:
-                    self._left = _SIZE
+                    self.left = _SIZE
         return True
 
     def _whole_chunks(self, data: bytes) -> int:
@@ -149,7 +144,7 @@ class Answer:
     def _dechunk(self, data: bytes) -> bool:
         if self._pending:
             data, self._pending = self._pending + data, b""
-        at, end, left, body = 0, len(data), self._left or 0, self.body
+        at, end, left, body = 0, len(data), self.left or 0, self.body
         if left == _SIZE:
             at = self._whole_chunks(data)
         while at < end:
@@ -187,7 +182,7 @@ class Answer:
                 at = start + size + 2
             else:
                 at, left = start, size or _TRAILERS
-        self._left = left
+        self.left = left
         return False
 
 

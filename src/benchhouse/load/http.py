@@ -38,22 +38,22 @@ class Connection:
     """
 
     __slots__ = (
-        "_answer", "_data", "_done", "_endpoint", "_exchange", "_handshaking", "_incoming", "_kept", "_low",
-        "_more", "_outgoing", "_pieces", "_reactor", "_read_ns", "_ready", "_recvmsg", "_socket", "_tls", "_unsent",
-        "busy", "kernel_stamps", "last_error", "place", "read_lag_ns",
+        "_answer", "_data", "_done", "_endpoint", "_handshaking", "_incoming", "_kept", "_low", "_more", "_outgoing",
+        "_pieces", "_reactor", "_read_ns", "_recvmsg", "_socket", "_tls", "_unsent", "busy", "exchange",
+        "kernel_stamps", "last_error", "place", "read_lag_ns", "ready",
     )  # fmt: skip
 
     def __init__(self, reactor: Reactor, endpoint: Endpoint, done: Done) -> None:
         self._reactor, self._endpoint, self._done = reactor, endpoint, done
         self._socket: socket.socket | None = None
-        self._ready = False
+        self.ready = False
         self._tls: ssl.SSLObject | None = None
         self._handshaking = False
         self._data = b""
         self._pieces: Sequence[memoryview] = ()  # of the request, after its data
         self._more: Iterator[memoryview] | None = None  # of these, what has not been handed to `_push`
         self._unsent = memoryview(b"")
-        self._exchange = Exchange(0)
+        self.exchange = Exchange(0)
         self._answer = Answer()
         self._read_ns = 0
         self._low = 1  # bytes that must have come before the kernel says so
@@ -66,14 +66,6 @@ class Connection:
     @property
     def open(self) -> bool:
         return self._socket is not None
-
-    @property
-    def ready(self) -> bool:
-        return self._ready
-
-    @property
-    def exchange(self) -> Exchange:
-        return self._exchange
 
     def connect(self) -> None:
         """Begin to connect; a request given meanwhile is sent as soon as that is done."""
@@ -88,7 +80,7 @@ class Connection:
             self.kernel_stamps = True
         except OSError:
             self.kernel_stamps = False
-        self._socket, self._recvmsg, self._ready, self._low = made, made.recvmsg, False, 1
+        self._socket, self._recvmsg, self.ready, self._low = made, made.recvmsg, False, 1
         self._reactor.watch(made.fileno(), self._on_connected, select.EPOLLOUT)
         code = made.connect_ex(self._endpoint.address)
         if code not in (0, errno.EINPROGRESS):
@@ -98,26 +90,26 @@ class Connection:
         """Send one request, `data` and then the pieces; connect first where that is needed."""
         self.busy = True
         self._data, self._pieces = data, pieces
-        self._exchange = Exchange(monotonic_ns())
-        self._exchange.sink = sink
-        self._read_ns = self._exchange.sent_ns
+        self.exchange = Exchange(monotonic_ns())
+        self.exchange.sink = sink
+        self._read_ns = self.exchange.sent_ns
         self._answer = Answer(sink)
-        self._kept = self._ready
+        self._kept = self.ready
         if self._socket is None:
             self.connect()
-        elif self._ready:
+        elif self.ready:
             self._write()
 
     def resend(self) -> None:
         """Send the last request once more, on a new connection."""
         self.close()
-        self.send(self._data, self._pieces, self._exchange.sink)
+        self.send(self._data, self._pieces, self.exchange.sink)
 
     def close(self) -> None:
         if self._socket is not None:
             self._reactor.forget(self._socket.fileno())
             self._socket.close()
-            self._socket, self._tls, self._ready, self._handshaking = None, None, False, False
+            self._socket, self._tls, self.ready, self._handshaking = None, None, False, False
             self._unsent, self._more = memoryview(b""), None
 
     # connecting
@@ -153,17 +145,17 @@ class Connection:
             self._become_ready()
 
     def _become_ready(self) -> None:
-        self._ready = True
+        self.ready = True
         if self.busy:
-            self._exchange.sent_ns = self._read_ns = monotonic_ns()
+            self.exchange.sent_ns = self._read_ns = monotonic_ns()
             self._write()
 
     # sending
 
     def _write(self) -> None:
-        exchange = self._exchange
+        exchange = self.exchange
         self._push(self._data if self._tls is None else self._encrypted(memoryview(self._data)))
-        if self._pieces and self._ready and self._exchange is exchange:  # nothing has failed meanwhile
+        if self._pieces and self.ready and self.exchange is exchange:  # nothing has failed meanwhile
             self._more = iter(self._pieces)
             self._send_more()
 
@@ -201,7 +193,7 @@ class Connection:
     def _on_event(self, mask: int) -> None:
         if mask & ~select.EPOLLOUT:  # first: a server that refuses a large request may answer, and then reset
             self._read()
-        if mask & select.EPOLLOUT and self._ready | self._handshaking:
+        if mask & select.EPOLLOUT and self.ready | self._handshaking:
             assert self._socket is not None
             try:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
@@ -212,7 +204,7 @@ class Connection:
                 return
             if not self._unsent and self._more is not None:
                 self._send_more()
-                if not self._ready:
+                if not self.ready:
                     return
             if not self._unsent:
                 self._reactor.change(self._socket.fileno(), select.EPOLLIN)
@@ -284,7 +276,7 @@ class Connection:
         except Malformed as problem:
             self.fail("malformed", str(problem))
             return
-        self._exchange.marks.append((answer.size, stamp))
+        self.exchange.marks.append((answer.size, stamp))
         if complete:
             if self._low > 1:
                 self._wait_for(1)
@@ -312,7 +304,7 @@ class Connection:
 
     def _answered(self, ended_ns: int) -> Exchange:
         """The exchange as far as it came; the connection is free from then on."""
-        exchange, answer = self._exchange, self._answer
+        exchange, answer = self.exchange, self._answer
         exchange.status, exchange.head, exchange.body = answer.status, answer.head, bytes(answer.body)
         exchange.ended_ns, exchange.size = ended_ns, answer.size
         self.busy = False
@@ -320,7 +312,7 @@ class Connection:
 
     def _ended_by_server(self) -> None:
         if self.busy and self._answer.ends_with_connection:
-            self._finish(self._exchange.marks[-1][1])
+            self._finish(self.exchange.marks[-1][1])
         else:
             self._broken(ConnectionResetError(errno.ECONNRESET, "the server closed the connection"))
 
@@ -330,7 +322,7 @@ class Connection:
         elif self._kept and not self._answer.begun and error.errno in _GONE:
             self.fail("stale", error.strerror or str(error))
         else:
-            self.fail("reset" if self._ready else "refused", error.strerror or str(error))
+            self.fail("reset" if self.ready else "refused", error.strerror or str(error))
 
     def fail(self, kind: str, detail: str) -> None:
         """End the connection, and the request that is under way with it."""

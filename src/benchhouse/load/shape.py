@@ -22,9 +22,7 @@ class Shape(Model):
     arrivals: Arrivals | None = Field(
         None, description="Open loop: poisson (default), constant, gamma, ramp, steps, trace."
     )
-    max_in_flight: int = Field(
-        MAX_IN_FLIGHT, ge=1, le=100_000, description="Open loop: most requests in flight; those beyond wait."
-    )
+    max_in_flight: int = Field(MAX_IN_FLIGHT, ge=1, le=100_000, description="Open loop: requests beyond that wait.")
     think_time: Seconds = Field(0.0, description="Closed loop: pause of a client before its next request.")
     duration: Seconds | None = Field(None, gt=0, description="Length of the measured window; 10 s by default.")
     requests: int | None = Field(None, ge=1, description="Exactly so many measured requests, instead of a duration.")

@@ -44,11 +44,10 @@ class Pulse:
 
     def last(self, shard: int, how: str, edge_ns: int) -> Lost:
         """What is known of a load process that died."""
-        at_ns, answered, failed, in_flight, measured = _BEAT.unpack_from(self._memory, _BEAT.size * shard)
+        at_ns, *counts = _BEAT.unpack_from(self._memory, _BEAT.size * shard)
         at_s = round((at_ns - edge_ns) / 1e9, 3) if at_ns else None
-        return Lost(
-            shard=shard, how=how, at_s=at_s, answered=answered, failed=failed, in_flight=in_flight, measured=measured
-        )
+        beat = dict(zip(("answered", "failed", "in_flight", "measured"), counts, strict=True))
+        return Lost(shard=shard, how=how, at_s=at_s, **beat)
 
 
 def in_processes(count: int, share: Share, pulse: Pulse) -> Book:

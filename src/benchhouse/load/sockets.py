@@ -8,7 +8,7 @@ from time import monotonic_ns
 from benchhouse.load.book import Book, Call, Clock, Stream
 from benchhouse.load.endpoint import Endpoint, Place
 from benchhouse.load.http import Connection
-from benchhouse.load.protocols.calls import Exchange, HttpDriver, Reply
+from benchhouse.load.protocols.calls import CONNECTING, Exchange, HttpDriver, Reply
 from benchhouse.load.reactor import Reactor
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Source
@@ -21,7 +21,6 @@ _DEAD_AFTER_NS = 3 * _SECOND_NS
 _REFUSAL = ("http_400", "http_401", "http_403", "http_404", "http_405", "http_422", "http_501", "malformed", "redirect")
 _MOST_REFUSALS = 20  # without a good answer; then none is to be expected
 _AT_A_TIME = 32  # answers that go into the book together
-_CONNECTING = ("refused", "dns", "tls")
 _MOST_EARLY_NS = 400_000
 _EARLY_SHARE = 0.2  # of the mean gap between two requests: this much of a core, at most, goes into being on time
 
@@ -215,7 +214,7 @@ class SocketLoad:
             self._settle(call, exchange, outcome, detail, connection.place)
         else:
             self._reactor.later.append((self._settle, (call, exchange, outcome, detail, connection.place)))
-        if error in _CONNECTING:
+        if error in CONNECTING:
             self._unconnected += 1
             if connection.place is not None:
                 connection.place.refuse(connection.last_error)

@@ -8,7 +8,7 @@ from time import monotonic_ns, sleep
 from typing import Any
 
 from benchhouse.load.book import Answers, Book, Call, Clock
-from benchhouse.load.protocols.calls import CallDriver, CallFailed, Reply
+from benchhouse.load.protocols.calls import CONNECTING, CallDriver, CallFailed, Reply
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Pool, Source
 from benchhouse.schema.errors import BenchError
@@ -19,7 +19,6 @@ _BACK_OFF_S = 0.05
 _AT_A_TIME = 256  # calls that a thread writes down together: one by one would cost more than many a call
 _LONGEST_NS = _SECOND_NS // 4
 _DEAD_AFTER_NS = 3 * _SECOND_NS  # as of sockets
-_CONNECTING = ("refused", "dns", "tls")
 # A call that has ended: its number, whether it is measured, its item, what came of it, when it was sent and answered.
 Made = tuple[int, bool, Any, Any, int, int]
 
@@ -280,7 +279,7 @@ class ThreadLoad:
     def _note_life(self, error: str | None, now: int) -> None:
         """How the last call of this thread ended; one that failed for another reason says nothing."""
         client = threading.get_ident()
-        if error in _CONNECTING:
+        if error in CONNECTING:
             self._cut.add(client)
             self._cut_ns = now
         elif error is None:

@@ -16,7 +16,7 @@ from laboratory import wait_until
 from mocks.llm import MockLLM, build
 from mocks.scripted import ScriptedServer
 
-from benchhouse.experiments.serving.server_metrics import ServerMetrics
+from benchhouse.experiments.serving.load import ServerMetrics
 
 PROMPTS = {"prompt_tokens": 16, "output_tokens": 8}
 FAKE_TOKENIZERS = '''

@@ -13,8 +13,7 @@ from mocks.scripted import ScriptedServer
 from services.triton import CannotInstallError, Triton
 
 from benchhouse.experiments.serving.infer import InferTarget, _together
-from benchhouse.experiments.serving.load import ServingTarget
-from benchhouse.experiments.serving.server_metrics import ServerMetrics
+from benchhouse.experiments.serving.load import ServerMetrics, ServingTarget
 from benchhouse.schema.service import split_endpoints
 
 PROMPTS = {"prompt_tokens": 16, "output_tokens": 4}

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from benchhouse.experiments.vector import footprint
+from benchhouse.experiments.vector.life import own_bytes, tree_bytes
 
 MB = 2**20
 HOLD = "import sys; held = bytearray(b'x' * (30 << 20)); print('ready', flush=True); sys.stdin.read()"
@@ -15,18 +15,18 @@ HOLD_TWICE = (
 
 
 def test_memory_of_this_process_grows_by_what_it_takes():
-    before = footprint.own_bytes()
+    before = own_bytes()
     held = bytearray(b"x" * (30 * MB))
-    assert 29 * MB <= footprint.own_bytes() - before <= 34 * MB
+    assert 29 * MB <= own_bytes() - before <= 34 * MB
     del held
-    assert footprint.own_bytes() - before < 5 * MB, "what was given back no longer counts"
+    assert own_bytes() - before < 5 * MB, "what was given back no longer counts"
 
 
 def test_memory_of_a_server_includes_what_it_started():
     command = [sys.executable, "-c", HOLD_TWICE]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
-        found = footprint.tree_bytes(process.pid)
+        found = tree_bytes(process.pid)
         process.stdin.close()
     assert 60 * MB <= found <= 100 * MB
 
@@ -34,4 +34,4 @@ def test_memory_of_a_server_includes_what_it_started():
 def test_a_process_that_is_gone_takes_nothing():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert footprint.tree_bytes(process.pid) == 0
+    assert tree_bytes(process.pid) == 0

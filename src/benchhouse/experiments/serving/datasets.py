@@ -142,8 +142,6 @@ class _Reader:
             if row:
                 yield row
 
-    # ---- JSON lines -------------------------------------------------------------------------------------------
-
     def _from_json(self, line: str) -> Row | None:
         try:
             data = json.loads(line)
@@ -201,8 +199,6 @@ class _Reader:
         content = self._filled(turn.get(what), f"{where}.{what}")
         return None if content is None else Message(_SPEAKERS[role] if sharegpt else role, content)
 
-    # ---- CSV --------------------------------------------------------------------------------------------------
-
     def _csv(self, texts: Iterator[str]) -> Iterator[Row]:
         limit = csv.field_size_limit(MAX_FILE_BYTES)  # the library's own limit is below a prompt of 1 MB
         try:
@@ -241,8 +237,6 @@ class _Reader:
                 if len(self.problems) == before:
                     yield Row(text, (), output_tokens)
             begins = table.line_num + 1
-
-    # ---- values -----------------------------------------------------------------------------------------------
 
     def _filled(self, value: Any, where: str, line: int | None = None) -> str | None:
         if not isinstance(value, str):

@@ -68,9 +68,7 @@ class InferStarting(Starting):
 class InferTarget(KServeTarget):
     """The model under test, and how it is deployed."""
 
-    start: InferStarting | None = Field(
-        None, description="Embedded mode: start the server for the trial, and end it after; {port} is a free port."
-    )
+    start: InferStarting | None = Field(None, description="Embedded mode: start the server for the trial.")
 
     @model_validator(mode="after")
     def _port_is_told_to_both(self) -> "InferTarget":

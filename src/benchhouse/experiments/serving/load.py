@@ -1,5 +1,6 @@
 """Experiment `serving.load`: an inference server under a load of requests, as its users would see it."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -9,8 +10,9 @@ from benchhouse.experiments.serving.embedded import Starting, address
 from benchhouse.experiments.serving.lengths import Fixed
 from benchhouse.experiments.serving.prompts import ConversationPrompts, DatasetPrompts, PromptSpec, SyntheticPrompts
 from benchhouse.experiments.serving.requests import Requests
-from benchhouse.experiments.serving.server_metrics import ServerMetrics
 from benchhouse.experiments.serving.tally import ServingTally
+from benchhouse.http.client import HttpClient, NoAnswer
+from benchhouse.http.exposition import samples
 from benchhouse.load.book import Book
 from benchhouse.load.endpoint import Servers
 from benchhouse.load.engine import NotReached
@@ -22,6 +24,8 @@ from benchhouse.schema.experiment import Context, Metric, experiment
 from benchhouse.schema.model import Model
 from benchhouse.schema.service import split_endpoints
 
+_QUEUE = "request_queue_time_seconds"
+_SERVER_METRICS = ("prefix_cache", "queue_time", "preemptions", "prompt_tokens", "generation_tokens", "gpu_cache_usage")
 METRICS = (
     higher(
         "output_tokens_per_s",
@@ -72,9 +76,7 @@ class ServingTarget(Model):
         "commas: connections are spread over them.",
     )
     model: str = Field("", description="Model to ask for; by default the only one that the server has.")
-    api: Literal["chat", "completions"] | None = Field(
-        None, description="Endpoint; by default chat, and completions for a batch."
-    )
+    api: Literal["chat", "completions"] | None = Field(None, description="By default chat; completions for a batch.")
     stream: bool = Field(True, description="Whether answers are streamed token by token.")
     api_key: str | None = Field(None, description="Bearer token; give a secret, not the token itself.")
     headers: dict[str, str] = Field(default_factory=dict, description="Further header lines.")
@@ -127,6 +129,59 @@ class ServingWorkload(Shape):
         lengths = {"prompt_tokens": self.prompt_len, "output_tokens": self.gen_tokens}
         given = {name: Fixed(tokens=length) for name, length in lengths.items() if length}
         return self.prompts.model_copy(update=given) if given else self.prompts
+
+
+class ServerMetrics:
+    """Prometheus metrics, read when made and at `finish`; a server without them is no error.
+
+    Of several servers, those that answer both times are added up.
+    """
+
+    def __init__(self, urls: Sequence[str], verify_tls: bool = True) -> None:
+        self._client = HttpClient(timeout_s=5.0, verify_tls=verify_tls)
+        self._before = {url: self._read(url) for url in urls}
+        self._after: dict[str, dict[str, float]] = {}
+
+    def finish(self) -> None:
+        self._after = {url: self._read(url) for url, before in self._before.items() if before}
+
+    def queue_delay_ms(self) -> float | None:
+        """Mean time of a request in the server's queue, where it counts that."""
+        count = self._grown(f"{_QUEUE}_count")
+        return self._grown(f"{_QUEUE}_sum") / count * 1000 if count > 0 else None
+
+    def cached_share(self) -> float | None:
+        """Share of the input that the server found in its prefix cache, where it counts that."""
+        queries = self._grown("prefix_cache_queries_total")
+        return self._grown("prefix_cache_hits_total") / queries if queries > 0 else None
+
+    def _grown(self, suffix: str) -> float:
+        return sum(value for name, value in self.facts().items() if name.endswith(suffix))
+
+    def facts(self) -> dict[str, float]:
+        """How much each counter of interest grew during the load."""
+        grown: dict[str, float] = {}
+        for url, after in self._after.items():
+            for name, value in after.items():
+                grown[name] = grown.get(name, 0.0) + value - self._before[url].get(name, 0.0)
+        return grown
+
+    def _read(self, url: str) -> dict[str, float]:
+        """The counters of interest, each summed over its labels."""
+        try:
+            answer = self._client.get(f"{url.rstrip('/').removesuffix('/v1')}/metrics")
+        except NoAnswer:
+            return {}
+        lines = (
+            [line for line in answer.text().split("\n") if any(part in line for part in _SERVER_METRICS)]
+            if answer.ok
+            else []
+        )
+        values: dict[str, float] = {}
+        for name, _, value in samples("\n".join(lines)):
+            if any(part in name for part in _SERVER_METRICS) and not name.endswith("_bucket"):
+                values[name] = values.get(name, 0.0) + value
+        return values
 
 
 @experiment(

@@ -34,12 +34,8 @@ class _Made(Model):
     """What synthetic prompts of all kinds have in common."""
 
     prompt_tokens: Length = Field(Fixed(tokens=256), description="Length asked of each prompt.")
-    output_tokens: Length | None = Field(
-        Fixed(tokens=128), description="Length asked of each output; null leaves it to the server."
-    )
-    tokenizer: InputPath | None = Field(
-        None, description="Path of a tokenizer.json: prompts then have exactly so many tokens, without special ones."
-    )
+    output_tokens: Length | None = Field(Fixed(tokens=128), description="Length asked of an output; null: any.")
+    tokenizer: InputPath | None = Field(None, description="Path of a tokenizer.json, for prompts of exact length.")
     seed: int | None = Field(
         None,
         ge=0,
@@ -52,12 +48,8 @@ class SyntheticPrompts(_Made):
     """Made-up prompts of plain words; each starts differently, unless a shared prefix is asked for."""
 
     kind: Literal["synthetic"] = "synthetic"
-    distinct: int | None = Field(
-        None, ge=1, description="Different prompts; by default one for each request, at most 10,000 (and 1 GB)."
-    )
-    shared_prefix_tokens: int = Field(
-        0, ge=0, le=MAX_TOKENS, description="Length of a beginning that prompts share; comes on top of prompt_tokens."
-    )
+    distinct: int | None = Field(None, ge=1, description="Different prompts; by default one a request, at most 10,000.")
+    shared_prefix_tokens: int = Field(0, ge=0, le=MAX_TOKENS, description="Shared beginning, on top of prompt_tokens.")
     prefixes: int = Field(1, ge=1, le=1_000_000, description="How many different shared prefixes take turns.")
 
 
@@ -65,13 +57,9 @@ class DatasetPrompts(Model):
     """Prompts of a file, in its order."""
 
     kind: Literal["dataset"] = "dataset"
-    file: InputPath = Field(
-        min_length=1, description="JSON lines, CSV with a column `prompt`, or text with a prompt a line."
-    )
+    file: InputPath = Field(min_length=1, description="JSON lines, CSV with a column `prompt`, or a prompt a line.")
     format: Format | None = Field(None, description="jsonl, csv or text; by default from the file's ending.")
-    output_tokens: Length | None = Field(
-        None, description="Length asked of an output where the file has none; null leaves it to the server."
-    )
+    output_tokens: Length | None = Field(None, description="Length asked of an output where the file has none.")
     seed: int | None = Field(None, ge=0, description="Seed of output_tokens; the trial's own by default.")
 
 
@@ -81,9 +69,7 @@ class ConversationPrompts(_Made):
     kind: Literal["conversation"] = "conversation"
     turns: Length = Field(Fixed(tokens=3), description="Turns of a conversation; written as a length is.")
     think_time: Seconds = Field(0.0, description="Pause between an answer and the next turn.")
-    distinct: int | None = Field(
-        None, ge=1, description="Different conversations; by default enough for all requests, at most 10,000 turns."
-    )
+    distinct: int | None = Field(None, ge=1, description="Different conversations; by default up to 10,000 turns.")
 
 
 def _synthetic_by_default(value: Any) -> Any:

@@ -47,9 +47,7 @@ class FileWorkload(Model):
     file_size: Bytes = Field(64 * 2**20, gt=0, description="Size of the file, a multiple of block_size.")
     block_size: Bytes = Field(2**20, ge=512, le=2**30, description="Size of one operation.")
     threads: int = Field(1, ge=1, le=256, description="Streams, each with its own descriptor and part of the file.")
-    depth: int = Field(
-        1, ge=1, le=1024, description="Operations in flight of each stream: so many threads share its descriptor."
-    )
+    depth: int = Field(1, ge=1, le=1024, description="Operations in flight of each stream: threads that share it.")
     processes: int | None = Field(None, ge=1, le=256, description="Processes of these threads; one a core by default.")
     direct: bool = Field(False, description="Past the page cache (O_DIRECT).")
     cache: Literal["drop", "keep"] = Field("drop", description="What is done with cached pages before measuring.")
@@ -184,10 +182,8 @@ def _look_at_file(job: FileJob, workload: FileWorkload, moved: Moved, life: File
     checked = moved.checked + len(written)
     ctx.metadata(blocks_checked=checked, blocks_wrong=len(wrong))
     if wrong:
-        blocks = f"{len(wrong)} of {checked} blocks that were looked at"
-        ctx.invalid(
-            "wrong_content", f"{blocks} hold something else than was written there, the first at offset {wrong[0]}"
-        )
+        blocks = f"{len(wrong)} of {checked} blocks that were read back"
+        ctx.invalid("wrong_content", f"{blocks} don't hold what was written there, the first at offset {wrong[0]}")
 
 
 def _explain(number: int, folder: Path, job: FileJob, ctx: Context) -> None:

@@ -44,9 +44,8 @@ def report(job: FileJob, moved: Moved, device: Device, by_device: Counters | Non
     failed = moved.errors.total()
     seconds = max(moved.seconds, 1e-9)
     whole = Histogram()
-    for prefix, latencies, size in (
-        ("read_", moved.reads, moved.read_bytes), ("write_", moved.writes, moved.written_bytes),
-    ):  # fmt: skip
+    reads, writes = ("read_", moved.reads, moved.read_bytes), ("write_", moved.writes, moved.written_bytes)
+    for prefix, latencies, size in (reads, writes):
         whole.merge(latencies)
         if job.reads and job.writes:
             ctx.emit(f"{prefix}bandwidth", size / 1e6 / seconds)
@@ -63,14 +62,6 @@ def report(job: FileJob, moved: Moved, device: Device, by_device: Counters | Non
     if moved.read_bytes and moved.fetched_bytes is not None:  # read-ahead may fetch more: that is no cache hit
         cached = max(0.0, 1 - moved.fetched_bytes / moved.read_bytes)
         ctx.emit("cached", round(cached, 4))
-    _keep_facts(job, moved, device, by_device, engine, ctx)
-    for code, text, broken in _doubts(job, moved, device, by_device, engine, cached):
-        (ctx.invalid if broken else ctx.warn)(code, text)
-
-
-def _keep_facts(
-    job: FileJob, moved: Moved, device: Device, by_device: Counters | None, engine: str, ctx: Context
-) -> None:
     ctx.metadata(
         filesystem=device.filesystem,
         device=device.name,
@@ -82,10 +73,12 @@ def _keep_facts(
         bytes=moved.bytes,
         operations=moved.operations,
         seconds=moved.seconds,
-        client_user_cores=moved.user_s / max(moved.seconds, 1e-9),
+        client_user_cores=moved.user_s / seconds,
         no_core_share=round(moved.no_core_s / moved.worked_s, 4) if moved.worked_s else None,
         device_bytes=by_device and by_device._asdict(),
     )
+    for code, text, broken in _doubts(job, moved, device, by_device, engine, cached):
+        (ctx.invalid if broken else ctx.warn)(code, text)
 
 
 Doubt = tuple[str, str, bool]  # code, text, and whether the numbers don't hold

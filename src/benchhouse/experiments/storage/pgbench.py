@@ -27,8 +27,18 @@ from benchhouse.load.arrivals import Poisson
 from benchhouse.load.book import Answers, Book, Call
 from benchhouse.load.engine import first_connections
 from benchhouse.load.protocols.calls import Reply
-from benchhouse.load.protocols.pgbench import PgbenchDriver, PgbenchJob, PgbenchRun, PgbenchScript
-from benchhouse.load.protocols.postgres import Effect, Login, Statement, Step, Value, Work
+from benchhouse.load.protocols.postgres import (
+    Effect,
+    Login,
+    PgbenchDriver,
+    PgbenchJob,
+    PgbenchRun,
+    PgbenchScript,
+    Statement,
+    Step,
+    Value,
+    Work,
+)
 from benchhouse.load.records import Spool, write_parquet
 from benchhouse.schema.errors import BenchError
 

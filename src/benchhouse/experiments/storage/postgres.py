@@ -57,14 +57,10 @@ METRICS = (
 class PostgresTarget(Model):
     """A database, and the way to it."""
 
-    endpoint: str = Field(
-        "", description="postgresql://user@host:port/database, without a password; empty: a server is started."
-    )
+    endpoint: str = Field("", description="postgresql://user@host:port/database; empty: a server is started.")
     password: str | None = Field(None, repr=False, description="A secret, by the name of its variable: $NAME.")
     driver: str = Field("postgres", description="postgres (psycopg, in our load engine) or pgbench (the program).")
-    settings: dict[str, bool | int | float | str] = Field(
-        {}, description="Settings of each session of the load, such as {synchronous_commit: off}."
-    )
+    settings: dict[str, bool | int | float | str] = Field({}, description="Of each session: {synchronous_commit: off}.")
     name: str = Field("", description="Name in reports.")
 
     @field_validator("endpoint")

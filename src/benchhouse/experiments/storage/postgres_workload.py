@@ -91,9 +91,7 @@ class PostgresWorkload(Shape):
     isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
         "read committed", description="Isolation level of every transaction."
     )
-    distinct: int = Field(
-        20_000, ge=1, le=10**6, description="Different transactions, made before the load and used in turn."
-    )
+    distinct: int = Field(20_000, ge=1, le=10**6, description="Different transactions, made before and used in turn.")
 
     @field_validator("sql")
     @classmethod

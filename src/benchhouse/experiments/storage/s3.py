@@ -73,14 +73,10 @@ class S3Workload(Shape):
     operation: Operation | None = Field(None, description="What every operation is; get by default.")
     mix: dict[Operation, float] | None = Field(None, description="Several by weight: {get: 70, put: 20, list: 10}.")
     size: Bytes = Field(10**6, gt=0, le=5 * 10**12, description="Size of an object.")
-    objects: int | None = Field(
-        None, ge=1, le=10**7, description="Objects written before, for get and list; 4 to 1000 in 256 MiB by default."
-    )
+    objects: int | None = Field(None, ge=1, le=10**7, description="Objects for get and list; 4 to 1000 by default.")
     part_size: Bytes = Field(8 << 20, ge=_LEAST_PART, le=5 << 30, description="multipart: size of a part.")
     page_size: int = Field(1000, ge=1, le=1000, description="list: keys a page.")
-    verify: float = Field(
-        0.1, ge=0, le=1, description="Share of gets compared byte by byte, and of written objects read back after."
-    )
+    verify: float = Field(0.1, ge=0, le=1, description="Share of gets compared, and of written objects read back.")
 
     @model_validator(mode="after")
     def _goes_together(self) -> "S3Workload":

@@ -1,12 +1,13 @@
 """The life of a collection in a trial: made, filled, built, measured by its size, and always removed."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.experiments.vector import footprint
 from benchhouse.experiments.vector.data import Dataset
 from benchhouse.experiments.vector.recall import labels
 from benchhouse.experiments.vector.target import VectorTarget
@@ -14,6 +15,7 @@ from benchhouse.experiments.vector.workload import VectorWorkload
 from benchhouse.load.protocols.calls import CallFailed
 from benchhouse.load.protocols.vector import Collection, VectorDriver
 from benchhouse.load.trial import advised
+from benchhouse.processes.tree import descendants
 from benchhouse.schema.digests import digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Context
@@ -55,9 +57,9 @@ def find_place(target: VectorTarget, workload: VectorWorkload, data: Dataset, ct
 
     if not target.endpoint and driver.recipe:
         service = ctx.service(driver.recipe)
-        return place(service.endpoint, lambda: footprint.tree_bytes(service.pid))
+        return place(service.endpoint, lambda: tree_bytes(service.pid))
     if target.endpoint in ("", "embedded"):
-        return place(str(ctx.workdir / "collection"), footprint.own_bytes, embedded=True)
+        return place(str(ctx.workdir / "collection"), own_bytes, embedded=True)
     return place(target.endpoint, None)
 
 
@@ -119,3 +121,30 @@ def put(driver: VectorDriver, data: Dataset, marks: "NDArray[int64] | None", fir
     for start in range(first, last, batch):
         stop = min(start + batch, last)
         driver.ingest(start, data.vectors[start:stop], None if marks is None else marks[start:stop])
+
+
+def own_bytes() -> int:
+    """Memory of this process without mapped files, after what the allocator merely keeps has been given back."""
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
+    return _bytes(os.getpid())
+
+
+def tree_bytes(pid: int) -> int:
+    """The same of a process and all its descendants; what they share counts once, where the kernel tells."""
+    return sum(map(_bytes, (pid, *descendants(pid))))
+
+
+def _bytes(pid: int) -> int:
+    for file, fields in (("smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")), ("status", ("RssAnon:", "RssShmem:"))):
+        try:
+            rows = [line.split() for line in Path(f"/proc/{pid}/{file}").read_text().splitlines()]
+        except OSError:
+            continue
+        sizes = [int(row[1]) * 1024 for row in rows if row and row[0] in fields]
+        if len(sizes) == len(fields):
+            return sum(sizes)
+    return 0

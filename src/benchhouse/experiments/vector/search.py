@@ -241,10 +241,8 @@ def _report_recall(
         }
     )
     if result.strangers:
-        wrong = (
-            f"{result.strangers} of {len(asked) * workload.k} answers are vectors that don't exist or that the filter"
-        )
-        ctx.invalid("wrong_vectors", f"{wrong} forbids: the search does not do what was asked")
+        wrong = f"{result.strangers} of {len(asked) * workload.k} answers are vectors that don't exist"
+        ctx.invalid("wrong_vectors", f"{wrong} or that the filter forbids: the search does not do what was asked")
     if len(asked) < min(ENOUGH_QUERIES, len(data.queries)):
         error = f" (standard error {result.standard_error:.3g})" if result.standard_error else ""
         few = f"recall is of {len(asked)} different queries"

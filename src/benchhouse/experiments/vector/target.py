@@ -11,9 +11,7 @@ from benchhouse.schema.model import Model
 class VectorTarget(Model):
     """The database or library, and the index in it."""
 
-    driver: str = Field(
-        "faiss", description="chroma, faiss, lancedb, milvus, pgvector, qdrant, weaviate, or a driver of your own."
-    )
+    driver: str = Field("faiss", description="chroma, faiss, lancedb, milvus, pgvector, qdrant, weaviate, or your own.")
     endpoint: str = Field(
         "",
         description="Address of a running server. By default one is started for the trial, or the library runs "

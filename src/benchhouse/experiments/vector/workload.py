@@ -16,20 +16,14 @@ class VectorWorkload(Shape):
     """Data, queries and the load: one call at a time for 2 s by default."""
 
     data: Source = Field(default_factory=Synthetic, description="synthetic, or a file of your own.")
-    vectors: int | None = Field(
-        None, ge=1, le=100_000_000, description="Vectors in the index; 20,000 synthetic ones, else all of the data."
-    )
-    queries: int = Field(10_000, ge=1, description="Different queries, none of them in the index; at most.")
+    vectors: int | None = Field(None, ge=1, le=100_000_000, description="In the index; by default 20,000, or the file.")
+    queries: int = Field(10_000, ge=1, description="Most different queries; none of them is in the index.")
     distance: Distance = Field("l2", description="l2, ip (inner product of the vectors as they are) or cosine.")
     k: int = Field(10, ge=1, description="Neighbours a query asks for.")
     batch: int = Field(1, ge=1, description="Queries a call.")
-    selectivity: float | None = Field(
-        None, ge=1 / LABELS, le=1, description="Filtered search: share of the vectors that a search may find."
-    )
+    selectivity: float | None = Field(None, ge=1 / LABELS, le=1, description="Share that a filtered search may find.")
     ingest_batch: int = Field(1000, ge=1, description="Vectors that are handed over at a time.")
-    ingest_during: float = Field(
-        0.0, ge=0, le=0.9, description="Share of the vectors that is ingested evenly while the window is open."
-    )
+    ingest_during: float = Field(0.0, ge=0, le=0.9, description="Share of the vectors ingested during the window.")
     concurrency: int | None = Field(None, ge=1, le=100_000, description="Closed loop: calls in flight; 1 by default.")
     duration: Seconds | None = Field(None, gt=0, description="Length of the measured window; 2 s by default.")
     warmup: Seconds = Field(0.2, description="Load before the measured window.")

@@ -63,6 +63,7 @@ ERRORS = {
     "client": "the driver itself failed",
     "lost": "the load process that waited for the answer died",
 }
+CONNECTING = ("refused", "dns", "tls")  # of these, what says that there was no connection
 
 
 class HttpDriver(Protocol):
@@ -77,7 +78,6 @@ class HttpDriver(Protocol):
 
     def request(self, item: Any) -> bytes:
         """The whole HTTP request for one item of the workload: request line, headers, body."""
-        ...
 
     def read(self, exchange: Exchange) -> Reply: ...
 
@@ -103,7 +103,6 @@ class CallDriver(Protocol):
 
     def open(self) -> None:
         """Connect; called once in the thread, before the measured time."""
-        ...
 
     def call(self, item: Any) -> Reply: ...
 

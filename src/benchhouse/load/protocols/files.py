@@ -94,7 +94,6 @@ class FileEngine(Protocol):
 
     def transfer(self, job: FileJob) -> Moved:
         """Raises OSError where the file can't be opened, BenchError where the job can't be done."""
-        ...
 
 
 class FileLife(Protocol):
@@ -102,10 +101,8 @@ class FileLife(Protocol):
 
     def fill(self, job: FileJob) -> None:
         """Write the whole file and make it durable."""
-        ...
 
     def drop_cache(self, job: FileJob) -> None: ...
 
     def misfits(self, job: FileJob, offsets: Sequence[int]) -> list[int]:
         """Of the offsets that `job` wrote, those that hold something else."""
-        ...

@@ -143,11 +143,9 @@ class KServeDriver(Protocol):
     @classmethod
     def for_load(cls, target: KServeTarget, inputs: TensorInputs, timeout_s: float) -> "KServeDriver":
         """A driver whose calls take at most `timeout_s`."""
-        ...
 
     def survey(self) -> Survey:
         """Make one request to see that it is answered well, and ask the server about itself."""
-        ...
 
     def since(self, before: Mapping[str, float], answered: int) -> dict[str, float]:
         """What the server did since it had the counters `before`, in which it must have counted `answered` requests.
@@ -155,6 +153,5 @@ class KServeDriver(Protocol):
         `requests`, `failures`, `inferences`, `executions`, `cache_hits`; mean times of a request in ms, such as
         `queue_ms` and `compute_ms`; `batch_mean`. What the server does not tell is missing.
         """
-        ...
 
     def close(self) -> None: ...

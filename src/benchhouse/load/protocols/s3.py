@@ -103,19 +103,16 @@ class S3Bucket(Protocol):
 
     def make_sure(self, create: bool) -> bool:
         """See that the bucket is there and may be read; whether it was created."""
-        ...
 
     def keys(self, prefix: str) -> Iterator[str]: ...
 
     def folders(self, prefix: str) -> list[str]:
         """What lies below `prefix`, up to the next slash; the first thousand."""
-        ...
 
     def read(self, key: str) -> Iterator[bytes]: ...
 
     def remove(self, keys: Sequence[str]) -> list[str]:
         """Remove objects; what could not be, and why."""
-        ...
 
     def abort_uploads(self, prefix: str) -> int: ...
 

@@ -56,35 +56,28 @@ class VectorDriver(Protocol):
 
     def __init__(self, endpoint: str, collection: Collection) -> None:
         """`endpoint` is the address of the server, or for an embedded database the folder that it may use."""
-        ...
 
     @property
     def version(self) -> str:
         """Of the database, once it is open."""
-        ...
 
     def open(self) -> None: ...
 
     def create(self) -> None:
         """Make the collection, empty. One of that name that is there already is left alone: raises BenchError."""
-        ...
 
     def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
         """Hand over vectors; their ids are `first`, `first` + 1, ... Returns once the database has taken them."""
-        ...
 
     def build(self) -> None:
         """Make everything that was ingested searchable through the index; returns when it is."""
-        ...
 
     def search(self, queries: "NDArray[float32]", k: int, below: int | None = None) -> "NDArray[int64]":
         """Ids of the k nearest of each query, best first; -1 where fewer were found. `below`: of labels below it."""
-        ...
 
     def stats(self) -> VectorStats: ...
 
     def delete(self) -> None:
         """Remove the collection, if `create` made it, and all that belongs to it; a second time does nothing."""
-        ...
 
     def close(self) -> None: ...
