@@ -194,6 +194,6 @@ def test_a_kind_may_be_one_word_and_synthetic_needs_none():
 
 def test_a_mapping_that_speaks_of_a_file_is_one(tmp_path):
     write(tmp_path / "mine.npy", made())
-    assert isinstance(VectorWorkload(data={"path": str(tmp_path / "mine.npy")}).source, VectorFile)
+    assert isinstance(VectorWorkload(data={"path": str(tmp_path / "mine.npy")}).data, VectorFile)
     with pytest.raises(ValidationError, match=r"data\.file\.path\n  Field required"):
         VectorWorkload(data={"file": str(tmp_path / "mine.npy")})
