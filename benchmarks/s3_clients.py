@@ -73,7 +73,7 @@ def benchhouse(name: str, endpoint: str, bucket: str) -> dict[str, float]:
     """The load of `storage.s3`, without what it does around it."""
     from benchhouse.drivers.s3 import S3
     from benchhouse.experiments.storage.s3_content import make_contents
-    from benchhouse.experiments.storage.s3_source import Places, PreparedObjects, RequestMix, Requests, S3Tally
+    from benchhouse.experiments.storage.s3_source import Places, Prepared, RequestMix, Requests, S3Tally
     from benchhouse.load.engine import run_load
     from benchhouse.load.protocols.s3 import S3Target
     from benchhouse.load.shape import Shape
@@ -81,7 +81,7 @@ def benchhouse(name: str, endpoint: str, bucket: str) -> dict[str, float]:
     case = CASES[name]
     driver = S3.for_target(S3Target(), endpoint, bucket)
     contents = make_contents(0, case.size, case.objects)
-    prepared = PreparedObjects(Places(PREFIX), contents, case.objects, 0, named_by_md5=True)
+    prepared = Prepared(Places(PREFIX), contents, case.objects, 0, named_by_md5=True)
     source = Requests(driver, prepared, RequestMix({case.operation: 1.0}))
     source.make_ready(writes=case.operation == "put")
     operations = case.objects * TIMES[name]

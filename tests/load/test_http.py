@@ -277,7 +277,7 @@ def test_giving_up_ends_the_request_once_and_the_next_one_has_a_new_connection()
         asking = Asking(server.url)
         asking.connection.send(post())
         asking.until(lambda: server.requests)
-        asking.connection.give_up("timeout", "too long")
+        asking.connection.fail("timeout", "too long")
         assert [(error, detail) for _, error, detail in asking.heard] == [("timeout", "too long")]
         assert asking.ask()[1] is None
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, ClassVar, Literal, TextIO
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BeforeValidator, Field, model_validator
 
+from benchhouse.load.shorthand import AlsoTakes
 from benchhouse.schema.digests import file_digest
 from benchhouse.schema.input_paths import InputPath
 from benchhouse.schema.model import Model
@@ -187,21 +187,14 @@ class Trace(_Kind):
         return file_digest(Path(self.file))
 
 
-class _Shorthand:
+def _spell_out(given: Any) -> Any:
     """Lets a kind without further fields be written as one word: `arrivals: poisson`."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def spell_out(given: Any) -> Any:
-            return {"kind": given} if isinstance(given, str) else given
-
-        return core_schema.no_info_before_validator_function(spell_out, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"enum": ["constant", "poisson"]}, handler(schema)]}
+    return {"kind": given} if isinstance(given, str) else given
 
 
 Kind = Constant | Poisson | Gamma | Ramp | Steps | Trace
-Arrivals = Annotated[Annotated[Kind, Field(discriminator="kind")], _Shorthand()]
+_WORDS = AlsoTakes({"enum": ["constant", "poisson"]})
+Arrivals = Annotated[Kind, Field(discriminator="kind"), BeforeValidator(_spell_out), _WORDS]
 
 
 def _positive(rate: float | None) -> float:

@@ -299,7 +299,9 @@ class Book:
             row.errors += reply.error is not None
             self.completed_in_window += reply.error is None
         if reply.error is None:
-            self.answered += self._share_in_window(call)
+            took = call.ended_ns - call.sent_ns
+            inside = min(call.ended_ns, self.end_ns) - max(call.sent_ns, self.start_ns)
+            self.answered += max(inside, 0) / took if took > 0 else self.start_ns <= call.ended_ns < self.end_ns
         if not call.measured:
             return
         self.first_ended_ns = min(self.first_ended_ns, call.ended_ns)
@@ -371,12 +373,6 @@ class Book:
     def good_share(self) -> float:
         """Of the good answers, those that met every objective."""
         return sum(second.good for second in self.seconds.values()) / self.succeeded if self.succeeded else 0.0
-
-    def _share_in_window(self, call: Call) -> float:
-        inside = min(call.ended_ns, self.end_ns) - max(call.sent_ns, self.start_ns)
-        if call.ended_ns <= call.sent_ns:
-            return float(self.start_ns <= call.ended_ns < self.end_ns)
-        return max(inside, 0) / (call.ended_ns - call.sent_ns)
 
     @property
     def failed(self) -> int:

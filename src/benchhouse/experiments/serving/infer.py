@@ -15,16 +15,9 @@ from benchhouse.experiments.serving.tally import ServingTally
 from benchhouse.load.book import Book
 from benchhouse.load.endpoint import Servers
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
+from benchhouse.load.protocols import kserve
 from benchhouse.load.protocols.calls import Reply
-from benchhouse.load.protocols.kserve import (
-    InferItem,
-    KServeDriver,
-    KServeTarget,
-    NoServer,
-    Survey,
-    TensorInputs,
-    sequence,
-)
+from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Survey, TensorInputs
 from benchhouse.load.shape import Shape
 from benchhouse.load.source import Planned, Pool, Source
 from benchhouse.load.trial import emit_rates, judge, keep_book, offer, with_hint
@@ -125,7 +118,7 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
             servers=Servers(tuple(urls), target.verify_tls),
         )
         return survey, book, _together([_served(drivers[url], surveys[url], book, url) for url in surveys])
-    except NoServer as error:
+    except kserve.NoServer as error:
         ctx.fail("not_reached", with_hint(error))
     except BenchError as error:
         ctx.fail("bad_load", with_hint(error))
@@ -142,7 +135,7 @@ def _surveys(urls: Sequence[str], make: Callable[[str], Any], drivers: dict[str,
         try:
             drivers[url] = make(url)
             surveys[url] = drivers[url].survey()
-        except NoServer:
+        except kserve.NoServer:
             if not surveys and url == urls[-1]:
                 raise
     return surveys
@@ -164,7 +157,7 @@ class Sequences:
         self._waiting: dict[InferItem, list[InferItem]] = {}  # and of those whose answer is awaited
 
     def take(self, index: int) -> Planned:
-        steps = self._ready.popleft() if self._ready else sequence(index, self._length, self._first_id)
+        steps = self._ready.popleft() if self._ready else kserve.sequence(index, self._length, self._first_id)
         self._waiting[steps[0]] = steps[1:]
         return Planned(steps[0], self._encode(steps[0]))
 
@@ -181,7 +174,7 @@ def _source(driver: Any, survey: Survey, workload: InferWorkload, seed: int) -> 
     return Pool([Planned(number, encode(number)) for number in range(survey.distinct)], seed)
 
 
-def _served(driver: KServeDriver, survey: Survey, book: Book, url: str) -> dict[str, float]:
+def _served(driver: kserve.KServeDriver, survey: Survey, book: Book, url: str) -> dict[str, float]:
     """The server's own account of the load, empty where it gives none."""
     answered = book.places[url].good if book.places else book.sent + book.unmeasured - book.failed
     try:

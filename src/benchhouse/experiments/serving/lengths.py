@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from benchhouse.load.shorthand import AlsoTakes
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.model import Model
 from benchhouse.schema.quoting import describe
@@ -118,22 +119,14 @@ def _from_number(value: Any) -> Any:
     return value
 
 
-class _OrNumber:
-    """Tells editors that a bare number will do."""
-
-    def __get_pydantic_json_schema__(self, schema: Any, handler: Callable[[Any], Any]) -> dict[str, Any]:
-        number = {"type": "integer", "minimum": 1, "maximum": MAX_TOKENS}
-        return {"anyOf": [number, handler(schema)]}
-
-
 def _check_order(low: int, high: int) -> None:
     if high < low:
         raise ValueError(f"high {high} is less than low {low}")
 
 
-Length = Annotated[
-    Fixed | Uniform | Normal | Mixed, Field(discriminator="kind"), BeforeValidator(_from_number), _OrNumber()
-]
+_NUMBER = AlsoTakes({"type": "integer", "minimum": 1, "maximum": MAX_TOKENS})
+_KINDS = Field(discriminator="kind")
+Length = Annotated[Fixed | Uniform | Normal | Mixed, _KINDS, BeforeValidator(_from_number), _NUMBER]
 Part.model_rebuild()
 Mixed.model_rebuild()
 

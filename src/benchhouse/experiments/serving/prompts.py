@@ -205,35 +205,29 @@ def build_prompts(spec: PromptSpec, *, requests: int | None, seed: int, words: s
         return PromptSet(((prompt,) for prompt in prompts), data.sha256)
     writer = Writer(wording, load_tokenizer(Path(spec.tokenizer)) if spec.tokenizer else None)
     made = _conversations(spec, seed, writer) if isinstance(spec, ConversationPrompts) else _singles(spec, seed, writer)
-    if spec.distinct is None:
-        return PromptSet(_enough(made, min(requests or MAX_DEFAULT_PROMPTS, MAX_DEFAULT_PROMPTS)))
-    return PromptSet(_all(islice(made, spec.distinct), spec.distinct))
+    return PromptSet(_pool(made, spec.distinct, requests))
 
 
-def _enough(made: Iterator[tuple[Prompt, ...]], wanted: int) -> Iterator[tuple[Prompt, ...]]:
-    """Conversations until there are `wanted` prompts, or the next one would not fit into the pool."""
+def _pool(
+    made: Iterator[tuple[Prompt, ...]], distinct: int | None, requests: int | None
+) -> Iterator[tuple[Prompt, ...]]:
+    """So many conversations as are to be distinct, or enough of them for the requests, as far as memory goes."""
+    wanted = min(requests or MAX_DEFAULT_PROMPTS, MAX_DEFAULT_PROMPTS)
     prompts = size = 0
-    for turns in made:
+    for number, turns in enumerate(islice(made, distinct), 1):
         size += sum(turn.size for turn in turns)
-        if prompts and size > MAX_POOL_BYTES:
+        if size > MAX_POOL_BYTES and distinct:
+            raise BenchError(
+                f"{distinct:,} different prompts don't fit into memory: at most {show_bytes(MAX_POOL_BYTES)} are kept, "
+                f"and the first {number:,} are more",
+                hint="lower distinct or prompt_tokens",
+            )
+        if size > MAX_POOL_BYTES and prompts:
             return
         yield turns
         prompts += len(turns)
-        if prompts >= wanted:
+        if not distinct and prompts >= wanted:
             return
-
-
-def _all(made: Iterable[tuple[Prompt, ...]], wanted: int) -> Iterator[tuple[Prompt, ...]]:
-    size = 0
-    for number, turns in enumerate(made):
-        size += sum(turn.size for turn in turns)
-        if size > MAX_POOL_BYTES:
-            raise BenchError(
-                f"{wanted:,} different prompts don't fit into memory: at most {show_bytes(MAX_POOL_BYTES)} are kept, "
-                f"and the first {number + 1:,} are more",
-                hint="lower distinct or prompt_tokens",
-            )
-        yield turns
 
 
 def _singles(spec: SyntheticPrompts, seed: int, writer: Writer) -> Iterator[tuple[Prompt, ...]]:

@@ -204,7 +204,7 @@ def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share:
     tested = _ranks(means) if len(means) >= _FEWEST_RANKED else means
     step = [float(number >= len(means) // 2) for number in range(len(means))]
     fits = [_fit(shape, tested) for shape in (at_s, step)]
-    fitted, centred, slope = min(fits, key=lambda fit: _squares(tested, fit[0]))
+    fitted, centred, slope = min(fits, key=lambda fit: math.dist(tested, fit[0]))
     spread, independent = _noise(tested, fitted, queued, fitted_terms=2)
     if queued and independent < _FEWEST_INDEPENDENT:
         return change if _one_way(means) else None
@@ -260,10 +260,6 @@ def _one_way(means: Sequence[float]) -> bool:
 def _ranks(means: Sequence[float]) -> list[float]:
     ordered = sorted(means)
     return [(bisect_left(ordered, mean) + bisect_right(ordered, mean) - 1) / 2 for mean in means]
-
-
-def _squares(means: Sequence[float], fitted: Sequence[float]) -> float:
-    return sum((mean - fit) ** 2 for mean, fit in zip(means, fitted, strict=True))
 
 
 def _noise(means: Sequence[float], fitted: Sequence[float], queued: bool, fitted_terms: int) -> tuple[float, float]:

@@ -43,10 +43,6 @@ class Device:
         link = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
         return cls(filesystem, link.resolve().name, device) if link.exists() else cls(filesystem)
 
-    @property
-    def is_memory(self) -> bool:
-        return self.filesystem in MEMORY
-
     def counters(self) -> Counters | None:
         if self.number is None:
             return None

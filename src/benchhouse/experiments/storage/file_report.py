@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from benchhouse.experiments.storage.device import Counters, Device
+from benchhouse.experiments.storage.device import MEMORY, Counters, Device
 from benchhouse.load.metrics import higher, lower
 from benchhouse.load.protocols.files import FileJob, Moved
 from benchhouse.schema.experiment import Context, Metric
@@ -90,7 +90,7 @@ def _doubts(
     if moved.errors:
         kinds = ", ".join(f"{name} {count}" for name, count in moved.errors.most_common())
         yield "errors", f"{moved.errors.total()} operations failed and are in no rate or latency: {kinds}", False
-    if device.is_memory:
+    if device.filesystem in MEMORY:
         yield "memory_filesystem", f"this folder is {device.filesystem}: this measures memory, not storage", False
     else:
         yield from _cache_doubts(job, moved, by_device, cached)

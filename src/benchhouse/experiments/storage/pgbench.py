@@ -117,11 +117,9 @@ def _settle(run: PgbenchRun, works: Sequence[Work], workload: PostgresWorkload, 
             call.sent_ns, call.ended_ns = sent_ns, ended_ns
             book.wrote(call)
             late = ended_ns - sent_ns > timeout_ns
-            book.settle(call, _reply(item, "timeout" if late else run.failures.get(index)))
-
-
-def _reply(item: Work, error: str | None) -> Reply:
-    return Reply(error=error, detail=f"pgbench: {error} in {item.kind}") if error else Reply(count=item.rows)
+            error = "timeout" if late else run.failures.get(index)
+            failed = Reply(error=error, detail=f"pgbench: {error} in {item.kind}")
+            book.settle(call, failed if error else Reply(count=item.rows))
 
 
 def _note_client(run: PgbenchRun, job: PgbenchJob, book: Book) -> None:

@@ -135,7 +135,9 @@ class Script:
 
     def __init__(self, workload: PostgresWorkload, seed: int) -> None:
         self._workload, self._random = workload, Random(seed)
-        self._insert = _many_rows(workload.batch)
+        places = ", ".join(f"(:account{row}, :amount{row}, :note{row})" for row in range(workload.batch))
+        insert = f"INSERT INTO history (account, amount, note) VALUES {places}"  # noqa: S608 - of places
+        self._insert = Statement("insert_rows", insert)  # one for all rows of a batch, which can be prepared
         self._own = {
             name: [
                 Statement(f"{name}_{number}", text, control=bool(_CONTROL.match(text)))
@@ -215,9 +217,3 @@ class Script:
         if isinstance(value, Between):
             return self._random.randint(value.low, value.high)
         return self._random.choice(value) if isinstance(value, tuple) else value
-
-
-def _many_rows(count: int) -> Statement:
-    """One statement for all rows of a batch, which can be prepared."""
-    places = ", ".join(f"(:account{number}, :amount{number}, :note{number})" for number in range(count))
-    return Statement("insert_rows", f"INSERT INTO history (account, amount, note) VALUES {places}")  # noqa: S608 - of places

@@ -10,15 +10,7 @@ from pydantic import Field, model_validator
 
 from benchhouse.experiments.storage.s3_content import Stretch, make_contents
 from benchhouse.experiments.storage.s3_objects import ends_in_order, lost_writes, prepare, read_back, remove
-from benchhouse.experiments.storage.s3_source import (
-    Operation,
-    Places,
-    PreparedObjects,
-    RequestMix,
-    Requests,
-    S3Tally,
-    cycle,
-)
+from benchhouse.experiments.storage.s3_source import Operation, Places, Prepared, RequestMix, Requests, S3Tally, cycle
 from benchhouse.load.book import Book
 from benchhouse.load.endpoint import Servers
 from benchhouse.load.metrics import FAILURES, FROM_DUE, GOODPUT, LATENCY_SENT, REQUESTS_PER_S, higher, lower
@@ -99,10 +91,6 @@ class S3Workload(Shape):
         return {str(kind): weight for kind, weight in (self.mix or {self.operation or "get": 1.0}).items()}
 
     @property
-    def only_reads(self) -> bool:
-        return self.weights.keys() <= {"get", "list"}
-
-    @property
     def runs_dry(self) -> bool:
         """Whether more is deleted than written."""
         return self.weights.get("delete", 0) > self.weights.get("put", 0)
@@ -150,10 +138,10 @@ def s3(target: S3Target, workload: S3Workload, ctx: Context) -> None:
         objects = [(key, trial.contents[int(key.rpartition("/")[2]) % len(trial.contents)]) for key in keys]
         offered: dict[str, Any] = {"where": trial.where, "servers": Servers(verify_tls=target.verify_tls)}
         etag_is_md5 = prepare(trial.driver, objects, workload.timeout, ctx, **offered)
-        prepared = PreparedObjects(trial.places, trial.contents, readable, len(keys) - readable, etag_is_md5)
+        prepared = Prepared(trial.places, trial.contents, readable, len(keys) - readable, etag_is_md5)
         mix = RequestMix(workload.weights, workload.part_size, workload.page_size, workload.verify)
         source = Requests(trial.driver, prepared, mix, processes=workload.processes, seed=ctx.seed)
-        source.make_ready(writes=not workload.only_reads, sha256=target.sign_payload)
+        source.make_ready(writes=not workload.weights.keys() <= {"get", "list"}, sha256=target.sign_payload)
         book = offer(lambda: trial.driver, source, workload, lambda: S3Tally(workload.objectives), ctx, **offered)
         certificate = keep_book(book, workload, book.tally.latency.histogram, ctx)
         _keep_evidence(trial, book, etag_is_md5, ctx)

@@ -54,7 +54,7 @@ class Places(NamedTuple):
         return f"{self.prefix}written/{number:012d}"
 
 
-class PreparedObjects(NamedTuple):
+class Prepared(NamedTuple):
     """What lies in the bucket before the load. Object n has the content n, counted round."""
 
     places: Places
@@ -76,9 +76,7 @@ class RequestMix(NamedTuple):
 class Requests:
     """The source of a load. Contents of what is written go round; so the number in a key tells its content."""
 
-    def __init__(
-        self, driver: Any, prepared: PreparedObjects, mix: RequestMix, *, processes: int = 1, seed: int = 0
-    ) -> None:
+    def __init__(self, driver: Any, prepared: Prepared, mix: RequestMix, *, processes: int = 1, seed: int = 0) -> None:
         self.seed = seed
         self.needs_replies = bool({"list", "multipart"} & mix.weights.keys())
         self._driver, self._places, self._contents = driver, prepared.places, prepared.contents
@@ -157,7 +155,9 @@ class Requests:
             if self._deletes and item.kind == "put" and reply.error is None:
                 self._stock.append(item.key)
         elif reply.error is not None:
-            self._give_up(item, many)
+            if not many.failed and item.upload_id:
+                self._ready.append(S3Item("abort", many.key, upload_id=item.upload_id, operation=many))
+            many.failed = True
         elif item.kind == "list":
             self._listed(item, many, reply)
         else:
@@ -202,11 +202,6 @@ class Requests:
             if not many.missing:
                 complete = S3Item("complete", many.key, upload_id=item.upload_id, etags=many.etags, operation=many)
                 self._ready.appendleft(complete)
-
-    def _give_up(self, item: S3Item, many: Many) -> None:
-        if not many.failed and item.upload_id:
-            self._ready.append(S3Item("abort", many.key, upload_id=item.upload_id, operation=many))
-        many.failed = True
 
 
 class S3Tally(CallTally):

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BeforeValidator, Field, model_validator
 
 from benchhouse.experiments.vector import files
+from benchhouse.load.shorthand import AlsoTakes
 from benchhouse.schema.digests import digest, file_digest
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import Cache
@@ -127,23 +127,15 @@ def _check_count(vectors: int | None, there: int, what: str) -> None:
         raise BenchError(f"{what} has {there} vectors and the workload asks for {vectors or 'at least one'}")
 
 
-class _Shorthand:
+def _spell_out(given: Any) -> Any:
     """Lets a kind be one word (`data: synthetic`); a mapping without a kind is a file's or synthetic, by its keys."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def spell_out(given: Any) -> Any:
-            given = {"kind": given} if isinstance(given, str) else given
-            if not isinstance(given, dict):
-                return given
-            # `file` is no key, but whoever writes it should be shown what a file needs.
-            of_a_file = {"path", "array", "queries", "truth", "sha256", "file"} & given.keys()
-            return {"kind": "file" if of_a_file else "synthetic"} | given
-
-        return core_schema.no_info_before_validator_function(spell_out, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"enum": ["synthetic"]}, handler(schema)]}
+    given = {"kind": given} if isinstance(given, str) else given
+    if not isinstance(given, dict):
+        return given
+    # `file` is no key, but whoever writes it should be shown what a file needs.
+    of_a_file = {"path", "array", "queries", "truth", "sha256", "file"} & given.keys()
+    return {"kind": "file" if of_a_file else "synthetic"} | given
 
 
-Kind = Synthetic | VectorFile
-Source = Annotated[Annotated[Kind, Field(discriminator="kind")], _Shorthand()]
+_WORD = AlsoTakes({"enum": ["synthetic"]})
+Source = Annotated[Synthetic | VectorFile, Field(discriminator="kind"), BeforeValidator(_spell_out), _WORD]
