@@ -160,10 +160,7 @@ command = dataclasses.replace(_command, strict_metrics=False)
 
 
 def _fill(target: CommandTarget, workload: CommandWorkload, ctx: Context) -> tuple[CommandTarget, CommandWorkload]:
-    """Both with their placeholders replaced, in one pass: a value is never searched for placeholders itself.
-
-    `${name}` is the shell's own and stays.
-    """
+    """Replace placeholders in one pass: values are not searched for them; `${name}` is the shell's own and stays."""
     if not workload.values:
         return target, workload
     placeholder = re.compile(rf"(?<!\$)\{{({'|'.join(map(re.escape, workload.values))})\}}")

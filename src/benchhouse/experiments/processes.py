@@ -96,10 +96,7 @@ class Streams:
 
 def run(program: Program, timeout_s: float | None = None) -> Finished:
     """Start, wait, measure. The program leads its own process group, which is killed as a whole at the timeout.
-
-    `maxrss_kib` is never below this process's own peak (`own_peak_kib`): the kernel counts the moment between
-    vfork and exec, when the child still wears its parent's memory.
-    """
+    `maxrss_kib` is at least `own_peak_kib`: the kernel counts the child between vfork and exec, with our memory."""
     path, argv, environment, streams = program.path, program.argv, program.environment, program.streams
     started = perf_counter_ns()
     try:
@@ -110,10 +107,8 @@ def run(program: Program, timeout_s: float | None = None) -> Finished:
 
 
 def run_small(program: Program, timeout_s: float | None = None) -> Finished | None:
-    """Like `run`, but started by a small shell, so that `maxrss_kib` is the program's own; the wall time is not.
-
-    The shell hands its child over to this process, which for that moment adopts orphans. None where it can't.
-    """
+    """As `run`, by a small shell that hands its child over, so that `maxrss_kib` is the program's own; the wall time is
+    not. None where this process can't adopt orphans."""
     with _adopting_orphans() as adopting:
         if not adopting:
             return None

@@ -35,8 +35,7 @@ class Call:
 
 
 class Answers(NamedTuple):
-    """Good answers to measured calls of a closed loop, column by column: an object for each would cost more than all
-    that is kept of it. A call was due when it was sent."""
+    """Good answers to measured calls of a closed loop, sent when due, in columns: objects for each would cost more."""
 
     items: Sequence[Any]
     values: Sequence[Any]  # what was answered
@@ -240,10 +239,7 @@ class Book:
                 self.settle(call, reply)
 
     def settle_answers(self, answers: Answers) -> bool:
-        """As `wrote` and `settle` of each of them, where all lie in the window.
-
-        False, and nothing is written down, where one does not, or where more is kept of a call than `Answers` says.
-        """
+        """As `wrote` and `settle` of each. False, with nothing written down, where they can't be counted together."""
         sent, ends = answers.sent_ns, answers.ended_ns
         if not self._takes("add_answers", sent, ends):
             return False

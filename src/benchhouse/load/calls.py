@@ -1,17 +1,17 @@
 """What is kept of calls to a store or an index: latencies, bytes and operations, also by kind of call."""
 
 from collections import defaultdict
+from operator import sub
 
-from benchhouse.load.book import Call, Stream
+from benchhouse.load.book import Answers, Call, Stream
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.slo import Slo, missed
+from benchhouse.schema.histogram import Measured
 
 
 class CallTally:
-    """Latencies count from when a call was due, `latency_sent` from when it was made (the same in a closed loop).
-
-    A call that failed is in no latency. The kind of a call is that of its item, where that has one.
-    """
+    """Latencies count from when a call was due, `latency_sent` from when it was made (the same in a closed loop). A
+    call that failed is in no latency. The kind of a call is that of its item, where that has one."""
 
     def __init__(self, slo: Slo | None = None) -> None:
         self.slo = slo
@@ -42,6 +42,16 @@ class CallTally:
             if kind := getattr(call.item, "kind", None):
                 self.by_kind[kind].add(call.ended_ns - call.due_ns)
                 self.bytes_by_kind[kind] += reply.size
+
+    def count_answers(self, answers: Answers) -> tuple[list[int], Measured]:
+        """As `add_many` of such calls, without their kinds; they have no bytes and no first byte. Their latencies."""
+        latencies = list(map(sub, answers.ended_ns, answers.sent_ns))
+        measured = Measured(latencies)
+        self.calls += len(latencies)
+        self.operations += answers.operations
+        self.latency.count(measured)
+        self.latency_sent.count(measured)
+        return latencies, measured
 
     def streams(self) -> list[Stream]:
         return [self.latency, self.latency_sent, self.first_byte, *self.by_kind.values()]

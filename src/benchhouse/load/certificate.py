@@ -68,11 +68,8 @@ class Certificate(Model):
 
 
 def certify(book: Book, shape: Shape, median_ms: float, *, embedded: bool = False) -> Certificate:
-    """`median_ms` is the median latency that was measured: it says how much lag can matter.
-
-    `embedded`: what is measured runs inside the load process, so that the CPU it uses, and takes from the client, is
-    its own; an open loop's schedule is judged all the same.
-    """
+    """`median_ms` is the measured median latency: it says how much lag can matter. `embedded`: what is measured runs
+    inside the load process, whose CPU use is then no fault; an open loop's schedule is judged all the same."""
     draft = Certificate(
         loop="open" if shape.open_loop else "closed",
         asked=shape.rps or shape.concurrency or 0,

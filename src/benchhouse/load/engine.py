@@ -128,10 +128,8 @@ def first_connections(shape: Shape) -> int:
 
 
 def _allow_files(shape: Shape) -> Shape:
-    """Raise this process's limit of open files to what the load needs, or refuse the load.
-
-    Only the most in flight that an open loop has by default is lowered instead: it is a bound, hardly ever reached.
-    """
+    """Raise this process's limit of open files to what the load needs, or refuse the load; only the default bound of an
+    open loop, which is hardly ever reached, is lowered instead."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = math.ceil(shape.most_in_flight / shape.processes) + _SPARE_FILES
     if hard != resource.RLIM_INFINITY and needed > hard:

@@ -128,10 +128,7 @@ class Answer:
         return True
 
     def _whole_chunks(self, data: bytes) -> int:
-        """Take the chunks at the beginning that are all here and as they should be; where the first other one is.
-
-        A stream is mostly such chunks, one for each token, and this is the part of reading it that counts.
-        """
+        """Take the whole chunks at the beginning, most of a stream of tokens; where the first other one is."""
         lines = data.split(b"\r\n")
         whole = (len(lines) - 1) // 2  # pairs of a size and a content, each with its line end
         contents = lines[1 : 2 * whole : 2]

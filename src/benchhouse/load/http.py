@@ -285,10 +285,8 @@ class Connection:
             self._wait_for(min(answer.left, _LOW_BYTES))
 
     def _wait_for(self, low: int) -> None:
-        """Wake only when so much has come: of a long body, looking again and again costs more than taking it.
-
-        The kernel makes the receive buffer large enough, and wakes in any case where it is full or the server closes.
-        """
+        """Wake only when so much has come: for a long body that costs less. The kernel makes its buffer large enough,
+        and wakes in any case where it is full or the server closes."""
         if low != self._low:
             assert self._socket is not None
             self._low = low

@@ -38,10 +38,8 @@ class Spread:
 
 
 def on_nodes(load: Any, processes: int, spread: Spread) -> Book:
-    """Spread the load processes over the nodes in turn, give them one start time, and merge their books exactly.
-
-    A node that is lost takes its processes with it; the others go on. `load` must be fit for pickling.
-    """
+    """Spread the load processes over the nodes in turn, give them one start time, and merge their books exactly. A node
+    that is lost takes its processes with it. `load` must be fit for pickling."""
     if len(spread.nodes) > processes:
         raise BenchError(
             f"{len(spread.nodes)} nodes need at least as many load processes, and there are {processes}",

@@ -70,10 +70,8 @@ class Reactor:
         self._stopped = True
 
     def run(self) -> None:
-        """Until `stop`: sockets and what is due by turns, then the rest.
-
-        What has arrived bears the kernel's stamp and can wait for a moment; what is due is late from then on.
-        """
+        """Until `stop`: sockets and what is due by turns, then the rest. What has arrived bears a stamp and can
+        wait."""
         poll, handlers, timers, later = self._epoll.poll, self._handlers, self._timers, self.later
         alarm_fd, early_ns = self._alarm.fd, self._early_ns
         self._stopped = False

@@ -51,10 +51,8 @@ class Pulse:
 
 
 def in_processes(count: int, share: Share, pulse: Pulse) -> Book:
-    """Fork the load processes, let them prepare, give them one start time, and merge their books.
-
-    One that dies is lost, and the others go on. One that says that it can't begin ends the load before it began.
-    """
+    """Fork the load processes, let them prepare, give them one start time, and merge their books. One that dies is
+    lost; one that can't begin ends the load before it began."""
     children = [Child(number, share) for number in range(count)]
     try:
         if problems := [problem for child in children if (problem := child.wait_ready())]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class AlsoTakes:
     """Tells editors, by the JSON Schema, of a short form that a validator before this annotation spells out."""
 

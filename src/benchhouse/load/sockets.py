@@ -57,10 +57,8 @@ class SocketLoad:
         self._ended: list[tuple[Call, Reply]] = []  # not yet in the book
 
     def prepare(self, connections: int) -> str:
-        """Open connections before any time is measured; what went wrong when not a single one could be opened.
-
-        Of several endpoints each gets as many: a client that finds one free takes that which has waited longest.
-        """
+        """Open connections before any time is measured, as many to each endpoint; the problem if none could be
+        opened."""
         opened = [self._connection() for _ in range(-(-connections // self._count) * self._count)]
         for connection in opened:
             connection.connect()

@@ -9,10 +9,8 @@ from benchhouse.load.protocols.calls import Reply, Sink
 
 
 class Planned(NamedTuple):
-    """A request, ready to be sent: the item for whoever counts, the bytes for an HTTP driver.
-
-    A large content is sent piece by piece after `data`, and one that need not be kept goes into a sink of its own.
-    """
+    """A request, ready to be sent: the item for whoever counts, the bytes for an HTTP driver, followed by large content
+    piece by piece. An answer that need not be kept goes into a sink."""
 
     item: Any
     data: bytes = b""

@@ -287,8 +287,7 @@ class ThreadLoad:
             self._good_ns = max(self._good_ns, now)
 
     def _look_for_life(self, now: int) -> None:
-        """Give up on a server that nobody has reached for seconds. A call that is under way in a thread that had a
-        connection may still be answered."""
+        """Give up on a server that nobody has reached for seconds, unless a thread with a connection still waits."""
         if now - self._good_ns < _DEAD_AFTER_NS or now - self._cut_ns > _SECOND_NS or self._in_flight > len(self._cut):
             return
         self._book.stop_code = "server_gone"

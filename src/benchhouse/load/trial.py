@@ -80,10 +80,7 @@ def with_hint(error: BenchError) -> str:
 
 
 def keep_book(book: Book, shape: Shape, latencies: Histogram, ctx: Context, *, embedded: bool = False) -> Certificate:
-    """What there is to know of a load beside its numbers, kept for a trial that failed as well.
-
-    `embedded`: what is measured runs inside the load process.
-    """
+    """Evidence of a load beside its numbers, also for a failed trial. `embedded`: measured inside the load process."""
     certificate = certify(book, shape, latencies.quantile(0.5) / 1e6 if latencies.n else 0.0, embedded=embedded)
     if isinstance(shape.law, Trace):
         ctx.metadata(trace={"file": shape.law.file, "sha256": shape.law.digest()})
@@ -103,11 +100,8 @@ def keep_book(book: Book, shape: Shape, latencies: Histogram, ctx: Context, *, e
 
 
 def write_intervals(path: Path, book: Book, slo: Slo | None) -> None:
-    """One row a second of the measured window, quiet seconds included; the last one may be a part of a second.
-
-    `sent`, `completed`, `errors` are what happened in it, `in_flight` holds at its end; `due`, `good` and
-    `over:...` tell what became of the requests that were due in it.
-    """
+    """One row a second of the measured window, the last one maybe of a part of it. `sent`, `completed` and `errors`
+    happened in it, `in_flight` holds at its end; `due`, `good` and `over:...` are of requests due in it."""
     clauses = [f"over:{clause}" for clause in slo.clauses] if slo else []
     columns = ("sent", "completed", "errors", "in_flight", "due", "good")
     last = int(book.window_s) if book.window_s % 1 else int(book.window_s) - 1

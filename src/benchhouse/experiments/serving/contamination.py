@@ -107,10 +107,7 @@ def _failures(book: Book) -> Iterator[Finding]:
 
 
 def _stall(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
-    """A silence that neither chance (one in a thousand trials) nor a pause of the load process explains.
-
-    The latter is for the certificate to tell.
-    """
+    """A silence that neither chance nor a pause of the load process explains; the certificate reports the latter."""
     silence = longest_silence(tally.silence.gaps(book.window_s))
     if silence is None:
         return
@@ -124,10 +121,7 @@ def _stall(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
 
 
 def _course(tally: ServingTally, book: Book, shape: Shape) -> Iterator[Finding]:
-    """Cold start, a queue that still grows, drift: the window was not one steady state.
-
-    False alarms in one of a thousand trials for each of the three; drift is not looked for where overload explains it.
-    """
+    """Not one steady state: cold start, a queue that grows, or drift, which is not looked for under overload."""
     batches = tally.history.batches(book.window_s, queued=shape.open_loop)
 
     def look(test: Callable[..., Change | None], **limit: float) -> tuple[str, Change] | None:

@@ -128,8 +128,7 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
 
 
 def _surveys(urls: Sequence[str], make: Callable[[str], Any], drivers: dict[str, Any]) -> dict[str, Survey]:
-    """What each replica says before the load, and its driver. One that can't be reached is left to the load, which
-    reports it; at least one must be there."""
+    """What each replica says before the load, and its driver; only where none can be reached is that an error."""
     surveys: dict[str, Survey] = {}
     for url in urls:
         try:
@@ -142,10 +141,8 @@ def _surveys(urls: Sequence[str], make: Callable[[str], Any], drivers: dict[str,
 
 
 class Sequences:
-    """Requests of sequences, each sent after the answer to the one before; a sequence ends at its first error.
-
-    The number of a sequence is that of the request that begins it, so that load processes have different ones.
-    """
+    """Requests of sequences, each sent after the answer to the one before; a sequence ends at its first error. Its
+    number is that of the request that begins it, so that load processes have different ones."""
 
     needs_replies = True
 

@@ -199,10 +199,8 @@ class Writer:
 
 
 def fit_to_tokens(words: Sequence[str], count: TokenCount, tokens: int) -> str:
-    """The beginning of `words`, repeated where they are too few, that `count` finds to be exactly `tokens` long.
-
-    Where one word more would be too long and one less too short, a shorter word fills the gap.
-    """
+    """The beginning of `words`, repeated where they are too few, that `count` finds to be exactly `tokens` long. A
+    shorter word fills the gap where one word more would be too long and one less too short."""
     fits, spills, tried = 0, 0, tokens  # numbers of words; spills is 0 until one is found that is too long
     while not spills or spills - fits > 1:
         text = _joined(words, tried)

@@ -132,10 +132,7 @@ class ServingWorkload(Shape):
 
 
 class ServerMetrics:
-    """Prometheus metrics, read when made and at `finish`; a server without them is no error.
-
-    Of several servers, those that answer both times are added up.
-    """
+    """Prometheus metrics before and after the load, summed over the servers that have them both times."""
 
     def __init__(self, urls: Sequence[str], verify_tls: bool = True) -> None:
         self._client = HttpClient(timeout_s=5.0, verify_tls=verify_tls)

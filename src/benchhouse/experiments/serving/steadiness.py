@@ -167,10 +167,8 @@ class Change(NamedTuple):
 
 
 def cold_start(at_s: Sequence[float], means: Sequence[float], *, queued: bool, factor: float) -> Change | None:
-    """A slow beginning: the first batch against the last two thirds of them, by the law of a mean of one batch.
-
-    `queued` says that neighbours may wait in one queue (open loop).
-    """
+    """A slow beginning: the first batch against the last two thirds, by the law of a mean of one batch. `queued`: open
+    loop, where neighbouring batches may wait in one queue."""
     rest = means[len(means) // 3 :]
     usual = sum(rest) / len(rest)
     if means[0] <= factor * usual or min(rest) <= 0:
@@ -214,11 +212,9 @@ def drift(at_s: Sequence[float], means: Sequence[float], *, queued: bool, share:
 
 
 def longest_silence(silences: Sequence[tuple[float, float]]) -> tuple[float, float, float] | None:
-    """The longest silence, when it began, and the longest that the others let expect; None for too few of them.
-
-    The upper tail of the others is taken as exponential; the limit is that of the largest of as many new draws, with
-    their mean only estimated.
-    """
+    """The longest silence, when it began, and the longest to expect from the others; None for too few of them. Their
+    upper tail is taken as exponential; the limit is that of the largest of as many new draws, their mean only
+    estimated."""
     if len(silences) <= _TAIL:
         return None
     (length_s, began_s), *others = sorted(silences, reverse=True)

@@ -63,10 +63,7 @@ def new_name(trial_id: str) -> str:
 
 
 def sweep(folder: Path) -> list[str]:
-    """Remove what processes of this machine left there that have ended since; their names.
-
-    Process ids say nothing across machines and reboots, so files of another boot stay.
-    """
+    """Remove files of processes of this machine and boot that have ended; their names."""
     swept = []
     for path in folder.glob("benchhouse-*.dat"):
         name = _NAME.fullmatch(path.name)

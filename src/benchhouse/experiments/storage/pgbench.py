@@ -1,7 +1,4 @@
-"""A load that pgbench offers: transactions as its scripts, its run, and its log written down as a load of ours.
-
-What pgbench can't express is refused, with the reason.
-"""
+"""A load that pgbench offers: its scripts, its run, and its log as a load of ours. What it can't express is refused."""
 
 import math
 import re
@@ -144,10 +141,8 @@ def _note_client(run: PgbenchRun, job: PgbenchJob, book: Book) -> None:
 
 
 def transactions(workload: PostgresWorkload) -> dict[str, Work]:
-    """What one transaction of each kind does, by its name; raises BenchError for one that pgbench can't make.
-
-    Every amount is 1, so that what is written can be added up although pgbench draws the rows itself.
-    """
+    """What a transaction of each kind does, by name; raises BenchError for one that pgbench can't make. Every amount is
+    1, so that what is written can be added up although pgbench draws the rows itself."""
     lookup, update, record = Step(LOOKUP, rows=1), Step(UPDATE, rows=1), Step(RECORD, rows=1)
     built_in: dict[str, tuple[list[Step], Effect | None]] = {
         "lookup": ([lookup], None),

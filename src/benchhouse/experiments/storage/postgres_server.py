@@ -32,8 +32,8 @@ class Look:
 
 
 class ServerWatch:
-    """Looks at a server in a thread of its own, from `with` to its end: at its processes, where `pid` is known, and at
-    its list of sessions of that name."""
+    """Watches the server's processes (where `pid` is known) and its sessions of that name, in a thread, during
+    `with`."""
 
     def __init__(self, pid: int | None, session: Administrator, name: str) -> None:
         self._pid, self._session, self._name = pid, session, name

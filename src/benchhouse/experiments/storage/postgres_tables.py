@@ -1,14 +1,10 @@
-"""The tables of one trial, in a schema of their own: made, filled, checked against what was acknowledged, dropped.
-
-The tally of a load adds up what was acknowledged, measured or not.
-"""
+"""The tables of one trial, in a schema of their own, and the tally that their content is checked against."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress
-from operator import sub
 from random import Random
 from time import monotonic, sleep
 
@@ -147,13 +143,7 @@ class PostgresTally(CallTally):
         self._acknowledge(call.item.effect for call, _ in ended)
 
     def add_answers(self, answers: Answers) -> None:
-        """As `add_many` of such calls; they have no bytes and no first byte."""
-        latencies = list(map(sub, answers.ended_ns, answers.sent_ns))
-        self.calls += len(latencies)
-        self.operations += answers.operations
-        measured = Measured(latencies)
-        self.latency.count(measured)
-        self.latency_sent.count(measured)
+        latencies, measured = self.count_answers(answers)
         kinds = [item.kind for item in answers.items]
         different = set(kinds)
         for kind in different:

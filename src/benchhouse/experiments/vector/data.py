@@ -35,8 +35,7 @@ class Dataset:
 
 
 class Synthetic(Model):
-    """Overlapping clusters with a decaying spectrum, rotated. Hard on purpose: far-apart clusters would let every
-    index reach recall 1.0."""
+    """Overlapping clusters with a decaying spectrum: far-apart ones would let every index reach recall 1.0."""
 
     standard: ClassVar[int | None] = 20_000  # vectors by default
     kind: Literal["synthetic"] = Field("synthetic", description="Made up, by a seed.")

@@ -1,6 +1,7 @@
 """Vectors, queries and neighbours from files, and what is wrong with them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,14 @@ _VECTORS = ("vectors", "train", "base", "vector", "embedding", "embeddings")
 _QUERIES = ("queries", "test", "query")
 _TRUTH = ("neighbors", "neighbours", "truth")
 _LOOK = 2**24  # values at a time
+_UNNAMED = ""  # of the only array in formats without names
+_TEXMEX = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
+_FORMATS = (".npy", ".npz", ".parquet", ".hdf5", ".h5", *_TEXMEX)
 
 
 def check_name(path: Path) -> None:
-    if path.suffix.lower() not in _READERS:
-        raise ValueError(f"{path.name}: the ending does not tell a format; known are {', '.join(_READERS)}")
+    if path.suffix.lower() not in _FORMATS:
+        raise ValueError(f"{path.name}: the ending does not tell a format; known are {', '.join(_FORMATS)}")
 
 
 def vectors(path: Path, array: str = "") -> "NDArray[float32]":
@@ -70,48 +74,50 @@ def _read(path: Path, names: Sequence[str], *, only: bool = False) -> Any:
     if not path.stat().st_size:
         raise BenchError(f"{path} is empty")
     try:
-        return _READERS[path.suffix.lower()](path, names, only)
+        with _arrays(path) as (there, load):
+            chosen = [name for name in names if name in there] or (there if only and len(there) == 1 else [])
+            return load(chosen[0]) if chosen else None
     except (OSError, ValueError, EOFError, KeyError) as error:
         raise BenchError(f"{path} can't be read: {type(error).__name__}: {error}") from error
 
 
-def _choose(there: Sequence[str], names: Sequence[str], only: bool) -> str | None:
-    chosen = next((name for name in names if name in there), None)
-    return chosen or (there[0] if only and len(there) == 1 else None)
+def _names(path: Path) -> str:
+    """What there is in a file, for a message."""
+    with _arrays(path) as (there, _):
+        if there == [_UNNAMED]:
+            return "one array without a name"
+        return f"the arrays {', '.join(there)}" if there else "no array"
 
 
-def _npy(path: Path, names: Sequence[str], only: bool) -> Any:
-    import numpy
+@contextmanager
+def _arrays(path: Path) -> Iterator[tuple[list[str], Callable[[str], Any]]]:
+    """The names of a file's arrays, and what reads one of them."""
+    kind = path.suffix.lower()
+    if kind == ".npz":
+        import numpy
 
-    return numpy.load(path, mmap_mode="r", allow_pickle=False) if only else None
+        with numpy.load(path, allow_pickle=False) as archive:
+            yield list(archive.files), archive.__getitem__
+    elif kind in (".hdf5", ".h5"):
+        try:
+            import h5py
+        except ImportError as error:
+            raise BenchError(f"{path} needs the library h5py", hint="pip install 'benchhouse[hdf5]'") from error
+        with h5py.File(path, "r") as file:
+            yield list(file), lambda name: file[name][()]
+    elif kind == ".parquet":
+        import pyarrow.parquet
+
+        columns = pyarrow.parquet.read_schema(path)
+        yield [column.name for column in columns if "list<" in str(column.type)], lambda name: _column(path, name)
+    else:
+        yield [_UNNAMED], lambda _: _unnamed(path)
 
 
-def _npz(path: Path, names: Sequence[str], only: bool) -> Any:
-    import numpy
-
-    with numpy.load(path, allow_pickle=False) as archive:
-        name = _choose(archive.files, names, only)
-        return archive[name] if name else None
-
-
-def _hdf5(path: Path, names: Sequence[str], only: bool) -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise BenchError(f"{path} needs the library h5py", hint="pip install 'benchhouse[hdf5]'") from error
-    with h5py.File(path, "r") as file:
-        name = _choose(list(file), names, only)
-        return file[name][()] if name else None
-
-
-def _parquet(path: Path, names: Sequence[str], only: bool) -> Any:
+def _column(path: Path, name: str) -> Any:
     import pyarrow.compute
     import pyarrow.parquet
 
-    lists = [field.name for field in pyarrow.parquet.read_schema(path) if "list<" in str(field.type)]
-    name = _choose(lists, names, only)
-    if name is None:
-        return None
     column = pyarrow.parquet.read_table(path, columns=[name]).column(0).combine_chunks()
     if column.null_count:
         raise BenchError(f"{path}: {column.null_count} rows of column {name} are empty")
@@ -121,55 +127,18 @@ def _parquet(path: Path, names: Sequence[str], only: bool) -> Any:
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), lengths[0])
 
 
-def _vecs(value: str) -> Callable[[Path, Sequence[str], bool], Any]:
-    """The format of TexMex: each row is its length as int32, then so many values."""
+def _unnamed(path: Path) -> Any:
+    """.npy, mapped; or the format of TexMex: each row is its length as int32, then so many values."""
+    import numpy
 
-    def read(path: Path, names: Sequence[str], only: bool) -> Any:
-        import numpy
-
-        if not only:
-            return None
-        kind = numpy.dtype(value)
-        width = int(numpy.fromfile(path, dtype="<i4", count=1)[0])
-        row = 4 + width * kind.itemsize
-        if width < 1 or path.stat().st_size % row:
-            raise BenchError(f"{path}: its size is no multiple of a row of {width} values, the length of the first one")
-        raw = numpy.memmap(path, dtype=numpy.uint8, mode="r").reshape(-1, row)
-        if (numpy.ascontiguousarray(raw[:, :4]).view("<i4") != width).any():
-            raise BenchError(f"{path}: its rows are not all of length {width}")
-        return numpy.ascontiguousarray(raw[:, 4:]).view(kind)
-
-    return read
-
-
-def _names(path: Path) -> str:
-    """What there is in a file, for a message."""
-    if path.suffix.lower() == ".npz":
-        import numpy
-
-        with numpy.load(path, allow_pickle=False) as archive:
-            there = list(archive.files)
-    elif path.suffix.lower() in (".hdf5", ".h5"):
-        import h5py
-
-        with h5py.File(path, "r") as file:
-            there = list(file)
-    elif path.suffix.lower() == ".parquet":
-        import pyarrow.parquet
-
-        there = pyarrow.parquet.read_schema(path).names
-    else:
-        return "one array without a name"
-    return f"the arrays {', '.join(there)}" if there else "no array"
-
-
-_READERS: dict[str, Callable[[Path, Sequence[str], bool], Any]] = {
-    ".npy": _npy,
-    ".npz": _npz,
-    ".parquet": _parquet,
-    ".hdf5": _hdf5,
-    ".h5": _hdf5,
-    ".fvecs": _vecs("<f4"),
-    ".bvecs": _vecs("u1"),
-    ".ivecs": _vecs("<i4"),
-}
+    if path.suffix.lower() == ".npy":
+        return numpy.load(path, mmap_mode="r", allow_pickle=False)
+    kind = numpy.dtype(_TEXMEX[path.suffix.lower()])
+    width = int(numpy.fromfile(path, dtype="<i4", count=1)[0])
+    row = 4 + width * kind.itemsize
+    if width < 1 or path.stat().st_size % row:
+        raise BenchError(f"{path}: its size is no multiple of a row of {width} values, the length of the first one")
+    raw = numpy.memmap(path, dtype=numpy.uint8, mode="r").reshape(-1, row)
+    if (numpy.ascontiguousarray(raw[:, :4]).view("<i4") != width).any():
+        raise BenchError(f"{path}: its rows are not all of length {width}")
+    return numpy.ascontiguousarray(raw[:, 4:]).view(kind)

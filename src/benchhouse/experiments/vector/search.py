@@ -175,8 +175,7 @@ def _measure(
 
 
 def _answers(driver: VectorDriver, calls: "Calls", book: Book, workload: VectorWorkload) -> "list[tuple[int, Any]]":
-    """Calls and their answers. Where the window was too short for enough different queries, more are asked: in no
-    latency, and no longer than the window was."""
+    """Calls and their answers; more are made after a short window, for as long as it was at most, and in no latency."""
     kept: list[tuple[int, Any]] = book.tally.kept()
     if workload.ingest_during:
         return kept

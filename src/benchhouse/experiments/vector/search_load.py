@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from operator import sub
 from random import Random
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -12,7 +11,6 @@ from benchhouse.load.calls import CallTally
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.vector import VectorDriver
 from benchhouse.load.slo import Slo
-from benchhouse.schema.histogram import Measured
 
 if TYPE_CHECKING:
     from numpy import float32
@@ -84,13 +82,7 @@ class AnswerTally(CallTally):
             self.answers.setdefault(call.item, reply.value)
 
     def add_answers(self, answers: Answers) -> None:
-        """As `add_many` of such calls; they have no bytes, no kinds and no first byte."""
-        latencies = list(map(sub, answers.ended_ns, answers.sent_ns))
-        self.calls += len(latencies)
-        measured = Measured(latencies)
-        self.latency.count(measured)
-        self.latency_sent.count(measured)
-        self.operations += answers.operations
+        self.count_answers(answers)
         if self.answers.keys() >= set(answers.items):  # mostly, once each query was asked
             return
         for item, value in zip(answers.items, answers.values, strict=True):
@@ -129,10 +121,8 @@ class SampleTally(CallTally):
 
 
 class Tide:
-    """Vectors that come in while others search: batches at even steps, from the end of the warm-up, in one thread.
-
-    It is begun by the first search. A batch that takes longer than its step delays the next ones.
-    """
+    """Vectors ingested while others search: batches at even steps from the end of the warm-up, in one thread, begun by
+    the first search. A batch that takes longer than its step delays the next ones."""
 
     def __init__(
         self, ingest: Callable[[int, int], None], edges: Sequence[int], warmup_s: float, window_s: float

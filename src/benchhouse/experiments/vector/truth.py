@@ -121,11 +121,8 @@ class _Search:
     scan: "Scan"
 
     def rank(self, queries: "Rows", depth: int, width: int) -> "tuple[Ids, NDArray[bool_]]":
-        """The nearest among `width` candidates of each query, and whether these are proven to be the nearest of all.
-
-        They are where the furthest of them is nearer than any vector that is no candidate can be, however float32
-        has rounded its cost.
-        """
+        """The nearest among `width` candidates of each query, and whether they are proven: the furthest is nearer than
+        any vector that is no candidate can be, however float32 has rounded its cost."""
         import numpy
 
         candidates, beyond = self._candidates(queries, width)

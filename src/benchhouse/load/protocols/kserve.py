@@ -1,7 +1,4 @@
-"""What is asked of a server of the KServe v2 protocol, such as Triton: where the model is, and what requests carry.
-
-The experiment `serving.infer` and the drivers of the protocol share these.
-"""
+"""What `serving.infer` and the drivers of KServe v2 (Triton) share: where the model is, and what requests carry."""
 
 import re
 from collections.abc import Mapping
@@ -109,10 +106,8 @@ class InferItem(NamedTuple):
 
 
 def sequence(number: int, length: int, first_id: int) -> list[InferItem]:
-    """The requests of sequence `number`, to be sent in this order, each after the answer to the one before.
-
-    `first_id` is the id of sequence 0: another client's sequences must not be continued, so it is drawn at random.
-    """
+    """The requests of sequence `number`, each to be sent after the answer to the one before. `first_id` is the id of
+    sequence 0, drawn at random: another client's sequences must not be continued."""
     return [
         InferItem(number * length + step, first_id + number, start=step == 0, end=step == length - 1)
         for step in range(length)
