@@ -168,7 +168,7 @@ def test_a_target_that_can_not_be_is_refused(given, words):
         ({"operation": "a", "sql": {"a": {"text": "SELECT :x"}}}, "no value for :x"),
         ({"operation": "a", "sql": {"a": {"text": "SELECT 1", "params": {"x": 1}}}}, "is not in it"),
         ({"operation": "a", "sql": {"a": {"text": "SELECT :x", "params": {"x": []}}}}, "nothing to choose"),
-        ({"operation": "a", "sql": {"a": {"text": " "}}}, "without words"),
+        ({"operation": "a", "sql": {"a": {"text": " "}}}, "empty statement"),
         ({"sql": {"a": {"text": "SELECT 1"}}}, "used by neither"),
         ({"operation": "lookup", "sql": {"lookup": {"text": "SELECT 1"}}}, "can't be its name"),
         ({"sql": {"a": {"text": "SELECT :x", "params": {"x": {"low": 2, "high": 1}}}}}, "low is 2"),
