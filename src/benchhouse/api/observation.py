@@ -12,7 +12,7 @@ from benchhouse.schema.logs import LogLine, LogsManifest, PrunedLogs
 
 if TYPE_CHECKING:
     from benchhouse.api.workspace import Workspace
-    from benchhouse.worker.monitors.control import MonitorStatus
+    from benchhouse.worker.monitors.standing import MonitorStatus
 
 RULES = "benchhouse_rules.yml"
 
@@ -29,7 +29,7 @@ class Monitors:
         With `pid` it samples that process and all below it too, and ends with it. `for_s` ends it after that many
         seconds. `interval_s` is at least 0.1.
         """
-        from benchhouse.worker.monitors.control import start
+        from benchhouse.worker.monitors.standing import start
 
         return start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
 
@@ -38,13 +38,13 @@ class Monitors:
 
         It is named by its id, the beginning of it, or `@last`: the last one that runs.
         """
-        from benchhouse.worker.monitors.control import stop
+        from benchhouse.worker.monitors.standing import stop
 
         return stop(self._folder, monitor)
 
     def all(self) -> "list[MonitorStatus]":
         """Every monitor of the workspace, the last first."""
-        from benchhouse.worker.monitors.control import list_monitors
+        from benchhouse.worker.monitors.standing import list_monitors
 
         return list_monitors(self._folder)
 

@@ -11,8 +11,8 @@ from services.small_disk import small_disk as small_disk
 
 from benchhouse.schema.telemetry import Phase, Series, TelemetrySummary
 from benchhouse.worker.monitors import store
-from benchhouse.worker.monitors.phases import all_phases, counter_stats, energy_j, gauge_stats
 from benchhouse.worker.monitors.sampler import Recording, Track
+from benchhouse.worker.monitors.store import all_phases, counter_stats, energy_j, gauge_stats
 
 CPU = Series(name="cpu", unit="s", kind="counter", family="process")
 RSS = Series(name="rss", unit="B", family="process")

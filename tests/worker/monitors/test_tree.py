@@ -169,7 +169,7 @@ def test_an_orphan_that_was_known_stays_in_the_tree():
     with program(code) as process:
         tree = ProcessTree("service:family", process.pid)
         assert look_again(tree)["processes"] == 3
-        orphan = tree.pids[-1]
+        orphan = list(tree._members)[-1]
         try:
             tell(process)
             assert sample(tree)["processes"] == 2
@@ -191,7 +191,7 @@ def test_a_pid_that_is_used_again_is_another_process():
         process.kill()
         process.wait()
         after = sample(tree)
-        assert tree.pids == []
+        assert list(tree._members) == []
         tree._enter([os.getpid()])  # as if this number had been given again
         assert sample(tree)["cpu"] >= before["cpu"] == after["cpu"]
 
@@ -220,7 +220,7 @@ def test_more_members_than_descriptors_are_kept_for_are_all_counted(monkeypatch)
         try:
             assert look_again(tree)["processes"] == sample(tree)["processes"] == 5
         finally:
-            for pid in tree.pids[1:]:
+            for pid in list(tree._members)[1:]:
                 os.kill(pid, signal.SIGKILL)
 
 

@@ -1,23 +1,25 @@
 """What the kernel counts for a trial's cgroup, v1 or v2: to the nanosecond, and whether its limits held it back."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import nan
 from pathlib import Path
 
 from benchhouse.schema.telemetry import Series
 from benchhouse.worker.monitors.procfs import Kept, series
 
-_CPU = series("cgroup_cpu", "s", "CPU time that the cgroup used.", counter=True, family="process")
-_THROTTLED = series("cgroup_throttled", "s", "Time that its CPU limit held it back.", counter=True, family="process")
-_PERIODS = series("cgroup_periods", "1", "Periods of its CPU limit.", counter=True, family="process")
-_HELD = series("cgroup_throttled_periods", "1", "Periods in which it was held back.", counter=True, family="process")
-_MEMORY = series("cgroup_memory", "B", "Memory of the cgroup, page cache included.", family="process")
-_OOM = series("cgroup_oom_kills", "1", "Processes killed for want of memory.", counter=True, family="process")
+_process = partial(series, family="process")
+_CPU = _process("cgroup_cpu", "s", "CPU time that the cgroup used.", counter=True)
+_THROTTLED = _process("cgroup_throttled", "s", "Time that its CPU limit held it back.", counter=True)
+_PERIODS = _process("cgroup_periods", "1", "Periods of its CPU limit.", counter=True)
+_HELD = _process("cgroup_throttled_periods", "1", "Periods in which it was held back.", counter=True)
+_MEMORY = _process("cgroup_memory", "B", "Memory of the cgroup, page cache included.")
+_OOM = _process("cgroup_oom_kills", "1", "Processes killed for want of memory.", counter=True)
 
 _File = tuple[str, tuple[tuple[Series, bytes, float], ...]]
 
 # A file, then each series of it: the word before its number (none: the file is the number), and its scale.
-_V2: tuple[_File, ...] = (
+V2: tuple[_File, ...] = (
     ("cpu.stat", ((_CPU, b"usage_usec", 1e-6), (_THROTTLED, b"throttled_usec", 1e-6), (_PERIODS, b"nr_periods", 1.0),
                   (_HELD, b"nr_throttled", 1.0))),
     ("memory.current", ((_MEMORY, b"", 1.0),)),
@@ -37,20 +39,21 @@ class Cgroup:
     name = "trial"
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
-        wanted = [(folders["v2"], one) for one in _V2] if "v2" in folders else []
-        for controller, files in _V1.items():
-            if controller in folders:
-                wanted += [(folders[controller], one) for one in files]
+        groups = {"v2": V2, **_V1}
+        wanted = [(folders[group], file) for group, files in groups.items() if group in folders for file in files]
         self._files: list[tuple[Kept, list[tuple[bytes, float]]]] = []
         self.series: Sequence[Series] = []
         for folder, (name, columns) in wanted:
             file = Kept(folder / name)
             words = file.read().split()
-            there = [column for column in columns if words and (not column[1] or column[1] in words)]
-            known = {one.name for one in self.series}  # v1's cpu and cpuacct are often one folder
-            there = [column for column in there if column[0].name not in known]
+            known = {series.name for series in self.series}  # v1's cpu and cpuacct are often one folder
+            there = [
+                (series, word, scale)
+                for series, word, scale in columns
+                if words and (not word or word in words) and series.name not in known
+            ]
             if there:
-                self.series = [*self.series, *(column[0] for column in there)]
+                self.series = [*self.series, *(series for series, _, _ in there)]
                 self._files.append((file, [(word, scale) for _, word, scale in there]))
             else:
                 file.close()

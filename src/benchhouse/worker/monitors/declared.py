@@ -9,9 +9,9 @@ _NODE = (procfs.Processors, procfs.Memory, procfs.Disks, procfs.Network, procfs.
 def all_series() -> list[Series]:
     return [
         *(item for source in _NODE for item in source.series),
-        *(item for resource in ("cpu", "memory", "io") for item in procfs._pressures(resource)),
-        *tree._SERIES,
-        *(item for _, columns in cgroup._V2 for item, _, _ in columns),
+        *(item for resource in ("cpu", "memory", "io") for item in procfs.pressures(resource)),
+        *tree.SERIES,
+        *(item for _, columns in cgroup.V2 for item, _, _ in columns),
         *nvml.SERIES,
         *prometheus.SERIES,
     ]

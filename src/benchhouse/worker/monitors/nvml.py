@@ -5,18 +5,19 @@ import ctypes
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from benchhouse.schema.telemetry import Series
+from benchhouse.worker.monitors.procfs import series
 
 _LIBRARY = "libnvidia-ml.so.1"
 _ALL_LINKS = 0xFFFFFFFF
 _KIB = 1024.0
 
 
-def _gpu(name: str, unit: str, description: str, **more: Any) -> Series:
-    return Series(name=name, unit=unit, description=description, **({"family": "gpu"} | more))
-
+_gpu, _energy = partial(series, family="gpu"), partial(series, family="energy")
+_pcie, _nvlink = partial(series, family="pcie"), partial(series, family="nvlink")
 
 BUSY = _gpu("gpu_busy", "1", "Share of the time in which a kernel ran on the GPU.")
 MEMORY_BUSY = _gpu("gpu_memory_busy", "1", "Share of the time in which the GPU's memory was read or written.")
@@ -26,39 +27,27 @@ SM_CLOCK = _gpu("gpu_sm_clock", "MHz", "Clock of the multiprocessors.")
 MEMORY_CLOCK = _gpu("gpu_memory_clock", "MHz", "Clock of the memory.")
 TEMPERATURE = _gpu("gpu_temperature", "degC", "Temperature of the chip.")
 MEMORY_TEMPERATURE = _gpu("gpu_memory_temperature", "degC", "Temperature of the memory.")
-THROTTLED = _gpu(
-    "gpu_throttled", "1", "1 while anything below holds the clocks down, else 0; its mean is a share of time."
-)
+THROTTLED = _gpu("gpu_throttled", "1", "1 while anything below holds the clocks down; its mean is a share of time.")
 THROTTLED_POWER = _gpu("gpu_throttled_power", "1", "1 while the clocks are held down to keep the power limit.")
 THROTTLED_HEAT = _gpu("gpu_throttled_heat", "1", "1 while the clocks are held down for heat, by software or hardware.")
 THROTTLED_HARDWARE = _gpu("gpu_throttled_hardware", "1", "1 while the hardware slows down: heat, power brake, supply.")
-ECC_CORRECTED = _gpu(
-    "gpu_ecc_corrected", "errors", "Memory errors corrected since the driver was loaded.", kind="counter"
-)
-ECC_UNCORRECTED = _gpu("gpu_ecc_uncorrected", "errors", "Memory errors that were not corrected.", kind="counter")
-POWER = _gpu("gpu_power", "W", "Power drawn by the board.", family="energy")
-ENERGY = _gpu("gpu_energy", "J", "Energy used since the driver was loaded.", family="energy", kind="counter")
-PCIE_WIDTH = _gpu("pcie_width", "lanes", "Lanes of the PCIe link now.", family="pcie")
-PCIE_WIDTH_MOST = _gpu("pcie_width_most", "lanes", "Lanes that GPU and slot can have.", family="pcie")
-PCIE_GENERATION = _gpu(
-    "pcie_generation", "generation", "Generation of the PCIe link now; idle GPUs go down.", family="pcie"
-)
-PCIE_GENERATION_MOST = _gpu(
-    "pcie_generation_most", "generation", "Generation that GPU and slot can have.", family="pcie"
-)
-PCIE_SENT = _gpu("pcie_sent", "B/s", "Sent over PCIe, in the 20 ms before the sample.", family="pcie")
-PCIE_RECEIVED = _gpu("pcie_received", "B/s", "Received over PCIe, in the 20 ms before the sample.", family="pcie")
-PCIE_REPLAYS = _gpu("pcie_replays", "replays", "Packets sent again over PCIe.", family="pcie", kind="counter")
-NVLINK_ACTIVE = _gpu("nvlink_active", "links", "NVLinks that are up.", family="nvlink")
-NVLINK_SENT = _gpu("nvlink_sent", "B", "Bytes sent over all NVLinks.", family="nvlink", kind="counter")
-NVLINK_RECEIVED = _gpu("nvlink_received", "B", "Bytes received over all NVLinks.", family="nvlink", kind="counter")
-NVLINK_CRC = _gpu(
-    "nvlink_crc", "errors", "Checksum errors of NVLink data and flow control.", family="nvlink", kind="counter"
-)
-NVLINK_REPLAYS = _gpu("nvlink_replays", "replays", "Packets sent again over NVLink.", family="nvlink", kind="counter")
-NVLINK_RECOVERIES = _gpu(
-    "nvlink_recoveries", "recoveries", "Times an NVLink was trained anew.", family="nvlink", kind="counter"
-)
+ECC_CORRECTED = _gpu("gpu_ecc_corrected", "errors", "Memory errors corrected since the driver loaded.", counter=True)
+ECC_UNCORRECTED = _gpu("gpu_ecc_uncorrected", "errors", "Memory errors that were not corrected.", counter=True)
+POWER = _energy("gpu_power", "W", "Power drawn by the board.")
+ENERGY = _energy("gpu_energy", "J", "Energy used since the driver was loaded.", counter=True)
+PCIE_WIDTH = _pcie("pcie_width", "lanes", "Lanes of the PCIe link now.")
+PCIE_WIDTH_MOST = _pcie("pcie_width_most", "lanes", "Lanes that GPU and slot can have.")
+PCIE_GENERATION = _pcie("pcie_generation", "generation", "Generation of the PCIe link now; idle GPUs go down.")
+PCIE_GENERATION_MOST = _pcie("pcie_generation_most", "generation", "Generation that GPU and slot can have.")
+PCIE_SENT = _pcie("pcie_sent", "B/s", "Sent over PCIe, in the 20 ms before the sample.")
+PCIE_RECEIVED = _pcie("pcie_received", "B/s", "Received over PCIe, in the 20 ms before the sample.")
+PCIE_REPLAYS = _pcie("pcie_replays", "replays", "Packets sent again over PCIe.", counter=True)
+NVLINK_ACTIVE = _nvlink("nvlink_active", "links", "NVLinks that are up.")
+NVLINK_SENT = _nvlink("nvlink_sent", "B", "Bytes sent over all NVLinks.", counter=True)
+NVLINK_RECEIVED = _nvlink("nvlink_received", "B", "Bytes received over all NVLinks.", counter=True)
+NVLINK_CRC = _nvlink("nvlink_crc", "errors", "Checksum errors of NVLink data and flow control.", counter=True)
+NVLINK_REPLAYS = _nvlink("nvlink_replays", "replays", "Packets sent again over NVLink.", counter=True)
+NVLINK_RECOVERIES = _nvlink("nvlink_recoveries", "recoveries", "Times an NVLink was trained anew.", counter=True)
 
 SERIES: tuple[Series, ...] = tuple(item for item in list(globals().values()) if isinstance(item, Series))
 """Everything a GPU may show, by NVML or by nvidia-smi; a source has those that its GPU knows."""
@@ -210,11 +199,9 @@ class Gpu:
         yield self._number(TEMPERATURE, "nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)
         # The name before driver 535; newer drivers have it too.
         yield Reading("nvmlDeviceGetCurrentClocksThrottleReasons", THROTTLES, self._throttles)
-        for item, kind in (
-            (ECC_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
-            (ECC_UNCORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
-        ):
-            yield self._number(item, "nvmlDeviceGetTotalEccErrors", kind, nvml.NVML_VOLATILE_ECC)
+        corrected, uncorrected = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+        yield self._number(ECC_CORRECTED, "nvmlDeviceGetTotalEccErrors", corrected, nvml.NVML_VOLATILE_ECC)
+        yield self._number(ECC_UNCORRECTED, "nvmlDeviceGetTotalEccErrors", uncorrected, nvml.NVML_VOLATILE_ECC)
         yield self._number(PCIE_WIDTH, "nvmlDeviceGetCurrPcieLinkWidth")
         yield self._number(PCIE_WIDTH_MOST, "nvmlDeviceGetMaxPcieLinkWidth")
         yield self._number(PCIE_GENERATION, "nvmlDeviceGetCurrPcieLinkGeneration")
@@ -224,7 +211,7 @@ class Gpu:
         yield self._number(PCIE_SENT, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_TX_BYTES, factor=1e3)
         yield self._number(PCIE_RECEIVED, "nvmlDeviceGetPcieThroughput", nvml.NVML_PCIE_UTIL_RX_BYTES, factor=1e3)
         if links := self._links():
-            yield Reading("nvmlDeviceGetNvLinkState", (NVLINK_ACTIVE,), lambda: (float(sum(map(self._link, links))),))
+            yield Reading("nvmlDeviceGetNvLinkState", (NVLINK_ACTIVE,), lambda: (float(sum(map(self._is_up, links))),))
 
     def _number(self, series: Series, call: str, *arguments: int, factor: float = 1.0) -> Reading:
         function = getattr(self._nvml, call)
@@ -277,13 +264,12 @@ class Gpu:
         links: list[int] = []
         for link in range(self._nvml.NVML_NVLINK_MAX_LINKS):
             try:
-                self._link(link)
+                self._is_up(link)
             except self._nvml.NVMLError as error:
                 self._raise_if_lost(error)
                 break
             links.append(link)
         return links
 
-    def _link(self, link: int) -> int:
-        """1 where the link is up, else 0."""
+    def _is_up(self, link: int) -> int:
         return int(self._nvml.nvmlDeviceGetNvLinkState(self._handle, link))

@@ -45,8 +45,8 @@ class Kept:
             self.handle = -1
 
 
-def series(name: str, unit: str, words: str, *, counter: bool = False, family: Family = "node") -> Series:
-    return Series(name=name, unit=unit, kind="counter" if counter else "gauge", family=family, description=words)
+def series(name: str, unit: str, description: str, *, counter: bool = False, family: Family = "node") -> Series:
+    return Series(name=name, unit=unit, kind="counter" if counter else "gauge", family=family, description=description)
 
 
 class Joined:
@@ -54,17 +54,17 @@ class Joined:
 
     def __init__(self, name: str, parts: Sequence[Source]) -> None:
         self.name, self._parts = name, parts
-        self.series: Sequence[Series] = [one for part in parts for one in part.series]
+        self.series: Sequence[Series] = [series for part in parts for series in part.series]
 
     def sample(self) -> list[float]:
         values: list[float] = []
-        found: Sequence[float]
         for part in self._parts:
+            missing = [nan] * len(part.series)
             try:
-                found = part.sample()
+                sample = part.sample()
             except (OSError, ValueError, LookupError):
-                found = ()
-            values += found if len(found) == len(part.series) else [nan] * len(part.series)
+                sample = missing
+            values += sample if len(sample) == len(missing) else missing
         return values
 
     def refresh(self) -> None:
@@ -105,14 +105,6 @@ class Paced:
         self._source.close()
 
 
-def find_devices() -> None:
-    """Which disks and network cards there are is found out once; a process that forks does it for all."""
-    node().close()
-
-
-_node: "_NodeOfTrials | None" = None
-
-
 class _NodeOfTrials(Joined):
     """Stays open from trial to trial: the files of a node are the same for all of them."""
 
@@ -120,20 +112,17 @@ class _NodeOfTrials(Joined):
         self.refresh()
 
 
+@cache
 def node_of_trials() -> Joined:
     """That of this process: an experiment, which is forked from it, calls `leave_node`."""
-    global _node
-    if _node is None:
-        _node = _NodeOfTrials("node", node()._parts)
-    return _node
+    return _NodeOfTrials("node", node()._parts)
 
 
 def leave_node() -> None:
     """Close what stayed open."""
-    global _node
-    if _node is not None:
-        Joined.close(_node)
-        _node = None
+    if node_of_trials.cache_info().currsize:
+        Joined.close(node_of_trials())
+        node_of_trials.cache_clear()
 
 
 def node() -> Joined:
@@ -176,20 +165,11 @@ class Processors(_File):
 
     def sample(self) -> list[float]:
         text = self._file.read()
-        _, user, nice, system, _, iowait, irq, softirq, steal, _ = text.split(None, 9)
-        work, kernel = int(user) + int(nice), int(system) + int(irq) + int(softirq)
+        user, nice, system, _, iowait, irq, softirq, steal = map(int, text.split(None, 9)[1:9])
+        work, kernel = user + nice, system + irq + softirq
         counts = text[text.rindex(b"\nctxt ") :].split(None, 10)  # ctxt, btime, processes, procs_running, procs_blocked
-        return [
-            (work + kernel) / TICKS_PER_S,
-            work / TICKS_PER_S,
-            kernel / TICKS_PER_S,
-            int(iowait) / TICKS_PER_S,
-            int(steal) / TICKS_PER_S,
-            float(counts[1]),
-            float(counts[5]),
-            float(counts[7]),
-            float(counts[9]),
-        ]
+        times = [ticks / TICKS_PER_S for ticks in (work + kernel, work, kernel, iowait, steal)]
+        return [*times, *(float(counts[at]) for at in (1, 5, 7, 9))]
 
 
 class Load(_File):
@@ -236,7 +216,7 @@ class Disks(_File):
 
     def __init__(self, path: str = "", blocks: str = "/sys/block") -> None:
         super().__init__(path)
-        self._names = _disks(blocks)
+        self._names = _devices(blocks)[0]
 
     def sample(self) -> list[float]:
         read = written = reads = writes = busy = 0
@@ -250,11 +230,14 @@ class Disks(_File):
 
 
 @cache
-def _disks(folder: str) -> set[bytes]:
+def _devices(folder: str) -> tuple[set[bytes], set[bytes]]:
+    """The real ones of a folder of sysfs, and all but the loopback; found once, by a process that forks, for all."""
     try:
-        return {disk.name.encode() for disk in Path(folder).iterdir() if (disk / "device").exists()}
+        devices = [device for device in Path(folder).iterdir() if device.name != "lo"]
     except OSError:
-        return set()
+        return set(), set()
+    real = {device.name.encode() for device in devices if (device / "device").exists()}
+    return real, {device.name.encode() for device in devices}
 
 
 class Network(_File):
@@ -271,7 +254,8 @@ class Network(_File):
 
     def __init__(self, path: str = "", cards: str = "/sys/class/net") -> None:
         super().__init__(path)
-        self._names = _cards(cards)
+        real, every = _devices(cards)
+        self._names = real or every
 
     def sample(self) -> list[float]:
         received = sent = errors = drops = loopback = 0
@@ -288,22 +272,12 @@ class Network(_File):
         return [received, sent, errors, drops, loopback]
 
 
-@cache
-def _cards(folder: str) -> set[bytes]:
-    try:
-        found = [card for card in Path(folder).iterdir() if card.name != "lo"]
-    except OSError:
-        return set()
-    real = [card for card in found if (card / "device").exists()]
-    return {card.name.encode() for card in real or found}
-
-
 class Pressure(_File):
     """Pressure stall information of one resource; no series where the kernel does not tell it."""
 
     def __init__(self, resource: str, folder: str = "/proc/pressure") -> None:
         super().__init__(f"{folder}/{resource}")
-        self.series = _pressures(resource) if self._file.read() else ()
+        self.series = pressures(resource) if self._file.read() else ()
 
     def sample(self) -> list[float]:
         totals = self._file.read().split(b"total=")
@@ -311,9 +285,9 @@ class Pressure(_File):
 
 
 @cache
-def _pressures(resource: str) -> tuple[Series, ...]:
+def pressures(resource: str) -> tuple[Series, ...]:
     some = series(f"{resource}_pressure", "s", f"Time that some thread waited for {resource}.", counter=True)
     if resource == "cpu":  # of a whole machine's cores, `full` says nothing
         return (some,)
-    words = f"Time that all threads waited for {resource}."
-    return some, series(f"{resource}_pressure_full", "s", words, counter=True)
+    description = f"Time that all threads waited for {resource}."
+    return some, series(f"{resource}_pressure_full", "s", description, counter=True)

@@ -7,14 +7,16 @@ lines of these are parsed.
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import translate
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from benchhouse.http.exposition import Family as Described
 from benchhouse.http.exposition import families, parse_sample, samples
 from benchhouse.schema.telemetry import Family, Series
+from benchhouse.worker.monitors.procfs import series
 
 if TYPE_CHECKING:
     from benchhouse.http.client import HttpClient
@@ -29,55 +31,22 @@ _HELP_LIMIT = 200
 _PARTS = ("_bucket", "_created", "_info")  # of histograms and the like: too many, or no numbers
 
 
-def _service(name: str, unit: str, description: str, **more: Any) -> Series:
-    return Series(name=name, unit=unit, family="service", description=description, **more)
-
-
+_service = partial(series, family="service")
 QUEUE = _service("requests_waiting", "requests", "Requests in the server's queue.")
 RUNNING = _service("requests_running", "requests", "Requests that the server works on.")
 KV_CACHE = _service("kv_cache_used", "1", "Share of the key-value cache in use; the mean of several engines.")
-PROMPT_TOKENS = _service("prompt_tokens", "tokens", "Tokens of prompts that were read.", kind="counter")
-OUTPUT_TOKENS = _service("output_tokens", "tokens", "Tokens that were generated.", kind="counter")
-DONE = _service("requests_done", "requests", "Requests that ended well.", kind="counter")
-FAILED = _service("requests_failed", "requests", "Requests that failed.", kind="counter")
-PREEMPTED = _service("requests_preempted", "requests", "Requests put back for want of cache.", kind="counter")
-QUEUE_TIME = _service("queue_time", "s", "Time that requests spent in the queue, summed.", kind="counter")
-EXECUTIONS = _service("executions", "batches", "Batches that a model ran.", kind="counter")
+PROMPT_TOKENS = _service("prompt_tokens", "tokens", "Tokens of prompts that were read.", counter=True)
+OUTPUT_TOKENS = _service("output_tokens", "tokens", "Tokens that were generated.", counter=True)
+DONE = _service("requests_done", "requests", "Requests that ended well.", counter=True)
+FAILED = _service("requests_failed", "requests", "Requests that failed.", counter=True)
+PREEMPTED = _service("requests_preempted", "requests", "Requests put back for want of cache.", counter=True)
+QUEUE_TIME = _service("queue_time", "s", "Time that requests spent in the queue, summed.", counter=True)
+EXECUTIONS = _service("executions", "batches", "Batches that a model ran.", counter=True)
 SERIES: tuple[Series, ...] = (
     QUEUE, RUNNING, KV_CACHE, PROMPT_TOKENS, OUTPUT_TOKENS, DONE, FAILED, PREEMPTED, QUEUE_TIME, EXECUTIONS,
 )  # fmt: skip
 """What serving engines have in common, whatever each calls it."""
 
-
-@dataclass(frozen=True)
-class Known:
-    """How an engine calls one of the common series."""
-
-    series: Series
-    metric: str
-    label: str = ""  # `name=value` that a sample must carry
-    factor: float = 1.0
-    mean: bool = False  # over the samples of several models or engines; else they are added
-
-
-KNOWN = (
-    Known(QUEUE, "vllm:num_requests_waiting"),
-    Known(RUNNING, "vllm:num_requests_running"),
-    Known(KV_CACHE, "vllm:kv_cache_usage_perc", mean=True),
-    Known(KV_CACHE, "vllm:gpu_cache_usage_perc", mean=True),  # before its version 0.10
-    Known(PROMPT_TOKENS, "vllm:prompt_tokens_total"),
-    Known(OUTPUT_TOKENS, "vllm:generation_tokens_total"),
-    Known(DONE, "vllm:request_success_total"),
-    Known(PREEMPTED, "vllm:num_preemptions_total"),
-    Known(QUEUE_TIME, "vllm:request_queue_time_seconds_sum"),
-    Known(QUEUE, "nv_inference_pending_request_count"),
-    Known(DONE, "nv_inference_request_success"),
-    Known(FAILED, "nv_inference_request_failure"),
-    Known(QUEUE_TIME, "nv_inference_queue_duration_us", factor=1e-6),
-    Known(EXECUTIONS, "nv_inference_exec_count"),
-    Known(RUNNING, "nv_trt_llm_request_metrics", label="request_type=active"),
-    Known(KV_CACHE, "nv_trt_llm_kv_cache_block_metrics", label="kv_cache_block_type=fraction", mean=True),
-)
 
 # Which family a stranger's metric belongs to, by how its name begins; the first that fits.
 _FAMILIES: tuple[tuple[str, Family], ...] = (
@@ -96,21 +65,41 @@ _UNITS = {
 _MEANS = ("1", "%", "degC", "Hz")  # units of which a sum over labels says nothing
 
 
-@dataclass
+@dataclass(frozen=True)
 class Wanted:
     """One series, and the samples it is made of."""
 
     series: Series
     factor: float = 1.0
-    mean: bool = False
-    label: str = ""
-    kept: dict[str, str] = field(default_factory=dict)
+    mean: bool = False  # over the samples of several models or engines; else they are added
+    labels: dict[str, str] = field(default_factory=dict)  # that a sample must carry
 
     def takes(self, labels: Mapping[str, str]) -> bool:
-        name, _, value = self.label.partition("=")
-        return (not name or labels.get(name) == value) and all(
-            labels.get(key, "") == kept for key, kept in self.kept.items()
-        )
+        return all(labels.get(name, "") == value for name, value in self.labels.items())
+
+
+VLLM = (
+    ("vllm:num_requests_waiting", Wanted(QUEUE)),
+    ("vllm:num_requests_running", Wanted(RUNNING)),
+    ("vllm:kv_cache_usage_perc", Wanted(KV_CACHE, mean=True)),
+    ("vllm:gpu_cache_usage_perc", Wanted(KV_CACHE, mean=True)),  # before its version 0.10
+    ("vllm:prompt_tokens_total", Wanted(PROMPT_TOKENS)),
+    ("vllm:generation_tokens_total", Wanted(OUTPUT_TOKENS)),
+    ("vllm:request_success_total", Wanted(DONE)),
+    ("vllm:num_preemptions_total", Wanted(PREEMPTED)),
+    ("vllm:request_queue_time_seconds_sum", Wanted(QUEUE_TIME)),
+)
+"""How an engine calls each of the common series."""
+KNOWN = (
+    *VLLM,
+    ("nv_inference_pending_request_count", Wanted(QUEUE)),
+    ("nv_inference_request_success", Wanted(DONE)),
+    ("nv_inference_request_failure", Wanted(FAILED)),
+    ("nv_inference_queue_duration_us", Wanted(QUEUE_TIME, factor=1e-6)),
+    ("nv_inference_exec_count", Wanted(EXECUTIONS)),
+    ("nv_trt_llm_request_metrics", Wanted(RUNNING, labels={"request_type": "active"})),
+    ("nv_trt_llm_kv_cache_block_metrics", Wanted(KV_CACHE, mean=True, labels={"kv_cache_block_type": "fraction"})),
+)
 
 
 class Endpoint:
@@ -198,9 +187,13 @@ def choose(page: str, patterns: Sequence[str], labels: Sequence[str]) -> list[tu
     A page without any of that is taken whole, histograms' buckets aside: the budget bounds it.
     """
     if not patterns:
-        names = {sample.name for sample in samples(page, tuple(known.metric for known in KNOWN))}
-        if common := _common(names):
-            return common
+        names = {sample.name for sample in samples(page, tuple(name for name, _ in KNOWN))}
+        common: dict[str, tuple[str, Wanted]] = {}
+        for name, wanted in KNOWN:
+            if name in names:
+                common.setdefault(wanted.series.name, (name, wanted))
+        if common:
+            return list(common.values())
     match = re.compile("|".join(translate(pattern) for pattern in patterns or ("*",))).match
     described = families(page)
     chosen: dict[tuple[str, tuple[str, ...]], Wanted] = {}
@@ -214,21 +207,12 @@ def choose(page: str, patterns: Sequence[str], labels: Sequence[str]) -> list[tu
     return _apart((name, wanted) for (name, _), wanted in chosen.items())
 
 
-def _common(names: set[str]) -> list[tuple[str, Wanted]]:
-    common: dict[str, tuple[str, Wanted]] = {}
-    for known in KNOWN:
-        if known.metric in names:
-            wanted = Wanted(known.series, known.factor, known.mean, known.label)
-            common.setdefault(known.series.name, (known.metric, wanted))
-    return list(common.values())
-
-
 def _unseen(patterns: Sequence[str]) -> list[tuple[str, Wanted]]:
     """An endpoint that does not answer yet: whole names can be waited for, and what engines have in common."""
     if patterns:
         plain = [pattern for pattern in patterns if _NAME.fullmatch(pattern)]
         return _apart((name, _wanted(name, {}, {})) for name in plain)
-    return [(known.metric, Wanted(known.series, known.factor, known.mean, known.label)) for known in KNOWN[:9]]
+    return list(VLLM)
 
 
 def _wanted(name: str, kept: dict[str, str], described: Mapping[str, Described]) -> Wanted:
@@ -236,17 +220,12 @@ def _wanted(name: str, kept: dict[str, str], described: Mapping[str, Described])
     kind, text = described.get(name) or described.get(base) or Described()
     counter = kind in ("counter", "histogram", "summary") or (not kind and name.endswith(("_total", "_sum", "_count")))
     unit = "1" if name.endswith("_count") else _UNITS.get(base.rpartition("_")[2], "")
-    family = next((family for begin, family in _FAMILIES if re.match(begin, name)), "service")
+    family: Family = next((family for begin, family in _FAMILIES if re.match(begin, name)), "service")
     shown = "".join(f"_{value}" for value in kept.values() if value)
     labelled = name + ("{" + ", ".join(f'{key}="{value}"' for key, value in kept.items()) + "}" if kept else "")
-    series = Series(
-        name=_plain(name + shown),
-        unit=unit or "1",
-        kind="counter" if counter else "gauge",
-        family=family,
-        description=f"{labelled}: {text[:_HELP_LIMIT]}" if text else labelled,
-    )
-    return Wanted(series, mean=not counter and unit in _MEANS, kept=kept)
+    description = f"{labelled}: {text[:_HELP_LIMIT]}" if text else labelled
+    made = series(_plain(name + shown), unit or "1", description, counter=counter, family=family)
+    return Wanted(made, mean=not counter and unit in _MEANS, labels=kept)
 
 
 def _plain(name: str) -> str:
@@ -256,17 +235,14 @@ def _plain(name: str) -> str:
 
 def _apart(chosen: Iterable[tuple[str, Wanted]]) -> list[tuple[str, Wanted]]:
     """Two names that look alike in lower case get a number."""
-    taken: set[str] = set()
-    found = []
+    by_name: dict[str, tuple[str, Wanted]] = {}
     for name, wanted in chosen:
-        called, number = wanted.series.name, 1
-        while called in taken:
+        unique, number = wanted.series.name, 1
+        while unique in by_name:
             number += 1
-            called = f"{wanted.series.name}_{number}"
-        taken.add(called)
-        wanted.series = wanted.series.model_copy(update={"name": called})
-        found.append((name, wanted))
-    return found
+            unique = f"{wanted.series.name}_{number}"
+        by_name[unique] = name, replace(wanted, series=wanted.series.model_copy(update={"name": unique}))
+    return list(by_name.values())
 
 
 def reader(chosen: Sequence[tuple[str, Wanted]]) -> Callable[[str], list[float]]:

@@ -2,32 +2,32 @@
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from math import isnan
+from functools import lru_cache
+from itertools import pairwise
+from math import isnan, nan
 from pathlib import Path
 
+from benchhouse.analysis.summary import mean, quantile, shaky_quantiles
 from benchhouse.evidence.writing import write_text
-from benchhouse.schema.telemetry import (
-    OwnCost,
-    Phase,
-    ScopeSummary,
-    SeriesSummary,
-    Stats,
-    TelemetrySummary,
-)
-from benchhouse.worker.monitors.phases import all_phases, counter_stats, energy_j, gauge_stats
+from benchhouse.schema import telemetry
+from benchhouse.schema.telemetry import STEADY, TEARDOWN, WARMUP, WHOLE, Phase, Stats, TelemetrySummary
+from benchhouse.worker.monitors.parquet import encode
 from benchhouse.worker.monitors.sampler import Recording, Track
 
 SUMMARY = "summary.json"
 TIME = "time_s"
+_PERCENTILES = ("p95", "p99")
+_LEAST = 0.5  # of the interval: over less, a counter of clock ticks gives no rate
 _FEW = 2  # samples of a trial shorter than an interval: one at its start, one at its end
 
 
 def write(
-    folder: Path, recording: Recording, started: str, duration_s: float, told: Iterable[Phase]
+    folder: Path, recording: Recording, started: str, duration_s: float, phases: Iterable[Phase]
 ) -> TelemetrySummary:
     """Write a Parquet file a scope, and summary.json. An OSError leaves no half-written file behind."""
-    summary = summarise(recording, started, duration_s, told)
+    summary = summarise(recording, started, duration_s, phases)
     folder.mkdir(exist_ok=True)
     made: list[Path] = []
     try:
@@ -54,21 +54,21 @@ def file_name(scope: str) -> str:
 
 def as_parquet(track: Track, started: str) -> bytes:
     """Times in seconds since `started`, then a column a series, counters as they are."""
-    from benchhouse.worker.monitors.parquet import encode
+    names = [TIME, *(series.name for series in track.series)]
+    about = json.dumps([series.model_dump(exclude_defaults=True) for series in track.series])
+    columns = {name: track.column(at) for at, name in enumerate(names)}
+    return encode(columns, {"started": started, "scope": track.scope, "series": about})
 
-    columns = {TIME: track.column(0)} | {one.name: track.column(at) for at, one in enumerate(track.series, start=1)}
-    series = [one.model_dump(exclude_defaults=True) for one in track.series]
-    return encode(columns, {"started": started, "scope": track.scope, "series": json.dumps(series)})
 
-
-def summarise(recording: Recording, started: str, duration_s: float, told: Iterable[Phase]) -> TelemetrySummary:
-    """By scope, series and phase. Of two samples nothing but the whole can be told."""
+def summarise(recording: Recording, started: str, duration_s: float, given: Iterable[Phase]) -> TelemetrySummary:
+    """By scope, series and phase. Of two samples only the whole can be summarised."""
     few = all(track.samples <= _FEW for track in recording.tracks)
-    phases = all_phases([] if few else told, duration_s)
-    names = list(dict.fromkeys(phase.name for phase in phases))
-    parts = {name: [phase for phase in phases if phase.name == name] for name in names}
+    phases = all_phases([] if few else given, duration_s)
+    parts: dict[str, list[Phase]] = {}
+    for phase in phases:
+        parts.setdefault(phase.name, []).append(phase)
     phases = [phase.model_copy(update={"energy_j": _energy(recording.tracks, phase)}) for phase in phases]
-    cost = OwnCost(
+    cost = telemetry.OwnCost(
         samples=recording.samples,
         cpu_s=recording.cpu_s,
         cpu_us_per_sample=recording.cpu_s / max(1, recording.samples) * 1e6,
@@ -88,33 +88,128 @@ def summarise(recording: Recording, started: str, duration_s: float, told: Itera
     )
 
 
-def _scope(track: Track, parts: dict[str, list[Phase]], interval_s: float) -> ScopeSummary:
+def _scope(track: Track, parts: dict[str, list[Phase]], interval_s: float) -> telemetry.ScopeSummary:
     times = track.column(0)
-    series: dict[str, SeriesSummary] = {}
-    for at, one in enumerate(track.series, start=1):
-        values = track.column(at)
-        told: dict[str, Stats] = {}
+    series: dict[str, telemetry.SeriesSummary] = {}
+    for at, item in enumerate(track.series, start=1):
+        values, stats = track.column(at), dict[str, Stats]()
         for name, phases in parts.items():
-            if one.kind == "gauge":
-                stats = gauge_stats(times, values, phases)
-            else:
-                stats = counter_stats(times, values, phases, interval_s)
-            if stats is not None:
-                told[name] = stats
-        series[one.name] = SeriesSummary(unit=one.told_unit, kind=one.kind, family=one.family, phases=told)
+            gauge = item.kind == "gauge"
+            figures = gauge_stats(times, values, phases) if gauge else counter_stats(times, values, phases, interval_s)
+            if figures is not None:
+                stats[name] = figures
+        summary = telemetry.SeriesSummary(unit=item.told_unit, kind=item.kind, family=item.family, phases=stats)
+        series[item.name] = summary
     file = file_name(track.scope) if track.samples > _FEW else None
-    return ScopeSummary(file=file, samples=track.samples, series=series)
+    return telemetry.ScopeSummary(file=file, samples=track.samples, series=series)
 
 
 def _energy(tracks: Sequence[Track], phase: Phase) -> float | None:
     """Of all devices together: by its meter where a device has one, else by its power over time."""
     known: list[float] = []
     for track in tracks:
-        meters = [at for at, one in enumerate(track.series, start=1) if one.unit == "J" and one.kind == "counter"]
+        columns = list(enumerate(track.series, start=1))
+        meters = [at for at, series in columns if series.unit == "J" and series.kind == "counter"]
         for at in meters:
             metered = counter_stats(track.column(0), track.column(at), [phase], 0.0)
             known += [metered.growth] if metered and metered.growth is not None else []
-        powers = [] if meters else [at for at, one in enumerate(track.series, start=1) if one.unit == "W"]
+        powers = [] if meters else [at for at, series in columns if series.unit == "W"]
         by_power = [energy_j(track.column(0), track.column(at), phase) for at in powers]
         known += [joules for joules in by_power if not isnan(joules)]
     return sum(known) if known else None
+
+
+def all_phases(given: Iterable[Phase], duration_s: float) -> list[Phase]:
+    """The whole, the given ones (cut to the trial's time), and around `steady` what came before and after."""
+    cut = [(phase.name, max(0.0, phase.begin_s), min(duration_s, phase.end_s)) for phase in given]
+    kept = [Phase(name=name, begin_s=begin_s, end_s=end_s) for name, begin_s, end_s in cut if begin_s < end_s]
+    phases = [Phase(name=WHOLE, begin_s=0.0, end_s=duration_s)]
+    steady = [phase for phase in kept if phase.name == STEADY]
+    if steady:
+        first, last = min(phase.begin_s for phase in steady), max(phase.end_s for phase in steady)
+        if first > 0 and not any(phase.name == WARMUP for phase in kept):
+            phases.append(Phase(name=WARMUP, begin_s=0.0, end_s=first))
+        if last < duration_s and not any(phase.name == TEARDOWN for phase in kept):
+            kept.append(Phase(name=TEARDOWN, begin_s=last, end_s=duration_s))
+    return phases + sorted(kept, key=lambda phase: phase.begin_s)
+
+
+def gauge_stats(times: Sequence[float], values: Sequence[float], parts: Sequence[Phase]) -> Stats | None:
+    """Of the values that were seen in these parts of the time, None where none was."""
+    seen: list[float] = []
+    for part in parts:
+        seen += values[bisect_left(times, part.begin_s) : bisect_right(times, part.end_s)]
+    if isnan(sum(seen)):
+        seen = [value for value in seen if not isnan(value)]
+    seen.sort()
+    return _stats(seen, mean(seen)) if seen else None
+
+
+def counter_stats(
+    times: Sequence[float], values: Sequence[float], parts: Sequence[Phase], interval_s: float
+) -> Stats | None:
+    """Of the growth a second. The mean is over the parts themselves, the rest over the intervals inside them.
+
+    So the mean may lie beyond what these tell; the greatest is at least the mean, and the least at most.
+    """
+    if isnan(sum(values)):
+        known = [at for at, value in enumerate(values) if not isnan(value)]
+        times, values = [times[at] for at in known], [values[at] for at in known]
+    if len(times) < 2:
+        return None
+    growth = length_s = 0.0
+    rates: list[float] = []
+    for part in parts:
+        begin_s, end_s = max(part.begin_s, times[0]), min(part.end_s, times[-1])
+        if end_s <= begin_s:
+            continue
+        growth += _at(times, values, end_s) - _at(times, values, begin_s)
+        length_s += end_s - begin_s
+        first, last = bisect_left(times, part.begin_s), bisect_right(times, part.end_s)
+        rates += [
+            (values[at] - values[at - 1]) / (times[at] - times[at - 1])
+            for at in range(first + 1, last)
+            if times[at] - times[at - 1] >= _LEAST * interval_s
+        ]
+    if not length_s:
+        return None
+    return _stats(sorted(rates), growth / length_s, growth)
+
+
+def energy_j(times: Sequence[float], watts: Sequence[float], part: Phase) -> float:
+    """Power over time, by trapezoids, its ends interpolated; NaN where fewer than two values are known."""
+    known = [(time, value) for time, value in zip(times, watts, strict=True) if not isnan(value)]
+    if len(known) < 2:
+        return nan
+    at, power = [time for time, _ in known], [value for _, value in known]
+    begin_s, end_s = max(part.begin_s, at[0]), min(part.end_s, at[-1])
+    if end_s <= begin_s:
+        return nan
+    inner = [(time, value) for time, value in known if begin_s < time < end_s]
+    points = [(begin_s, _at(at, power, begin_s)), *inner, (end_s, _at(at, power, end_s))]
+    return sum((after[0] - before[0]) * (after[1] + before[1]) / 2 for before, after in pairwise(points))
+
+
+def _at(times: Sequence[float], values: Sequence[float], when_s: float) -> float:
+    """The value between two samples, linearly."""
+    after = bisect_left(times, when_s)
+    if after == 0 or times[after] == when_s:
+        return values[after]
+    share = (when_s - times[after - 1]) / (times[after] - times[after - 1])
+    return values[after - 1] + share * (values[after] - values[after - 1])
+
+
+def _stats(ordered: list[float], avg: float, growth: float | None = None) -> Stats:
+    if not ordered:
+        return Stats(n=0, avg=avg, growth=growth)
+    n, low, high = len(ordered), ordered[0], ordered[-1]
+    p50, p95, p99 = (low, low, low) if low == high else (quantile(ordered, share) for share in (0.50, 0.95, 0.99))
+    return Stats(
+        n=n, avg=avg, min=min(low, avg), max=max(high, avg), p50=p50, p95=p95, p99=p99,
+        too_few_for=_too_few_for(n), growth=growth,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _too_few_for(n: int) -> list[str]:
+    return [name for name in shaky_quantiles(n) if name in _PERCENTILES]

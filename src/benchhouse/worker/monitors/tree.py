@@ -5,9 +5,11 @@ Counters never go back. The kernel adds what a process used to its parent's acco
 nobody in the tree did, what was last seen of it is kept here.
 """
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import nan
 
 from benchhouse.processes import tree
@@ -20,20 +22,21 @@ _LOOK_S = 0.9  # at the most often: new members, I/O and threads; CPU and memory
 _LOOK_SHARE = 0.0008  # of a core, that looking may cost: 1 ms every 1.25 s
 _COUNTERS = 7  # user, system, faults, read, written, read by calls, written by calls
 
-_SERIES = (
-    series("cpu", "s", "CPU time used; what ended is still counted.", counter=True, family="process"),
-    series("cpu_user", "s", "Of that: in programs.", counter=True, family="process"),
-    series("cpu_system", "s", "Of that: in the kernel.", counter=True, family="process"),
-    series("rss", "B", "Resident memory, what is shared counted for each.", family="process"),
-    series("processes", "1", "Processes.", family="process"),
-    series("threads", "1", "Threads.", family="process"),
-    series("major_faults", "1", "Pages that had to be read from a disk.", counter=True, family="process"),
-    series("disk_read", "B", "Bytes fetched from storage.", counter=True, family="process"),
-    series("disk_written", "B", "Bytes that are to go to storage.", counter=True, family="process"),
-    series("read_calls", "B", "Bytes read by calls: files, pipes, cache.", counter=True, family="process"),
-    series("write_calls", "B", "Bytes written by calls: files, pipes.", counter=True, family="process"),
-    series("context_switches", "1", "Times that threads got a core.", counter=True, family="process"),
-    series("cpu_wait", "s", "Time that threads were ready and had no core.", counter=True, family="process"),
+_process = partial(series, family="process")
+SERIES = (
+    _process("cpu", "s", "CPU time used; what ended is still counted.", counter=True),
+    _process("cpu_user", "s", "Of that: in programs.", counter=True),
+    _process("cpu_system", "s", "Of that: in the kernel.", counter=True),
+    _process("rss", "B", "Resident memory, what is shared counted for each."),
+    _process("processes", "1", "Processes."),
+    _process("threads", "1", "Threads."),
+    _process("major_faults", "1", "Pages that had to be read from a disk.", counter=True),
+    _process("disk_read", "B", "Bytes fetched from storage.", counter=True),
+    _process("disk_written", "B", "Bytes that are to go to storage.", counter=True),
+    _process("read_calls", "B", "Bytes read by calls: files, pipes, cache.", counter=True),
+    _process("write_calls", "B", "Bytes written by calls: files, pipes.", counter=True),
+    _process("context_switches", "1", "Times that threads got a core.", counter=True),
+    _process("cpu_wait", "s", "Time that threads were ready and had no core.", counter=True),
 )
 
 
@@ -48,7 +51,7 @@ class _Member:
         self.io = Kept(f"/proc/{pid}/io") if keep and own else None
         self.children = Kept(f"/proc/{pid}/task/{pid}/children") if keep and own else None
         self.schedule = Kept(f"/proc/{pid}/schedstat") if keep and own else None
-        self.words: list[bytes] = []  # of stat, from the state on: the man page's field 3 is at 0
+        self.words: list[bytes] = []  # of stat, from the state on: field 3 of the man page is at 0
         self.moved: list[bytes] = []
         self.before = (self.words, self.moved)
 
@@ -88,10 +91,10 @@ class _Member:
 
     def inherited(self) -> list[float]:
         """What came to it from its children since the time before; of I/O, from itself as well."""
-        return [after - before for after, before in zip(self._inherited(), self._inherited(*self.before), strict=True)]
+        now, before = self._inherited(self.words, self.moved), self._inherited(*self.before)
+        return [after - earlier for after, earlier in zip(now, before, strict=True)]
 
-    def _inherited(self, words: list[bytes] | None = None, moved: list[bytes] | None = None) -> tuple[float, ...]:
-        words, moved = (self.words, self.moved) if words is None or moved is None else (words, moved)
+    def _inherited(self, words: list[bytes], moved: list[bytes]) -> tuple[float, ...]:
         if not words:
             return (0.0,) * _COUNTERS
         io = _moved(moved) if self.own else (0, 0, 0, 0)
@@ -102,13 +105,14 @@ class _Member:
         if self.own and self.threads == 1 and self.children and self.schedule:
             _add_schedule(seen, self.pid, self.schedule.read())
             return [int(word) for word in self.children.read().split()]
-        found: list[int] = []
+        children: list[int] = []
         folder = f"/proc/{self.pid}/task"
-        for task in _names(folder):
-            found += map(int, _read(f"{folder}/{task}/children").split())
-            if self.own:
-                _add_schedule(seen, int(task), _read(f"{folder}/{task}/schedstat"))
-        return found
+        with contextlib.suppress(OSError):
+            for task in os.listdir(folder):  # noqa: PTH208 - names, not paths
+                children += map(int, _read(f"{folder}/{task}/children").split())
+                if self.own:
+                    _add_schedule(seen, int(task), _read(f"{folder}/{task}/schedstat"))
+        return children
 
     def close(self) -> None:
         for file in (self.stat, self.io, self.children, self.schedule):
@@ -131,7 +135,7 @@ def _moved(words: list[bytes]) -> tuple[float, ...]:
 class ProcessTree:
     """`pid` and every process below it; with `below` only those below, as the caller's own work is not the trial's."""
 
-    series: Sequence[Series] = _SERIES
+    series: Sequence[Series] = SERIES
 
     def __init__(self, name: str, pid: int, *, below: bool = False, start: int | None = None) -> None:
         self.name = name
@@ -142,10 +146,6 @@ class ProcessTree:
         self._look_at = 0.0
         if start is None or tree.start_time(pid) == start:
             self._enter([pid])
-
-    @property
-    def pids(self) -> list[int]:
-        return list(self._members)
 
     def sample(self) -> list[float]:
         now = time.monotonic()
@@ -223,8 +223,8 @@ class ProcessTree:
         if not tree.kernel_lists_children():
             waiting += self._enter(pid for pid in tree.descendants(self._root) if pid not in self._members)
         while waiting:
-            found = waiting.pop().look(seen)
-            waiting += self._enter(pid for pid in found if pid not in self._members)
+            children = waiting.pop().look(seen)
+            waiting += self._enter(pid for pid in children if pid not in self._members)
         return self._switches.add(seen)
 
 
@@ -241,25 +241,13 @@ class _Switches:
                 self._ended[0] += last[0]
                 self._ended[1] += last[1]
         self._last = seen
-        switches = self._ended[0] + sum(one[0] for one in seen.values())
-        return switches, (self._ended[1] + sum(one[1] for one in seen.values())) / 1e9
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names, not paths
-    except OSError:
-        return []
+        switches, waited_ns = (self._ended[at] + sum(counts[at] for counts in seen.values()) for at in (0, 1))
+        return switches, waited_ns / 1e9
 
 
 def _read(path: str) -> bytes:
+    file = Kept(path)
     try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, 65536)
-    except OSError:
-        return b""
+        return file.read()
     finally:
-        os.close(handle)
+        file.close()
