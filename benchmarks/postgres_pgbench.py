@@ -180,10 +180,10 @@ def server() -> Iterator[tuple[str, Path]]:
     from benchhouse.load.protocols.postgres import Login
     from benchhouse.processes.programs import find_program
     from benchhouse.recipes.postgres import RECIPE
-    from benchhouse.worker.single_server import running
+    from benchhouse.worker.services import single_server
 
     program = Path(find_program(RECIPE)).with_name("pgbench")
-    with tempfile.TemporaryDirectory() as folder, running(RECIPE, Path(folder)) as service:
+    with tempfile.TemporaryDirectory() as folder, single_server(RECIPE, Path(folder)) as service:
         session = Postgres.administrator(Login(service.endpoint))
         tables = Tables(session, SCHEMA)
         tables.create()

@@ -333,10 +333,10 @@ def main() -> int:
         print("no boto3 and s5cmd: scripts/install-peers.sh s3_clients", file=sys.stderr)
         return 2
     from benchhouse.recipes.seaweedfs import RECIPE
-    from benchhouse.worker.single_server import running
+    from benchhouse.worker.services import single_server
 
     found = {}
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, running(RECIPE, Path(folder)) as service:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, single_server(RECIPE, Path(folder)) as service:
         for name in options.case or CASES:
             found[name] = measure(name, service.endpoint, service.pid, max(3, options.rounds))
             if not options.json:

@@ -33,8 +33,7 @@ from benchhouse.schema.service import ServiceFolder, ServiceSpec
 from benchhouse.worker import services as module
 from benchhouse.worker.keeper import keep
 from benchhouse.worker.output import Capture
-from benchhouse.worker.services import Services
-from benchhouse.worker.single_server import running
+from benchhouse.worker.services import Services, single_server
 
 MOST_S = 0.3
 PLAIN = ("postgres", "seaweedfs", "chroma", "milvus_lite", "prometheus", "node_exporter")
@@ -62,7 +61,7 @@ def _by_hand(recipe: Recipe, made: Services) -> float:
 
 def trial(recipe: Recipe, folder: Path) -> float:
     began = time.monotonic()
-    with running(recipe, folder):
+    with single_server(recipe, folder):
         pass
     return time.monotonic() - began
 

@@ -195,11 +195,11 @@ def main() -> int:
     from benchhouse.recipes.postgres import RECIPE
     from benchhouse.schema.errors import BenchError
     from benchhouse.schema.experiment import ExperimentFailed
-    from benchhouse.worker.single_server import running
+    from benchhouse.worker.services import single_server
 
     with tempfile.TemporaryDirectory(prefix="vectordbbench-") as place:
         try:
-            with running(RECIPE, Path(place)) as service:
+            with single_server(RECIPE, Path(place)) as service:
                 prepare(service.endpoint, Path(place))
                 found = measure(service.endpoint, Path(place), options.rounds, options.seconds)
         except (ExperimentFailed, BenchError) as reason:

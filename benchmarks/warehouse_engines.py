@@ -34,7 +34,7 @@ from benchhouse.warehouse.ingest import open_catalog, store
 from benchhouse.warehouse.rows import read_folder
 from benchhouse.warehouse.tables import EVIDENCE_TABLES
 from benchhouse.warehouse.transfer import transfer
-from benchhouse.worker.single_server import running
+from benchhouse.worker.services import single_server
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "warehouse"))
 from published_queries import PUBLISHED, ask  # type: ignore[import-not-found]
@@ -50,7 +50,7 @@ def main() -> int:
     wrong: list[str] = []
     with (
         tempfile.TemporaryDirectory(prefix="bench-engines-", dir=_memory()) as name,
-        running(RECIPE, Path(name) / "server") as server,
+        single_server(RECIPE, Path(name) / "server") as server,
     ):
         folder = Path(name)
         workspace = WorkspaceFolder(folder / "ws")

@@ -10,7 +10,7 @@ import pytest
 from services.postgres import ask
 
 from benchhouse.recipes.postgres import RECIPE
-from benchhouse.worker.single_server import running
+from benchhouse.worker.services import single_server
 
 _VECTORS = "SELECT ARRAY[g, 2, 3, 4, 5, 6, 7, random()]::vector(8) AS v FROM generate_series(1, 500) AS g"
 
@@ -23,7 +23,7 @@ def need_pgvector() -> None:
 
 @cache
 def _runs() -> bool:
-    with TemporaryDirectory() as folder, running(RECIPE, Path(folder)) as service:
+    with TemporaryDirectory() as folder, single_server(RECIPE, Path(folder)) as service:
         try:
             ask(
                 service.endpoint,

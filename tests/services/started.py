@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchhouse.schema.recipe import Recipe, Service
-from benchhouse.worker import single_server
+from benchhouse.worker.services import single_server
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def running(recipe: Recipe, parameters: Mapping[str, str] | None = None) -> Iter
         tempfile.mkdtemp(prefix=f"{recipe.name}-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     )
     try:
-        with single_server.running(recipe, folder, parameters) as service:
+        with single_server(recipe, folder, parameters) as service:
             yield service
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -11,7 +11,7 @@ from services.containers import images as images
 
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Ready, Recipe
-from benchhouse.worker import single_server
+from benchhouse.worker.services import single_server
 
 DIGEST = f"sha256:{'5' * 64}"
 RECIPE = Recipe(
@@ -49,9 +49,7 @@ def processes_of(folder):
 
 
 def test_a_server_runs_in_its_image_and_ends_with_all_that_it_is(pinned, tmp_path):
-    with single_server.running(
-        RECIPE, tmp_path / "s", {"greeting": "$(touch /tmp/evil)"}, images=str(pinned)
-    ) as server:
+    with single_server(RECIPE, tmp_path / "s", {"greeting": "$(touch /tmp/evil)"}, images=str(pinned)) as server:
         assert get(server.endpoint) == "hello"
         assert get(f"{server.endpoint}/env.txt") == "$(touch /tmp/evil)"
         assert server.image == json.loads((pinned / "images.json").read_text())["images"]["plain.sif"]["sha256"]
@@ -68,7 +66,7 @@ def test_what_prepares_and_what_asks_a_server_run_inside_too(pinned, tmp_path):
             "ready": Ready(kind="command", command=("sh", "-c", "test -f {folder}/made.txt && test ! -e /usr/bin/env")),
         }
     )
-    with single_server.running(recipe, tmp_path / "s", images=str(pinned)) as server:
+    with single_server(recipe, tmp_path / "s", images=str(pinned)) as server:
         pass
     assert server.start_s > 0
 
@@ -79,31 +77,31 @@ def test_binds_of_a_recipe_show_folders_under_other_names(pinned, tmp_path):
     recipe = RECIPE.model_copy(
         update={"binds": (f"{tmp_path}/data:/srv/data:ro",), "command": (*RECIPE.command[:-1], "/srv/data")}
     )
-    with single_server.running(recipe, tmp_path / "s", images=str(pinned)) as server:
+    with single_server(recipe, tmp_path / "s", images=str(pinned)) as server:
         assert get(server.endpoint) == "from the data folder"
     (tmp_path / "data" / "index.html").unlink()
     (tmp_path / "data").rmdir()
     with pytest.raises(ExperimentFailed, match="which is not there"):
-        single_server.running(recipe, tmp_path / "t", images=str(pinned)).__enter__()
+        single_server(recipe, tmp_path / "t", images=str(pinned)).__enter__()
 
 
 def test_an_image_that_nobody_pulled_is_named_with_the_command_that_does(tmp_path):
     with pytest.raises(ExperimentFailed, match=f"bench images pull docker.io/library/box@{DIGEST}"):
-        single_server.running(RECIPE, tmp_path / "s", images=str(tmp_path)).__enter__()
+        single_server(RECIPE, tmp_path / "s", images=str(tmp_path)).__enter__()
 
 
 def test_a_changed_image_is_not_entered(pinned, tmp_path):
     with (pinned / "plain.sif").open("ab") as file:
         file.write(b"x")
     with pytest.raises(ExperimentFailed, match="is not the one that was pinned"):
-        single_server.running(RECIPE, tmp_path / "s", images=str(pinned)).__enter__()
+        single_server(RECIPE, tmp_path / "s", images=str(pinned)).__enter__()
 
 
 def test_a_program_of_the_machine_goes_before_the_image(tmp_path):
     recipe = RECIPE.model_copy(
         update={"program": ("python3",), "command": ("{program}", "-m", "http.server", "-d", "{folder}", "{port}")}
     )
-    with single_server.running(recipe, tmp_path / "s", images=str(tmp_path)) as server:
+    with single_server(recipe, tmp_path / "s", images=str(tmp_path)) as server:
         assert get(server.endpoint) == "hello" and server.image == ""
 
 

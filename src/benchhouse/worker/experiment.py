@@ -15,25 +15,43 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
 from benchhouse.processes import tree
+from benchhouse.processes.cgroups import Cage
+from benchhouse.processes.owned import Scratch
 from benchhouse.processes.services import end_of
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.service import ServiceFolder
+from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.child import run_experiment
 from benchhouse.worker.monitors.procfs import leave_node
 from benchhouse.worker.monitors.watch import Watch
-from benchhouse.worker.session import TrialSession
+from benchhouse.worker.output import Capture
 from benchhouse.worker.shared_process import Done, SharedProcess, take_streams
+from benchhouse.worker.stream import Redact
 
 STOPS = (signal.SIGTERM, signal.SIGINT)
 _TICK_S = 0.25
 _LOOK_S = 0.5  # for services that the trial has started
 _ELSEWHERE_S = 12.0  # for servers on other nodes to end
+
+
+@dataclass(frozen=True)
+class TrialSession:
+    """One attempt at a trial, as its worker holds it."""
+
+    spec: TrialSpec
+    folder: TrialFolder  # the evidence, still unsealed
+    capture: Capture
+    scratch: Scratch  # where the experiment works and hands over its result
+    cage: Cage
+    shared: SharedProcess | None  # the process that trials share, where this one is among them
+    redact: Redact
+    secrets: Sequence[str]  # what must not be in its evidence
 
 
 class Bell:
@@ -50,8 +68,8 @@ class Bell:
 
     def close(self) -> None:
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-        for handle in (self.handle, self._other):
-            os.close(handle)
+        os.close(self.handle)
+        os.close(self._other)
 
 
 @dataclass

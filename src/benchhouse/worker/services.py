@@ -1,6 +1,7 @@
 """Servers: started from recipes by whoever needs them, watched, and ended with all that they started."""
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import LOOPBACK, Recipe, Service, fill
 from benchhouse.schema.secrets import make_up, resolve
 from benchhouse.worker.containers import Container, find_container
+from benchhouse.worker.output import Capture
 from benchhouse.worker.server_logs import Logs
 
 _GRACE_S = 10.0
@@ -94,7 +96,8 @@ class Services:
 
     def _free_name(self, name: str, begun: Sequence[Running]) -> str:
         taken = {item.service.name for item in (*self.running, *begun)}
-        return next(each for each in _numbered(name) if each not in taken)
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(1)))
+        return next(each for each in names if each not in taken)
 
     def _begin(self, recipe: Recipe, name: str, chosen: dict[str, str], replica: int) -> Running:
         folder = self._folder / name
@@ -184,18 +187,21 @@ class Services:
         return ExperimentFailed("server_not_ready", f"{not_up}:\n{said}", retryable=False)
 
 
+@contextlib.contextmanager
+def single_server(
+    recipe: Recipe, folder: Path, parameters: Mapping[str, str] | None = None, images: str = ""
+) -> Iterator[Service]:
+    """One without a trial, for benchmarks and tests of what talks to it; its log is in `folder/logs`."""
+    logs = Capture.begin(folder, "", streams=())
+    services = Services(folder / "services", logs, images=images)
+    with contextlib.closing(logs), logs.pumping(), contextlib.closing(services):
+        yield services.start(recipe, parameters=parameters)
+
+
 def _end_all(begun: Sequence[Running]) -> None:
     for item in reversed(begun):
         end(item.process, item.recipe)
         shutil.rmtree(item.service.folder, ignore_errors=True)
-
-
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    number = 1
-    while True:
-        yield f"{name}-{number}"
-        number += 1
 
 
 def _how(code: int) -> str:

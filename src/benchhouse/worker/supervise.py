@@ -29,11 +29,10 @@ from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, read_sta
 from benchhouse.schema.topology import Topology
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import batch, node
-from benchhouse.worker.experiment import STOPS, Ended, end_elsewhere, follow
+from benchhouse.worker.experiment import STOPS, Ended, TrialSession, end_elsewhere, follow
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
 from benchhouse.worker.results import Handover, metrics_file
-from benchhouse.worker.session import TrialSession
 from benchhouse.worker.shared_process import Done, SharedProcess, Sharing
 from benchhouse.worker.stream import Redact
 from benchhouse.worker.topology import topology

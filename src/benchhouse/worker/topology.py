@@ -4,11 +4,15 @@ import contextlib
 import os
 import platform
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 from benchhouse.schema.topology import Cpu, Gpu, Nic, NumaNode, Topology
-from benchhouse.worker.gpu_topology import NoGpus, read_gpus
+from benchhouse.worker.monitors.nvml import NoNvml, initialise
+
+Value = TypeVar("Value")
 
 _CGROUP = Path("/sys/fs/cgroup")
 _UNLIMITED = 1 << 60  # v1 writes a number near 2^63 for "no limit"
@@ -80,8 +84,8 @@ def _cpu_model() -> str | None:
     if info.get("model name"):
         return info["model name"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        said = subprocess.run(["lscpu"], capture_output=True, text=True, timeout=10, env={"LC_ALL": "C"} | os.environ)
-        for line in said.stdout.splitlines():
+        lscpu = subprocess.run(["lscpu"], capture_output=True, text=True, timeout=10, env={"LC_ALL": "C"} | os.environ)
+        for line in lscpu.stdout.splitlines():
             key, _, value = line.partition(":")
             if key.strip() == "Model name" and value.strip() not in ("", "-"):
                 return value.strip()
@@ -110,7 +114,7 @@ def _gpus(unknown: dict[str, str]) -> tuple[list[Gpu] | None, str | None, str | 
     """The GPUs, the driver's version, and CUDA's."""
     try:
         gpus, driver, cuda = read_gpus()
-    except NoGpus as reason:
+    except NoNvml as reason:
         gpus, driver, cuda = None, _read(Path("/sys/module/nvidia/version")), None
         unknown["gpus"] = str(reason)
     cuda = cuda or os.environ.get("CUDA_VERSION")
@@ -124,7 +128,7 @@ def _gpus(unknown: dict[str, str]) -> tuple[list[Gpu] | None, str | None, str | 
 
 
 def _nics(unknown: dict[str, str]) -> list[Nic]:
-    found = []
+    nics = []
     for path in sorted(Path("/sys/class/net").glob("*")):
         if path.name == "lo":
             continue
@@ -133,7 +137,7 @@ def _nics(unknown: dict[str, str]) -> list[Nic]:
         if not known:
             unknown[f"nics.{path.name}.speed_mbps"] = "the device does not say its speed (down, or virtual)"
         driver = path / "device" / "driver"
-        found.append(
+        nics.append(
             Nic(
                 name=path.name,
                 driver=driver.resolve().name if driver.exists() else None,
@@ -141,7 +145,7 @@ def _nics(unknown: dict[str, str]) -> list[Nic]:
                 numa=_numa_of(path / "device" / "numa_node"),
             )
         )
-    return found
+    return nics
 
 
 def _numa_of(path: Path) -> int | None:
@@ -151,36 +155,36 @@ def _numa_of(path: Path) -> int | None:
 
 def _cpu_quota() -> float | None:
     """The least that a cgroup from here upward allows."""
-    found = []
+    limits = []
     for folder in _cgroups("cpu"):
         words = (_read(folder / "cpu.max") or "").split()
         if not words and (quota := _read(folder / "cpu.cfs_quota_us")):
             words = [quota, _read(folder / "cpu.cfs_period_us") or "100000"]
         if len(words) == 2 and words[0].isdigit() and int(words[1]):
-            found.append(int(words[0]) / int(words[1]))
-    return min(found, default=None)
+            limits.append(int(words[0]) / int(words[1]))
+    return min(limits, default=None)
 
 
 def _memory_limit() -> int | None:
-    found = []
+    limits = []
     for folder in _cgroups("memory"):
         text = _read(folder / "memory.max") or _read(folder / "memory.limit_in_bytes") or ""
         if text.isdigit() and int(text) < _UNLIMITED:
-            found.append(int(text))
-    return min(found, default=None)
+            limits.append(int(text))
+    return min(limits, default=None)
 
 
 def _cgroups(controller: str) -> list[Path]:
     """The folders of this process's cgroup and all above it, of v2 and of the v1 controller."""
-    found: list[Path] = []
+    folders: list[Path] = []
     for line in (_read(Path("/proc/self/cgroup")) or "").splitlines():
         _, names, place = line.split(":", 2)
         if names and controller not in names.split(","):
             continue
         root = _CGROUP / (controller if names else "")
         path = root / place.lstrip("/")
-        found += [folder for folder in (path, *path.parents) if folder.is_relative_to(root)]
-    return found
+        folders += [folder for folder in (path, *path.parents) if folder.is_relative_to(root)]
+    return folders
 
 
 def _filesystem(folder: str) -> str | None:
@@ -200,3 +204,84 @@ def _read(path: Path) -> str | None:
         return path.read_text().strip()
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def read_gpus() -> tuple[list[Gpu], str | None, str | None]:
+    """All GPUs, the driver's version and the newest CUDA that it knows. Raises NoNvml."""
+    nvml = initialise()
+    driver = _Driver(nvml)
+    try:
+        gpus = [driver.gpu(index) for index in range(nvml.nvmlDeviceGetCount())]
+        return gpus, driver.value(nvml.nvmlSystemGetDriverVersion), driver.value(driver.cuda)
+    except nvml.NVMLError as error:
+        raise NoNvml(f"NVML does not list GPUs: {error} ({error.value})") from error
+    finally:
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+class _Driver:
+    """NVML, asked one fact at a time. Only asked, never set; what one GPU can't tell is null for it alone."""
+
+    def __init__(self, nvml: Any) -> None:
+        self.nvml = nvml
+
+    def value(self, read: Callable[..., Value], *arguments: Any) -> Value | None:
+        """None where NVML does not say."""
+        try:
+            return read(*arguments)
+        except self.nvml.NVMLError:
+            return None
+
+    def cuda(self) -> str:
+        number = self.nvml.nvmlSystemGetCudaDriverVersion_v2()
+        return f"{number // 1000}.{number % 1000 // 10}"
+
+    def gpu(self, index: int) -> Gpu:
+        nvml = self.nvml
+        handle = self.value(nvml.nvmlDeviceGetHandleByIndex, index)
+        if handle is None:
+            return Gpu()  # it is there, and lost
+        memory = self.value(nvml.nvmlDeviceGetMemoryInfo, handle)
+        bus = _address(self.value(nvml.nvmlDeviceGetPciInfo, handle))
+        nvlinks, peers = self.nvlinks(handle)
+        return Gpu(
+            uuid=self.value(nvml.nvmlDeviceGetUUID, handle),
+            name=self.value(nvml.nvmlDeviceGetName, handle),
+            memory_bytes=int(memory.total) if memory is not None else None,
+            bus=bus,
+            numa=_numa_of(Path(f"/sys/bus/pci/devices/{_short(bus)}/numa_node")) if bus else None,
+            pcie_width=self.value(nvml.nvmlDeviceGetCurrPcieLinkWidth, handle),
+            pcie_width_most=self.value(nvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+            pcie_generation=self.value(nvml.nvmlDeviceGetCurrPcieLinkGeneration, handle),
+            pcie_generation_most=self.value(nvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+            nvlinks=nvlinks,
+            nvlink_peers=peers,
+        )
+
+    def nvlinks(self, handle: Any) -> tuple[int | None, list[str]]:
+        """How many links are up, and what is at their other ends, sorted."""
+        states: list[int] = []
+        for link in range(self.nvml.NVML_NVLINK_MAX_LINKS):
+            state = self.value(self.nvml.nvmlDeviceGetNvLinkState, handle, link)
+            if state is None:
+                break
+            states.append(state)
+        peers = [self.peer(handle, link) for link, state in enumerate(states) if state]
+        return (sum(map(bool, states)) if states else None), sorted(peers)
+
+    def peer(self, handle: Any, link: int) -> str:
+        kind = self.value(self.nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        if kind == self.nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            return "switch"
+        return _address(self.value(self.nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)) or "unknown"
+
+
+def _address(info: Any) -> str | None:
+    """The address of a device on the PCI bus."""
+    return str(info.busId).lower() if info is not None else None
+
+
+def _short(bus: str) -> str:
+    """As sysfs writes it: the domain has four digits there, and eight in NVML."""
+    return bus[4:] if bus.count(":") == 2 else bus

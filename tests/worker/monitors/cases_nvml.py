@@ -13,10 +13,10 @@ import pytest
 
 from benchhouse.schema.telemetry import Monitors
 from benchhouse.worker import topology
-from benchhouse.worker.gpu_topology import NoGpus, read_gpus
 from benchhouse.worker.monitors import nvml, outward
 from benchhouse.worker.monitors.outward import Outward
 from benchhouse.worker.monitors.sampler import Sampler
+from benchhouse.worker.topology import read_gpus
 
 ASKED = Monitors(interval=0.1, sources=["gpu"])
 
@@ -116,7 +116,7 @@ def test_a_gpu_that_is_lost_from_the_start_is_named_and_the_others_are_watched(f
 def test_a_driver_that_is_not_loaded_is_no_source_and_a_reason(faults, capfd):
     faults.write_text("nvmlInitWithFlags 0 9\n")
     assert nvml.open_gpus() is None
-    with pytest.raises(NoGpus, match=r"NVML does not start: Driver Not Loaded \(9\)"):
+    with pytest.raises(nvml.NoNvml, match=r"NVML does not start: Driver Not Loaded \(9\)"):
         read_gpus()
     assert capfd.readouterr() == ("", "")
 

@@ -12,11 +12,11 @@ from benchhouse.worker.monitors import nvml
 CASES = Path(__file__).parent / "cases_nvml.py"
 ASK = """
 import json, sys
-from benchhouse.worker.gpu_topology import NoGpus, read_gpus
+from benchhouse.worker.topology import read_gpus
 from benchhouse.worker.monitors import nvml
 try:
     reason = str(read_gpus())
-except NoGpus as error:
+except nvml.NoNvml as error:
     reason = str(error)
 print(json.dumps([nvml.open_gpus(), reason, "pynvml" in sys.modules]))
 """

@@ -29,7 +29,7 @@ def watch(*, ago_s: float = 0.0, **asked) -> Watch:
 def test_a_source_that_fails_is_named_once_and_the_rest_is_written(tmp_path):
     watching = watch(interval=0.1, ago_s=0.05)
     watching.begin({})
-    watching.add(Broken())
+    watching._sampler.add(Broken())
     time.sleep(watching.due_s)
     watching.look(tmp_path / "services.json")
     time.sleep(0.5)

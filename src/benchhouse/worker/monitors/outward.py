@@ -57,9 +57,8 @@ class Outward:
 
             self._add([Endpoint(scrape.url, scrape.name, scrape.series, scrape.labels)])
         if self._asked.textfile:
-            self._keep_file(
-                Path(self._asked.textfile), {str(name): value for name, value in self._asked.labels.items()}
-            )
+            labels = {str(name): value for name, value in self._asked.labels.items()}
+            self._keep_file(Path(self._asked.textfile), labels)
 
     def _add(self, sources: Iterable[Source]) -> None:
         for source in sources:
@@ -96,9 +95,9 @@ def open_gpus(interval_s: float) -> "list[Source]":
     """By NVML, or by nvidia-smi where that can't be loaded."""
     from benchhouse.worker.monitors import nvml
 
-    found = nvml.open_gpus()
-    if found is not None:
-        return list(found)
+    gpus = nvml.open_gpus()
+    if gpus is not None:
+        return list(gpus)
     from benchhouse.worker.monitors import smi
 
     with contextlib.suppress(OSError):

@@ -88,12 +88,10 @@ class Sampler:
         def look() -> None:
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             try:
-                found = list(make())
+                for source in make():
+                    self.add(source)
             except Exception as error:  # noqa: BLE001 - a driver may raise anything, and the trial goes on
                 self.problems.append(f"{type(error).__name__}: {error}")
-                return
-            for source in found:
-                self.add(source)
 
         threading.Thread(target=look, name="benchhouse-monitor", daemon=True).start()
 
@@ -111,7 +109,7 @@ class Sampler:
             number += 1
             scope = f"{source.name}-{number}"
         self._names.add(scope)
-        item = _Item(source, Track(scope, source.series), len(source.series))
+        item = _Item(source, Track(scope, source.series))
         if getattr(source, "slow", False):
             loop = _Loop(self)
             loop.items = (item,)
@@ -140,56 +138,53 @@ class Sampler:
         self._cpu_s += time.thread_time() - began
         until = time.monotonic() + _HANGS_S
         for loop in slow:
-            if not loop.join(max(0.0, until - time.monotonic())):
-                self.problems.append(f"{loop.items[0].track.scope}: did not answer in time at the end")
-            else:
+            if loop.join(max(0.0, until - time.monotonic())):
                 loop.items[0].source.close()
+            else:
+                self.problems.append(f"{loop.items[0].track.scope}: did not answer in time at the end")
         for item in fast.items:
             item.source.close()
-        items = [item for loop in self._loops for item in loop.items]
-        tracks = [item.track for item in items]
-        return Recording(
-            interval_s=self.interval_s,
-            tracks=tracks,
-            ticks_missed=sum(loop.missed for loop in self._loops),
-            cpu_s=self._cpu_s + sum(loop.cpu_s for loop in self._loops),
-            samples=max((track.samples for track in tracks), default=0),
-            problems=[*self.problems, *(line for item in items for line in getattr(item.source, "problems", ()))],
-        )
+        items = self._items()
+        of_sources = [line for item in items for line in getattr(item.source, "problems", ())]
+        return self._recording([item.track for item in items], [*self.problems, *of_sources])
 
     def cut(self) -> Recording:
         """What was taken since the last cut, removed from memory; it goes on meanwhile."""
-        items = [item for loop in self._loops for item in loop.items]
         tracks = []
-        for item in items:
+        for item in self._items():
             rows = item.track.rows
             whole = len(rows) // item.track.width * item.track.width
             tracks.append(Track(item.track.scope, item.track.series, rows[:whole]))
             del rows[:whole]  # what was added meanwhile stays
-        cpu_s = self._cpu_s + sum(loop.cpu_s for loop in self._loops)
-        missed = sum(loop.missed for loop in self._loops)
+        return self._recording(tracks, list(self.problems))
+
+    def _items(self) -> "list[_Item]":
+        return [item for loop in self._loops for item in loop.items]
+
+    def _recording(self, tracks: list[Track], problems: list[str]) -> Recording:
+        missed, cpu_s = sum(loop.missed for loop in self._loops), sum(loop.cpu_s for loop in self._loops)
         samples = max((track.samples for track in tracks), default=0)
-        return Recording(self.interval_s, tracks, missed, cpu_s, samples, list(self.problems))
+        return Recording(self.interval_s, tracks, missed, self._cpu_s + cpu_s, samples, problems)
 
     def latest(self, within_s: float) -> list[tuple[str, Series, float]]:
         """Scope, series and the newest value of everything that was read in the last `within_s` seconds."""
         since = time.monotonic() - self.zero_s - within_s
-        found = []
-        for track in [item.track for loop in self._loops for item in loop.items]:
+        values = []
+        for track in [item.track for item in self._items()]:
             count = track.samples  # another thread may be adding a row: only whole ones count
-            for at, one in enumerate(track.series, start=1):
+            for at, series in enumerate(track.series, start=1):
                 for row in range((count - 1) * track.width, -1, -track.width):
                     if track.rows[row] < since:
                         break
                     if not isnan(value := track.rows[row + at]):
-                        found.append((track.scope, one, value))
+                        values.append((track.scope, series, value))
                         break
-        return found
+        return values
 
     def take(self, item: "_Item") -> None:
         """Read one source. What it raises is its own trouble: nothing here may end a trial."""
         now = time.monotonic() - self.zero_s
-        width = item.width
+        width = len(item.track.series)
         try:
             values = item.source.sample()
             if len(values) != width:
@@ -206,7 +201,6 @@ class Sampler:
 class _Item:
     source: Source
     track: Track
-    width: int
     failed: bool = False
 
 

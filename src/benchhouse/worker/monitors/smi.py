@@ -40,20 +40,20 @@ _COLUMNS: tuple[tuple[str, Series, float], ...] = (
 
 def open_gpus(interval_s: float, program: str = "nvidia-smi") -> "list[Gpu]":
     """A source for each GPU that the program tells of; none where there is no such program, or it finds no GPU."""
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         return []
     names = [name for name, _, _ in _COLUMNS] + [_MASK]
     first = ""
     for _ in range(len(names)):  # an older program refuses a column by its name; go on without it
-        first, refused = _ask(found, names)
+        first, refused = _ask(path, names)
         if refused not in names:
             break
         names.remove(refused)
     rows = _rows(first, len(names))
     if not rows:
         return []
-    loop = _Loop(found, names, interval_s)
+    loop = _Loop(path, names, interval_s)
     loop.latest = rows
     return [Gpu(loop, index, row) for index, row in sorted(rows.items())]
 
@@ -143,7 +143,7 @@ class Gpu:
     def __init__(self, loop: _Loop, index: int, row: Sequence[str]) -> None:
         self.name, self.model = f"gpu{index}", row[1]
         self.problems: list[str] = []
-        self._loop, self._index, self._told, self._open = loop, index, False, True
+        self._loop, self._index, self._reported, self._open = loop, index, False, True
         loop.users += 1
         known = {name: (item, factor) for name, item, factor in _COLUMNS}
         self._columns: list[tuple[int, Callable[[str], list[float]]]] = []
@@ -159,8 +159,8 @@ class Gpu:
         trouble = self._loop.look() if self._open else ""
         row = self._loop.latest.get(self._index)
         if trouble or row is None:
-            if trouble and not self._told:
-                self._told = True
+            if trouble and not self._reported:
+                self._reported = True
                 self.problems.append(f"{self.name}: {trouble}; its values are missing from here on")
             return [math.nan] * len(self.series)
         return [value for at, take in self._columns for value in take(row[at])]

@@ -19,18 +19,13 @@ from benchhouse.worker.monitors.sampler import Recording, Sampler
 from benchhouse.worker.monitors.tree import ProcessTree
 
 TRIAL = "trial"
-SHORTEST_S = (
-    10 / TICKS_PER_S
-)  # of time the kernel counts ticks: over less than ten, a rate may be off by a tenth or more
-SERVICE = "service:"
+SHORTEST_S = 10 / TICKS_PER_S  # over less than ten of the kernel's ticks, a rate may be off by a tenth or more
 _FIRST_S = 0.5 / TICKS_PER_S
-_SHARE_ALONE = (
-    0.8  # of the first interval, in which there is no thread yet: it is to be there when the first tick is due
-)
+_SHARE_ALONE = 0.8  # of the first interval: then there is a thread, in time for the first tick
 
 
 class Watch:
-    """Nothing that goes wrong here ends a trial; it is told in `trouble`."""
+    """Nothing that goes wrong here ends a trial; `trouble` says what did."""
 
     def __init__(self, asked: Monitors | None, started: str, zero_s: float) -> None:
         self.trouble = ""
@@ -75,11 +70,6 @@ class Watch:
             self._outward = Outward(asked, spec, self._sampler)
             self._outward.begin()
 
-    def add(self, source: Source) -> None:
-        """One more source while it runs."""
-        if self._sampler:
-            self._sampler.add(source)
-
     @property
     def due_s(self) -> float:
         """How long until `look` should be called for its own sake."""
@@ -116,11 +106,12 @@ class Watch:
         if name in self._services:
             return
         self._services.add(name)
-        self.add(ProcessTree(f"{SERVICE}{name}", server.pid))
-        if server.metrics:
+        if self._sampler:
+            self._sampler.add(ProcessTree(f"service:{name}", server.pid))
+        if self._sampler and server.metrics:
             from benchhouse.worker.monitors.prometheus import Endpoint
 
-            self.add(Endpoint(server.metrics, f"{name}-metrics"))
+            self._sampler.add(Endpoint(server.metrics, f"{name}-metrics"))
 
     def end(self) -> None:
         """Take the last sample. Also safe to call when nothing was begun, or twice."""
@@ -135,41 +126,36 @@ class Watch:
     def write(self, folder: Path, phases: Iterable[tuple[str, int, int]]) -> TelemetrySummary | None:
         """Write the telemetry folder; `phases` are names with begin and end in ns of the monotonic clock.
 
-        None of a trial that was too short to say anything of; what it used is in its meta.json.
+        None for a trial that was too short; what it used is in its meta.json.
         """
         if self._recording is None:
             return None
         self.trouble = "; ".join(self._recording.problems)
         if self._duration_s < SHORTEST_S:
             return None
-        told = [
-            Phase(name=name, begin_s=begin / 1e9 - self._zero_s, end_s=end / 1e9 - self._zero_s)
-            for name, begin, end in phases
-        ]
+        in_s = [(name, begin / 1e9 - self._zero_s, end / 1e9 - self._zero_s) for name, begin, end in phases]
+        given = [Phase(name=name, begin_s=begin_s, end_s=end_s) for name, begin_s, end_s in in_s]
         try:
-            return store.write(folder, self._recording, self._started, self._duration_s, told)
+            return store.write(folder, self._recording, self._started, self._duration_s, given)
         except OSError as error:
             self.trouble = f"{folder.name} could not be written: {error.strerror or error}"
             return None
 
 
 def steady_resources(summary: TelemetrySummary | None) -> dict[str, float]:
-    """What metrics.json tells of resources, as far as the steady phase was sampled.
-
-    Cores that the trial used and the most memory it had; how busy the GPUs were, on average over them, and the memory
-    of all.
-    """
+    """The resources in metrics.json, as far as the steady phase was sampled: cores that the trial used and the most
+    memory it had, how busy the GPUs were on average, and the memory of all GPUs."""
     if summary is None:
         return {}
     gpus = [scope for scope in summary.scopes if scope.startswith("gpu")]
     cpu, rss = _steady(summary, [TRIAL], "cpu"), _steady(summary, [TRIAL], "rss")
     busy, held = _steady(summary, gpus, "gpu_busy"), _steady(summary, gpus, "gpu_memory_used")
-    found = {"cpu_util": cpu[0].avg} if cpu else {}
-    found |= {"ram_mb": (rss[0].max or 0.0) / 1e6} if rss else {}
-    found |= {"gpu_util": sum(one.avg for one in busy) / len(busy)} if busy else {}
-    return found | ({"gpu_mem_mb": sum(one.max or 0.0 for one in held) / 1e6} if held else {})
+    resources = {"cpu_util": cpu[0].avg} if cpu else {}
+    resources |= {"ram_mb": (rss[0].max or 0.0) / 1e6} if rss else {}
+    resources |= {"gpu_util": sum(gpu.avg for gpu in busy) / len(busy)} if busy else {}
+    return resources | ({"gpu_mem_mb": sum(gpu.max or 0.0 for gpu in held) / 1e6} if held else {})
 
 
 def _steady(summary: TelemetrySummary, scopes: Iterable[str], series: str) -> list[Stats]:
-    found = [summary.stats(scope, series, STEADY) for scope in scopes]
-    return [stats for stats in found if stats and stats.n]
+    by_scope = [summary.stats(scope, series, STEADY) for scope in scopes]
+    return [stats for stats in by_scope if stats and stats.n]
