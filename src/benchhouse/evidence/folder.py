@@ -135,12 +135,7 @@ def seal(folder: TrialFolder, spec: TrialSpec, outcome: Outcome) -> Path:
     for name in folders:
         sync(f"{root}/{name}")
     manifest = Manifest(
-        trial_id=spec.trial_id,
-        run_id=spec.run_id,
-        scenario=spec.scenario,
-        outcome=outcome,
-        sealed=now(),
-        files=entries,
+        trial_id=spec.trial_id, run_id=spec.run_id, scenario=spec.scenario, outcome=outcome, sealed=now(), files=entries
     ).signed_off()
     write_text(folder.manifest, manifest.text())
     sync(root)

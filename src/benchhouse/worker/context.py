@@ -59,13 +59,7 @@ class TrialContext:
         return self.artifacts_folder
 
     def emit(
-        self,
-        name: str,
-        value: float,
-        unit: str | None = None,
-        *,
-        direction: Direction | None = None,
-        window: str = "",
+        self, name: str, value: float, unit: str | None = None, *, direction: Direction | None = None, window: str = ""
     ) -> None:
         try:
             if isinstance(value, str | bytes):

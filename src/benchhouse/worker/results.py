@@ -111,10 +111,7 @@ def definitions(series: Iterable[Series]) -> dict[str, str]:
 
 
 def metrics_file(
-    spec: TrialSpec,
-    meta: Meta,
-    handover: Handover,
-    telemetry: TelemetrySummary | None = None,
+    spec: TrialSpec, meta: Meta, handover: Handover, telemetry: TelemetrySummary | None = None
 ) -> MetricsFile:
     """metrics.json in the common schema; what a field would claim without a measurement is null."""
     measurements = handover.measurements

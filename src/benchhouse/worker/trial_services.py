@@ -12,15 +12,7 @@ from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.recipe import LOOPBACK, Recipe, Service
 from benchhouse.schema.secrets import REDACTED
-from benchhouse.schema.service import (
-    SECRET,
-    Addresses,
-    LiveServices,
-    Replica,
-    ServiceFolder,
-    TrialService,
-    read_state,
-)
+from benchhouse.schema.service import SECRET, Addresses, LiveServices, Replica, ServiceFolder, TrialService, read_state
 from benchhouse.worker import nodes
 from benchhouse.worker.remote_services import RemoteServices
 from benchhouse.worker.server_logs import Logs
