@@ -40,9 +40,7 @@ def find_program(recipe: Recipe) -> str:
         return program
     what = f"{recipe.program[0]!r} is not a program here" if recipe.program else "it comes as a container image alone"
     said = f"{recipe.name}: {what}"
-    raise ExperimentFailed(
-        "no_such_program", f"{said}{f'; {recipe.install}' if recipe.install else ''}", retryable=False
-    )
+    raise ExperimentFailed("no_such_program", f"{said}{f'; {recipe.install}' if recipe.install else ''}")
 
 
 def is_here(recipe: Recipe) -> bool:
@@ -56,9 +54,7 @@ def chosen_program(recipe: Recipe, chosen: str | None) -> str:
     found = shutil.which(chosen)
     if found is None:
         raise ExperimentFailed(
-            "no_such_program",
-            f"{recipe.name}: {chosen!r}, which program= names, is not a program here",
-            retryable=False,
+            "no_such_program", f"{recipe.name}: {chosen!r}, which program= names, is not a program here"
         )
     return found
 

@@ -151,7 +151,7 @@ class Context(Protocol):
 class ExperimentFailed(Exception):  # noqa: N818 - an outcome, not a bug
     """Raised by `ctx.fail`: a handled failure with a code."""
 
-    def __init__(self, code: str, message: str, retryable: bool) -> None:
+    def __init__(self, code: str, message: str, retryable: bool = False) -> None:
         super().__init__(f"{code}: {message}")
         self.code, self.message, self.retryable = code, message, retryable
 

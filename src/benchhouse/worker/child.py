@@ -91,7 +91,6 @@ def _load(ref: ExperimentRef) -> Experiment:
         raise ExperimentFailed(
             "not_in_image",
             f"the image has no package '{ref.distribution}', which holds {ref.name}: install it in the image",
-            retryable=False,
         ) from error
 
 

@@ -35,18 +35,16 @@ class Container:
         try:
             return ["bash", "-c", entry.script([fill(word, places) for word in words]), "enter"]
         except BenchError as error:
-            raise ExperimentFailed("bad_recipe", error.message, retryable=False) from error
+            raise ExperimentFailed("bad_recipe", error.message) from error
 
     def binds(self, places: dict[str, str]) -> list[Bind]:
         try:
             found = [parse_bind(fill(bind, places)) for bind in self.recipe.binds]
         except BenchError as error:
-            raise ExperimentFailed("bad_bind", f"{self.recipe.name}: {error.message}", retryable=False) from error
+            raise ExperimentFailed("bad_bind", f"{self.recipe.name}: {error.message}") from error
         for bind in found:
             if not Path(bind.source).exists():
-                raise ExperimentFailed(
-                    "no_such_bind", f"{self.recipe.name} needs {bind.source}, which is not there", retryable=False
-                )
+                raise ExperimentFailed("no_such_bind", f"{self.recipe.name} needs {bind.source}, which is not there")
         return found
 
 
@@ -55,11 +53,10 @@ def find_container(recipe: Recipe, images: str) -> Container:
     found = find_pinned(Path(images), recipe.image) if images else None
     if found is None:
         said = f"{recipe.name}: its program is not here, and its image is not pinned in {images or 'any folder'}"
-        raise ExperimentFailed("no_such_program", f"{said}; bench images pull {recipe.image}", retryable=False)
+        raise ExperimentFailed("no_such_program", f"{said}; bench images pull {recipe.image}")
     if not (shutil.which("apptainer") or shutil.which("singularity")):
         raise ExperimentFailed(
             "no_such_program",
             f"{recipe.name}: its program is not here, and without apptainer on PATH its image can't be entered",
-            retryable=False,
         )
     return Container(recipe, *found)

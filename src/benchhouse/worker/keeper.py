@@ -177,7 +177,7 @@ class Keeper:
                 poll.register(handle, select.POLLIN)
             while not poll.poll(_HEALTH_S * 1000):
                 self._check()
-        return ExperimentFailed("server_died", self.services.died().replace(" during the trial", ""), retryable=False)
+        return ExperimentFailed("server_died", self.services.died().replace(" during the trial", ""))
 
     def _check(self) -> None:
         silent = [item.service.name for item in self.services.running if not item.probe.answers()]

@@ -35,7 +35,6 @@ def command_on(node: str, cpus: int) -> list[str]:
         raise ExperimentFailed(
             "no_srun",
             f"nothing can be started on {node}: there is no srun here. Inside a container it must be shown to it",
-            retryable=False,
         )
     return [
         srun,
@@ -64,7 +63,6 @@ def address(interface: str | None, peers: Sequence[str] = ()) -> str:
                 "no_interface",
                 f"{os.uname().nodename} has no address on the device {interface} of the site profile "
                 f"({error.strerror}); it has: {known}",
-                retryable=False,
             ) from error
     for peer in peers:  # nothing is sent: the kernel only says which way it would go
         with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

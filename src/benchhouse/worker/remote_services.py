@@ -144,12 +144,10 @@ class RemoteServices:
             or not item.folder.endpoints.exists()
         ):
             if item.step.poll() is not None or (state and state.phase in OVER):
-                raise ExperimentFailed("server_died", self._last_words(item), retryable=False)
+                raise ExperimentFailed("server_died", self._last_words(item))
             if monotonic() > deadline:
                 said = _last_line(item.folder.log)
-                raise ExperimentFailed(
-                    "server_not_ready", f"{item.name} was not up on {item.node} in time{said}", retryable=False
-                )
+                raise ExperimentFailed("server_not_ready", f"{item.name} was not up on {item.node} in time{said}")
             sleep(pause_s)
             pause_s = min(pause_s * 1.2, _SLOWEST_LOOK_S)
         (server,) = Addresses.model_validate_json(item.folder.endpoints.read_bytes()).servers

@@ -92,7 +92,7 @@ class Services:
         try:
             return self._logs.open(name)
         except ValueError as error:
-            raise ExperimentFailed("bad_recipe_name", str(error), retryable=False) from error
+            raise ExperimentFailed("bad_recipe_name", str(error)) from error
 
     def _free_name(self, name: str, begun: Sequence[Running]) -> str:
         taken = {item.service.name for item in (*self.running, *begun)}
@@ -168,23 +168,19 @@ class Services:
             )
         except subprocess.TimeoutExpired:
             raise ExperimentFailed(
-                "server_not_ready", f"{name} was not prepared within {recipe.ready.timeout:g} s ({command[-1]})", False
+                "server_not_ready", f"{name} was not prepared within {recipe.ready.timeout:g} s ({command[-1]})"
             ) from None
         if done.returncode:
             said = self._logs.tail(name, _TAIL_LINES)
-            raise ExperimentFailed(
-                "server_died", f"{name} could not be prepared ({command[-1]}):\n{said}", retryable=False
-            )
+            raise ExperimentFailed("server_died", f"{name} could not be prepared ({command[-1]}):\n{said}")
 
     def _not_up(self, item: Running) -> ExperimentFailed:
         name, said = item.service.name, self.tail(item.service)
         if (code := item.process.poll()) is not None:
-            return ExperimentFailed(
-                "server_died", f"{name} ended {_how(code)} before it was ready:\n{said}", retryable=False
-            )
+            return ExperimentFailed("server_died", f"{name} ended {_how(code)} before it was ready:\n{said}")
         flaps = f"; {item.probe.flaps}" if item.probe.flaps else ""
         not_up = f"{name} was not up within {item.recipe.ready.timeout:g} s ({item.probe.asked}){flaps}"
-        return ExperimentFailed("server_not_ready", f"{not_up}:\n{said}", retryable=False)
+        return ExperimentFailed("server_not_ready", f"{not_up}:\n{said}")
 
 
 @contextlib.contextmanager
@@ -220,7 +216,7 @@ def _chosen(recipe: Recipe, parameters: Mapping[str, str]) -> dict[str, str]:
     if unknown or missing:
         what = f"has no parameter {unknown[0]!r}" if unknown else f"needs the parameter {missing[0]!r}"
         has = ", ".join(recipe.parameters) or "none"
-        raise ExperimentFailed("bad_parameters", f"{recipe.name} {what}; it has: {has}", retryable=False)
+        raise ExperimentFailed("bad_parameters", f"{recipe.name} {what}; it has: {has}")
     return chosen
 
 
@@ -229,13 +225,12 @@ def _check_binds(recipe: Recipe, places: dict[str, str]) -> None:
     for bind in recipe.binds:
         source, _, destination = fill(bind, places).partition(":")
         if not Path(source).exists():
-            raise ExperimentFailed("no_such_bind", f"{recipe.name} needs {source}, which is not there", retryable=False)
+            raise ExperimentFailed("no_such_bind", f"{recipe.name} needs {source}, which is not there")
         if Path(source) != Path(destination):
             raise ExperimentFailed(
                 "no_container",
                 f"{recipe.name} wants {source} as {destination}, which only a container can show it: as a program, "
                 "give both the same path",
-                retryable=False,
             )
 
 
@@ -250,7 +245,6 @@ def _command(recipe: Recipe, words: Sequence[str], places: dict[str, str], conta
                 "refuses_root",
                 f"{recipe.name} does not run as root, and there is no `unshare` to make it somebody else: "
                 "run bench as an ordinary user",
-                retryable=False,
             )
         command = ["unshare", "--user", f"--map-user={_NOBODY}", f"--map-group={_NOBODY}", "--", *command]
     return command
@@ -286,7 +280,6 @@ def _ports(recipe: Recipe, replica: int, host: str) -> dict[str, int]:
                     "port_taken",
                     f"{recipe.name} wants port {wanted} ({name}), and something else has it ({error.strerror}): "
                     "0 takes any that is free",
-                    retryable=False,
                 ) from error
             ports[name] = int(probe.getsockname()[1])
         return ports

@@ -93,7 +93,6 @@ class TrialServices:
                 "too_few_nodes",
                 f"{name} is to be on node {use.use.node}, and this trial has {len(self.nodes)}: "
                 "give it more, resources: {nodes: N}",
-                retryable=False,
             )
         where = [others[number % len(others)] for number in range(use.replicas)]
         started = self._elsewhere.start_all(use.recipe, name, use.parameters, where)
@@ -127,11 +126,11 @@ class TrialServices:
     def _attached(self, name: str, folder: ServiceFolder) -> tuple[list[str], dict[str, Any]]:
         state = read_state(folder)
         if said := end_of(name, folder) if state else f"{name} was never started":
-            raise ExperimentFailed("server_died", said, retryable=False)
+            raise ExperimentFailed("server_died", said)
         assert state is not None
         if state.phase == "starting":
             words = f"{name} was not up in time: {state.message or 'it is still starting'}"
-            raise ExperimentFailed("server_not_ready", words, retryable=False)
+            raise ExperimentFailed("server_not_ready", words)
         self._watch.folder(name, folder)
         facts = {"mode": "attached", "recipe": state.recipe, "version": state.version, "started": state.started}
         if state.phase == "unhealthy":
