@@ -28,35 +28,33 @@ class Container:
     def command(self, words: Sequence[str], places: dict[str, str], gpus: bool) -> list[str]:
         """What checks the image and then becomes `words` in it, with the server's folder and binds to be seen."""
         folder = places["folder"]
-        binds = [Bind(folder, folder), *self.binds(places)]
-        entry = Entry(
-            str(self.path), self.image, binds, workdir=folder, gpus=gpus, variables=tuple(self.recipe.environment)
-        )
+        binds, variables = [Bind(folder, folder), *find_binds(self.recipe, places)], tuple(self.recipe.environment)
+        entry = Entry(str(self.path), self.image, binds, workdir=folder, gpus=gpus, variables=variables)
         try:
             return ["bash", "-c", entry.script([fill(word, places) for word in words]), "enter"]
         except BenchError as error:
             raise ExperimentFailed("bad_recipe", error.message) from error
 
-    def binds(self, places: dict[str, str]) -> list[Bind]:
-        try:
-            found = [parse_bind(fill(bind, places)) for bind in self.recipe.binds]
-        except BenchError as error:
-            raise ExperimentFailed("bad_bind", f"{self.recipe.name}: {error.message}") from error
-        for bind in found:
-            if not Path(bind.source).exists():
-                raise ExperimentFailed("no_such_bind", f"{self.recipe.name} needs {bind.source}, which is not there")
-        return found
+
+def find_binds(recipe: Recipe, places: dict[str, str]) -> list[Bind]:
+    """What the recipe wants to see; raises ExperimentFailed where that is not there."""
+    try:
+        binds = [parse_bind(fill(bind, places)) for bind in recipe.binds]
+    except BenchError as error:
+        raise ExperimentFailed("bad_bind", f"{recipe.name}: {error.message}") from error
+    for bind in binds:
+        if not Path(bind.source).exists():
+            raise ExperimentFailed("no_such_bind", f"{recipe.name} needs {bind.source}, which is not there")
+    return binds
 
 
 def find_container(recipe: Recipe, images: str) -> Container:
     """Its image as it was pinned. Raises ExperimentFailed, saying how to bring it."""
-    found = find_pinned(Path(images), recipe.image) if images else None
-    if found is None:
-        said = f"{recipe.name}: its program is not here, and its image is not pinned in {images or 'any folder'}"
-        raise ExperimentFailed("no_such_program", f"{said}; bench images pull {recipe.image}")
+    pinned = find_pinned(Path(images), recipe.image) if images else None
+    lack = f"{recipe.name}: its program is not here, and"
+    if pinned is None:
+        where = f"its image is not pinned in {images or 'any folder'}; bench images pull {recipe.image}"
+        raise ExperimentFailed("no_such_program", f"{lack} {where}")
     if not (shutil.which("apptainer") or shutil.which("singularity")):
-        raise ExperimentFailed(
-            "no_such_program",
-            f"{recipe.name}: its program is not here, and without apptainer on PATH its image can't be entered",
-        )
-    return Container(recipe, *found)
+        raise ExperimentFailed("no_such_program", f"{lack} without apptainer on PATH its image can't be entered")
+    return Container(recipe, *pinned)

@@ -15,6 +15,7 @@ import traceback
 from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
+from typing import Any
 
 from benchhouse.evidence.writing import now, write_model, write_text
 from benchhouse.processes import tree
@@ -25,19 +26,10 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import LOOPBACK
 from benchhouse.schema.secrets import REDACTED, make_up, redactor
-from benchhouse.schema.service import (
-    SECRET,
-    Address,
-    Addresses,
-    Phase,
-    Replica,
-    ServiceFolder,
-    ServiceSpec,
-    ServiceState,
-)
+from benchhouse.schema.service import SECRET, Address, Addresses, Phase, ServiceFolder, ServiceSpec, ServiceState
 from benchhouse.worker import nodes
 from benchhouse.worker.output import Capture
-from benchhouse.worker.services import Services
+from benchhouse.worker.services import Services, describe
 
 NAME = "bench-keeper"  # of the process
 KEPT = "benchhouse-service"  # how the names of scratch folders of kept services begin
@@ -86,20 +78,20 @@ class Keeper:
         try:
             if self.spec.owner:
                 threading.Thread(target=self._follow_owner, daemon=True).start()
-            self._say("starting")
+            self._enter("starting")
             self._start()
             raise self._ended()
         except _Stopped:
             self._ignore_signals()
-            self._say("stopping", self.reason)
+            self._enter("stopping", self.reason)
             return 0
         except (ExperimentFailed, BenchError) as failure:
             self._ignore_signals()
-            self._say("failed", failure.message)
+            self._enter("failed", failure.message)
             return 1
         except BaseException as error:
             self._ignore_signals()
-            self._say("failed", f"the keeper failed: {type(error).__name__}: {error}")
+            self._enter("failed", f"the keeper failed: {type(error).__name__}: {error}")
             raise
         finally:
             self._ignore_signals()
@@ -108,7 +100,7 @@ class Keeper:
             shutil.rmtree(self.scratch, ignore_errors=True)
             self.folder.endpoints.unlink(missing_ok=True)
             if self.state.phase == "stopping":
-                self._say("stopped", self.state.message)
+                self._enter("stopped", self.state.message)
 
     def _follow_owner(self) -> None:
         """Whoever it was started for may be killed at any time, also while the servers are starting."""
@@ -141,34 +133,19 @@ class Keeper:
     def _start(self) -> None:
         spec = self.spec
         started = self.services.start_all(spec.recipe, spec.id, spec.parameters, spec.replicas, spec.replica)
-        replicas = [
-            Replica(
-                endpoint=self._blank(item.endpoint),
-                pid=item.pid,
-                metrics=self._blank(item.metrics),
-                start_s=item.start_s,
-            )
-            for item in started
+        replicas = [describe(service, self._blank) for service in started]
+        servers = [
+            Address(name=item.service.name, endpoint=item.service.endpoint, places=item.probe.places)
+            for item in self.services.running
         ]
-        addresses = Addresses(
-            servers=[
-                Address(name=item.service.name, endpoint=item.service.endpoint, places=item.probe.places)
-                for item in self.services.running
-            ]
-        )
         descriptor = os.open(self.folder.endpoints, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(addresses.model_dump_json())
-        self.state = self.state.model_copy(update={"replicas": replicas, "checked": now()})
-        self._say("ready")
-        self.state = self.state.model_copy(update={"version": version_of(spec.recipe, spec.parameters.get("program"))})
-        self._write()
+            file.write(Addresses(servers=servers).model_dump_json())
+        self._enter("ready", replicas=replicas, checked=now())
+        self._write(version=version_of(spec.recipe, spec.parameters.get("program")))
 
     def _ended(self) -> ExperimentFailed:
-        """Waits until a server has ended by itself; what is to be said of it.
-
-        Meanwhile they are asked now and then if all is well.
-        """
+        """Waits until a server has ended by itself; meanwhile they are asked now and then whether all is well."""
         poll = select.poll()
         with contextlib.ExitStack() as held:
             for item in self.services.running:
@@ -181,19 +158,19 @@ class Keeper:
 
     def _check(self) -> None:
         silent = [item.service.name for item in self.services.running if not item.probe.answers()]
-        if not silent:
-            self.state = self.state.model_copy(update={"checked": now()})
+        checked = {} if silent else {"checked": now()}
         phase: Phase = "unhealthy" if silent else "ready"
         if phase != self.state.phase:
-            self._say(phase, f"{', '.join(silent)} does not answer ({self.spec.recipe.ready.kind})" if silent else "")
+            message = f"{', '.join(silent)} does not answer ({self.spec.recipe.ready.kind})" if silent else ""
+            self._enter(phase, message, **checked)
         else:
-            self._write()
+            self._write(**checked)
 
-    def _say(self, phase: Phase, message: str = "") -> None:
-        self.state = self.state.model_copy(update={"phase": phase, "message": self._blank(message), "since": now()})
-        self._write()
+    def _enter(self, phase: Phase, message: str = "", **changes: Any) -> None:
+        self._write(phase=phase, message=self._blank(message), since=now(), **changes)
 
-    def _write(self) -> None:
+    def _write(self, **changes: Any) -> None:
+        self.state = self.state.model_copy(update=changes)
         with contextlib.suppress(OSError):  # a disk that is full must not keep a server from being ended
             write_model(self.folder.state, self.state, sync=False)
 

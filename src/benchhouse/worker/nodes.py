@@ -36,18 +36,9 @@ def command_on(node: str, cpus: int) -> list[str]:
             "no_srun",
             f"nothing can be started on {node}: there is no srun here. Inside a container it must be shown to it",
         )
-    return [
-        srun,
-        "--overlap",
-        "--unbuffered",
-        "--export=ALL",
-        "--nodes=1",
-        "--ntasks=1",
-        "--ntasks-per-node=1",
-        f"--cpus-per-task={cpus}",
-        f"--nodelist={node}",
-        "--chdir=/tmp",  # the current folder is of this node alone
-    ]
+    options = ["--overlap", "--unbuffered", "--export=ALL", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1"]
+    options += [f"--cpus-per-task={cpus}", f"--nodelist={node}"]
+    return [srun, *options, "--chdir=/tmp"]  # the current folder is of this node alone
 
 
 def address(interface: str | None, peers: Sequence[str] = ()) -> str:
@@ -55,8 +46,8 @@ def address(interface: str | None, peers: Sequence[str] = ()) -> str:
     if interface:
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-                asked = struct.pack("256s", interface.encode()[:15])
-                return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _ADDRESS_OF, asked)[20:24])
+                request = struct.pack("256s", interface.encode()[:15])
+                return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _ADDRESS_OF, request)[20:24])
         except OSError as error:
             known = ", ".join(name for _, name in socket.if_nameindex())
             raise ExperimentFailed(
@@ -74,7 +65,7 @@ def address(interface: str | None, peers: Sequence[str] = ()) -> str:
 
 
 def others() -> list[str]:
-    """Whom a server of this job is to be reached by, at least."""
+    """Hosts that must be able to reach a server of this job."""
     own = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     submitter = os.environ.get("SLURM_SUBMIT_HOST")
     return [*(name for name in names() if name != own), *([submitter] if submitter else [])]

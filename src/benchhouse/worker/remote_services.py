@@ -19,7 +19,7 @@ from typing import BinaryIO
 from benchhouse.evidence.writing import now, write_model
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import Recipe, Service
-from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, ServiceState, read_state
+from benchhouse.schema.service import OVER, Addresses, ServiceFolder, ServiceSpec, read_state
 from benchhouse.worker.nodes import command_on
 from benchhouse.worker.server_logs import Logs
 
@@ -39,17 +39,17 @@ class Kept:
     folder: ServiceFolder
     recipe: Recipe
     step: "subprocess.Popen[bytes]"
-    words: BinaryIO  # into the trial's own logs
+    log: BinaryIO  # into the trial's own logs
     read: int = field(default=0)  # bytes of the keeper's log that are there already
 
     def echo(self) -> None:
-        """Take over what the server has said since."""
+        """Take over what the server has printed since."""
         with contextlib.suppress(OSError), (self.folder.path / "logs" / f"{self.name}.log").open("rb") as file:
             file.seek(self.read)
             while block := file.read(1 << 16):
                 self.read += len(block)
-                self.words.write(block)
-            self.words.flush()
+                self.log.write(block)
+            self.log.flush()
 
 
 class RemoteServices:
@@ -65,25 +65,21 @@ class RemoteServices:
 
     def start_all(
         self, recipe: Recipe, name: str, parameters: Mapping[str, str], nodes: Sequence[str]
-    ) -> list[tuple[Service, str]]:
-        """One replica on each of `nodes`, where one may stand several times; each with its node, when all are up."""
+    ) -> list[Service]:
+        """One replica on each of `nodes`, where one may be listed several times; returns when all are up."""
         began = monotonic()
         mine = [self._begin(recipe, name, parameters, number, node) for number, node in enumerate(nodes)]
         if not self._echo.is_alive():
             self._echo.start()
         deadline = began + recipe.ready.timeout + _STEP_S
-        return [(self._wait(item, began, deadline), item.node) for item in mine]
-
-    def steps(self, name: str) -> list[int]:
-        """Processes of this node that end when a server of that service does."""
-        return [item.step.pid for item in self._kept if item.name == name or item.name.startswith(f"{name}-")]
+        return [self._wait(item, began, deadline) for item in mine]
 
     def died(self) -> str:
-        """What is to be said of the first one that has ended by itself, else nothing."""
+        """How the first one ended that has ended by itself; empty while all run."""
         return next((self._last_words(item) for item in self._kept if item.step.poll() is not None), "")
 
     def close(self) -> str:
-        """End all; what is to be said of one that had ended by itself, else nothing."""
+        """End all; returns how one had ended by itself, else nothing."""
         died = self.died()
         for item in self._kept:
             assert item.step.stdin is not None
@@ -100,7 +96,7 @@ class RemoteServices:
             self._echo.join()
         for item in self._kept:
             item.echo()
-            item.words.close()
+            item.log.close()
         self._kept.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
         return died
@@ -121,17 +117,10 @@ class RemoteServices:
             created=now(),
         )
         write_model(folder.spec, spec, sync=False)
-        command = [
-            *command_on(node, self._cpus),
-            sys.executable,
-            "-P",
-            "-m",
-            "benchhouse.worker",
-            "--keep",
-            str(folder.path),
-        ]
-        with folder.log.open("wb") as words:
-            step = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=words, stderr=words, start_new_session=True)
+        keeper = [sys.executable, "-P", "-m", "benchhouse.worker", "--keep", str(folder.path)]
+        command = [*command_on(node, self._cpus), *keeper]
+        with folder.log.open("wb") as log:
+            step = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
         kept = Kept(own, node, folder, recipe, step, os.fdopen(self._logs.open(own), "wb"))
         self._kept.append(kept)
         return kept
@@ -146,8 +135,8 @@ class RemoteServices:
             if item.step.poll() is not None or (state and state.phase in OVER):
                 raise ExperimentFailed("server_died", self._last_words(item))
             if monotonic() > deadline:
-                said = _last_line(item.folder.log)
-                raise ExperimentFailed("server_not_ready", f"{item.name} was not up on {item.node} in time{said}")
+                line = _last_line(item.folder.log)
+                raise ExperimentFailed("server_not_ready", f"{item.name} was not up on {item.node} in time{line}")
             sleep(pause_s)
             pause_s = min(pause_s * 1.2, _SLOWEST_LOOK_S)
         (server,) = Addresses.model_validate_json(item.folder.endpoints.read_bytes()).servers
@@ -158,19 +147,14 @@ class RemoteServices:
 
     def _last_words(self, item: Kept) -> str:
         """As its keeper wrote them down, or what is known of the keeper."""
-        code = item.step.wait() if (state := self._final_state(item)) is None else 0
-        if state is None:
-            return f"{item.name} on {item.node} is over: its keeper ended with {code}{_last_line(item.folder.log)}"
-        return f"{item.name} on {item.node}: {state.message or state.phase}"
-
-    def _final_state(self, item: Kept) -> ServiceState | None:
         deadline = monotonic() + _SEEN_S
         while True:
             state = read_state(item.folder)
             if state is not None and state.phase in OVER:
-                return state
+                return f"{item.name} on {item.node}: {state.message or state.phase}"
             if monotonic() > deadline:
-                return None
+                end = f"its keeper ended with {item.step.wait()}{_last_line(item.folder.log)}"
+                return f"{item.name} on {item.node} is over: {end}"
             sleep(_LOOK_S)
 
     def _listen(self) -> None:

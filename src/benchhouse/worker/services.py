@@ -8,17 +8,19 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 from benchhouse.processes.probes import Probe
 from benchhouse.processes.programs import chosen_program, is_here
 from benchhouse.schema.experiment import ExperimentFailed
 from benchhouse.schema.recipe import LOOPBACK, Recipe, Service, fill
 from benchhouse.schema.secrets import make_up, resolve
-from benchhouse.worker.containers import Container, find_container
+from benchhouse.schema.service import Replica
+from benchhouse.worker.containers import Container, find_binds, find_container
 from benchhouse.worker.output import Capture
 from benchhouse.worker.server_logs import Logs
 
@@ -72,14 +74,14 @@ class Services:
         return [item.service for item in up]
 
     def close(self) -> str:
-        """End all; what is to be said of one that had ended by itself, else nothing."""
+        """End all; returns how one had ended by itself, else nothing."""
         died = self.died()
         _end_all(self.running)
         self.running.clear()
         return died
 
     def died(self) -> str:
-        """What is to be said of the first one that has ended by itself, else nothing."""
+        """How the first one ended that has ended by itself; empty while all run."""
         for item in self.running:
             if (code := item.process.poll()) is not None:
                 return f"{item.service.name} ended {_how(code)} during the trial:\n{self.tail(item.service)}"
@@ -87,12 +89,6 @@ class Services:
 
     def tail(self, service: Service, lines: int = _TAIL_LINES) -> str:
         return self._logs.tail(service.name, lines)
-
-    def _open_log(self, name: str) -> int:
-        try:
-            return self._logs.open(name)
-        except ValueError as error:
-            raise ExperimentFailed("bad_recipe_name", str(error)) from error
 
     def _free_name(self, name: str, begun: Sequence[Running]) -> str:
         taken = {item.service.name for item in (*self.running, *begun)}
@@ -107,80 +103,59 @@ class Services:
             places |= {"secret": self._secret, "replica": str(replica), "host": self._host}
             places |= {name: fill(resolve(value, os.environ, name), places) for name, value in chosen.items()}
             places |= {port: str(number) for port, number in _ports(recipe, replica, self._host).items()}
-            container = self._container(recipe, chosen)
-            if container is None:
+            container: Container | None = None
+            if recipe.image and "program" not in chosen and not is_here(recipe):  # a program that is here goes first
+                container = find_container(recipe, self._images)
+                places |= container.places()
+            else:
                 places["program"] = chosen_program(recipe, chosen.get("program"))
                 _check_binds(recipe, places)
-            else:
-                places |= container.places()
             for path, text in recipe.files.items():
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_text(fill(text, places), encoding="utf-8")
             environment = resolve(recipe.environment, os.environ)
             environment = os.environ | {key: fill(value, places) for key, value in environment.items()}
             began = monotonic()
-            words = self._open_log(name)
+            try:
+                log = self._logs.open(name)
+            except ValueError as error:
+                raise ExperimentFailed("bad_recipe_name", str(error)) from error
+            how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
+            how |= {"env": environment, "cwd": folder}
             try:
                 for line in recipe.prepare:
-                    self._prepare(recipe, name, _command(recipe, line, places, container), environment, folder, words)
-                process = subprocess.Popen(
-                    _command(recipe, recipe.command, places, container),
-                    stdin=subprocess.DEVNULL,
-                    stdout=words,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    env=environment,
-                    cwd=folder,
-                )
+                    self._prepare(name, _command(recipe, line, places, container), recipe.ready.timeout, how)
+                command = _command(recipe, recipe.command, places, container)
+                process = subprocess.Popen(command, start_new_session=True, **how)
             finally:
-                os.close(words)
+                os.close(log)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         endpoint = fill(recipe.endpoint, places)
         metrics, image = fill(recipe.metrics, places), container.image.sha256 if container else ""
         service = Service(recipe.name, name, endpoint, process.pid, folder, monotonic() - began, metrics, image)
-        command = (
-            _command(recipe, recipe.ready.command, places, container) if container and recipe.ready.command else None
-        )
-        probe = Probe(recipe.ready, endpoint, places, lambda lines: self.tail(service, lines), command)
+        ask = _command(recipe, recipe.ready.command, places, container) if container and recipe.ready.command else None
+        probe = Probe(recipe.ready, endpoint, places, lambda lines: self.tail(service, lines), ask)
         return Running(recipe, process, service, probe)
 
-    def _container(self, recipe: Recipe, chosen: Mapping[str, str]) -> Container | None:
-        """None where a program of the recipe is on this machine: that is what a user has installed for it."""
-        if not recipe.image or "program" in chosen or is_here(recipe):
-            return None
-        return find_container(recipe, self._images)
-
-    def _prepare(
-        self, recipe: Recipe, name: str, command: list[str], environment: dict[str, str], folder: Path, words: int
-    ) -> None:
+    def _prepare(self, name: str, command: list[str], limit_s: float, how: dict[str, Any]) -> None:
         try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=words,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=folder,
-                check=False,
-                timeout=recipe.ready.timeout,
-            )
+            code = subprocess.run(command, check=False, timeout=limit_s, **how).returncode
         except subprocess.TimeoutExpired:
-            raise ExperimentFailed(
-                "server_not_ready", f"{name} was not prepared within {recipe.ready.timeout:g} s ({command[-1]})"
-            ) from None
-        if done.returncode:
-            said = self._logs.tail(name, _TAIL_LINES)
-            raise ExperimentFailed("server_died", f"{name} could not be prepared ({command[-1]}):\n{said}")
+            message = f"{name} was not prepared within {limit_s:g} s ({command[-1]})"
+            raise ExperimentFailed("server_not_ready", message) from None
+        if code:
+            tail = self._logs.tail(name, _TAIL_LINES)
+            raise ExperimentFailed("server_died", f"{name} could not be prepared ({command[-1]}):\n{tail}")
 
     def _not_up(self, item: Running) -> ExperimentFailed:
-        name, said = item.service.name, self.tail(item.service)
+        name, tail = item.service.name, self.tail(item.service)
         if (code := item.process.poll()) is not None:
-            return ExperimentFailed("server_died", f"{name} ended {_how(code)} before it was ready:\n{said}")
+            return ExperimentFailed("server_died", f"{name} ended {_how(code)} before it was ready:\n{tail}")
         flaps = f"; {item.probe.flaps}" if item.probe.flaps else ""
         not_up = f"{name} was not up within {item.recipe.ready.timeout:g} s ({item.probe.asked}){flaps}"
-        return ExperimentFailed("server_not_ready", f"{not_up}:\n{said}")
+        return ExperimentFailed("server_not_ready", f"{not_up}:\n{tail}")
 
 
 @contextlib.contextmanager
@@ -192,6 +167,12 @@ def single_server(
     services = Services(folder / "services", logs, images=images)
     with contextlib.closing(logs), logs.pumping(), contextlib.closing(services):
         yield services.start(recipe, parameters=parameters)
+
+
+def describe(service: Service, blank: Callable[[str], str]) -> Replica:
+    """For files that others read: `blank` takes the secret out."""
+    endpoint, metrics = blank(service.endpoint), blank(service.metrics)
+    return Replica(endpoint=endpoint, pid=service.pid, metrics=metrics, start_s=service.start_s)
 
 
 def _end_all(begun: Sequence[Running]) -> None:
@@ -222,15 +203,12 @@ def _chosen(recipe: Recipe, parameters: Mapping[str, str]) -> dict[str, str]:
 
 def _check_binds(recipe: Recipe, places: dict[str, str]) -> None:
     """A program sees the machine's own paths: what it is to see must be there, and where it is said to be."""
-    for bind in recipe.binds:
-        source, _, destination = fill(bind, places).partition(":")
-        if not Path(source).exists():
-            raise ExperimentFailed("no_such_bind", f"{recipe.name} needs {source}, which is not there")
-        if Path(source) != Path(destination):
+    for bind in find_binds(recipe, places):
+        if Path(bind.source) != Path(bind.destination):
             raise ExperimentFailed(
                 "no_container",
-                f"{recipe.name} wants {source} as {destination}, which only a container can show it: as a program, "
-                "give both the same path",
+                f"{recipe.name} wants {bind.source} as {bind.destination}, which only a container can show it: as a "
+                "program, give both the same path",
             )
 
 

@@ -17,7 +17,7 @@ from benchhouse.worker import nodes
 from benchhouse.worker.remote_services import RemoteServices
 from benchhouse.worker.server_logs import Logs
 from benchhouse.worker.service_watch import Watch
-from benchhouse.worker.services import Services
+from benchhouse.worker.services import Services, describe
 
 
 class TrialServices:
@@ -46,7 +46,7 @@ class TrialServices:
 
     def start(self, recipe: Recipe) -> Service:
         started = self._services.start(recipe)
-        self._follow([started])
+        self._follow([started], self._services.died)
         if len(self.nodes) > 1:
             self._note_exposed(started.name, recipe)
         return started
@@ -70,7 +70,7 @@ class TrialServices:
                     started, where = self._on_others(name, use)
                 else:
                     started = self._services.start_all(use.recipe, name, use.parameters, use.replicas)
-                    self._follow(started)
+                    self._follow(started, self._services.died)
                     where = self.nodes[:1]
                 endpoints[name] = [item.endpoint for item in started]
                 facts[name] = {"mode": "embedded", "recipe": use.recipe.name, "start_s": monotonic() - began}
@@ -96,10 +96,8 @@ class TrialServices:
             )
         where = [others[number % len(others)] for number in range(use.replicas)]
         started = self._elsewhere.start_all(use.recipe, name, use.parameters, where)
-        for item, _ in started:
-            self._watch.process(item.pid, self._elsewhere.died)
-        self._tell([item for item, _ in started])
-        return [item for item, _ in started], where
+        self._follow(started, self._elsewhere.died)
+        return started, where
 
     def close(self) -> str:
         self._watch.close()
@@ -108,29 +106,20 @@ class TrialServices:
         self._trial.services.unlink(missing_ok=True)
         return died
 
-    def _follow(self, started: list[Service]) -> None:
+    def _follow(self, started: list[Service], died: Callable[[], str]) -> None:
         for item in started:
-            self._watch.process(item.pid, self._services.died)
-        self._tell(started)
-
-    def _tell(self, started: list[Service]) -> None:
-        for item in started:
-            self._live[item.name] = Replica(
-                endpoint=self._blank(item.endpoint),
-                pid=item.pid,
-                metrics=self._blank(item.metrics),
-                start_s=item.start_s,
-            )
+            self._watch.process(item.pid, died)
+            self._live[item.name] = describe(item, self._blank)
         write_model(self._trial.services, LiveServices(services=self._live), sync=False)
 
     def _attached(self, name: str, folder: ServiceFolder) -> tuple[list[str], dict[str, Any]]:
         state = read_state(folder)
-        if said := end_of(name, folder) if state else f"{name} was never started":
-            raise ExperimentFailed("server_died", said)
+        if reason := end_of(name, folder) if state else f"{name} was never started":
+            raise ExperimentFailed("server_died", reason)
         assert state is not None
         if state.phase == "starting":
-            words = f"{name} was not up in time: {state.message or 'it is still starting'}"
-            raise ExperimentFailed("server_not_ready", words)
+            reason = state.message or "it is still starting"
+            raise ExperimentFailed("server_not_ready", f"{name} was not up in time: {reason}")
         self._watch.folder(name, folder)
         facts = {"mode": "attached", "recipe": state.recipe, "version": state.version, "started": state.started}
         if state.phase == "unhealthy":
