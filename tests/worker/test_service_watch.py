@@ -27,7 +27,7 @@ def test_a_keeper_on_another_node_that_says_nothing_any_more_is_over(tmp_path, m
         for number in range(1, 8):  # while it writes, all is well
             time.sleep(0.25)
             say(str(number))
-        with pytest.raises(ServerDiedError, match="its keeper on far has said nothing for 1 s"):
+        with pytest.raises(ServerDiedError, match="its keeper on far has written nothing for 1 s"):
             time.sleep(10)
     finally:
         watch.close()

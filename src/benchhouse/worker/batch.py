@@ -1,11 +1,18 @@
 """What a batch system or a cluster says of the job that a worker runs in, by its environment."""
 
+import contextlib
 import json
 import os
 from datetime import datetime
 from typing import Any
 
 TASK = "SLURM_ARRAY_TASK_ID"
+_VARIABLES = {
+    "job_id": "SLURM_JOB_ID", "array_job_id": "SLURM_ARRAY_JOB_ID", "array_task_id": TASK,
+    "job_name": "SLURM_JOB_NAME", "cluster": "SLURM_CLUSTER_NAME", "partition": "SLURM_JOB_PARTITION",
+    "account": "SLURM_JOB_ACCOUNT", "qos": "SLURM_JOB_QOS", "nodes": "SLURM_JOB_NODELIST",
+    "restarts": "SLURM_RESTART_COUNT",
+}  # fmt: skip
 PLACED = "BENCHHOUSE_PLACED"  # set by an executor whose jobs run on other nodes: JSON, with at least executor and node
 
 
@@ -17,32 +24,18 @@ def job() -> str | None:
 
 def described(submitted: str | None, started: str) -> dict[str, Any]:
     """For meta.json; empty outside of a job. Its time in the queue is by two clocks: where negative, they differ."""
-    names = {
-        "job_id": "SLURM_JOB_ID",
-        "array_job_id": "SLURM_ARRAY_JOB_ID",
-        "array_task_id": TASK,
-        "job_name": "SLURM_JOB_NAME",
-        "cluster": "SLURM_CLUSTER_NAME",
-        "partition": "SLURM_JOB_PARTITION",
-        "account": "SLURM_JOB_ACCOUNT",
-        "qos": "SLURM_JOB_QOS",
-        "nodes": "SLURM_JOB_NODELIST",
-        "restarts": "SLURM_RESTART_COUNT",
-    }
-    found: dict[str, Any] = {key: os.environ[name] for key, name in names.items() if name in os.environ}
-    if submitted and found:
+    about: dict[str, Any] = {key: os.environ[name] for key, name in _VARIABLES.items() if name in os.environ}
+    if submitted and about:
         waited = datetime.fromisoformat(started) - datetime.fromisoformat(submitted)
-        found |= {"submitted": submitted, "queue_s": waited.total_seconds()}
-    return found
+        about |= {"submitted": submitted, "queue_s": waited.total_seconds()}
+    return about
 
 
 def placed(executor: str, host: str) -> dict[str, str]:
     """Where the executor put this trial: `executor`, `node`, and where it has them, its own ids."""
-    try:
-        said: dict[str, str] = json.loads(os.environ.get(PLACED, "{}"))
-    except ValueError:
-        said = {}
-    if said.get("executor") == executor:
-        return said
-    found = {"executor": executor, "node": os.environ.get("SLURMD_NODENAME") or host}
-    return found | ({"id": name} if (name := job()) else {})
+    with contextlib.suppress(ValueError):
+        place: dict[str, str] = json.loads(os.environ.get(PLACED, "{}"))
+        if place.get("executor") == executor:
+            return place
+    place = {"executor": executor, "node": os.environ.get("SLURMD_NODENAME") or host}
+    return place | ({"id": name} if (name := job()) else {})

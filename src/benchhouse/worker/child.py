@@ -51,8 +51,8 @@ def run_experiment(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: 
             instead = f"; use {experiment.deprecated.replaced_by}" if experiment.deprecated.replaced_by else ""
             ctx.warn("deprecated", f"{experiment.name} {experiment.version}: {experiment.deprecated.reason}{instead}")
         endpoints = ctx.start_services(spec.services)
-        for name, all_of_them in endpoints.items():
-            os.environ[f"BENCH_SERVICE_{name.upper().replace('-', '_').replace('.', '_')}"] = ",".join(all_of_them)
+        for name, addresses in endpoints.items():
+            os.environ[f"BENCH_SERVICE_{name.upper().replace('-', '_').replace('.', '_')}"] = ",".join(addresses)
         target = resolve(with_endpoints(spec.target, endpoints), os.environ)
         parameters = resolve(with_endpoints(spec.parameters, endpoints), os.environ)
         ctx.accept(experiment.call(target, parameters, ctx, spec.folder))
@@ -97,10 +97,10 @@ def _load(ref: ExperimentRef) -> Experiment:
 def _services(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path, logs: Logs) -> "TrialServices":
     from benchhouse.worker.trial_services import TrialServices
 
-    def give_up(said: str) -> None:
+    def give_up(reason: str) -> None:
         """The experiment is stuck in a call that waits for a server that is dead."""
         handover = Handover()
-        handover.fail("server_died", said)
+        handover.fail("server_died", reason)
         result.write_text(handover.model_dump_json(), encoding="utf-8")
         os._exit(0)  # a forked process, by a thread of it: nothing else ends one whose main thread is stuck in C code
 
@@ -110,15 +110,15 @@ def _services(spec: TrialSpec, folder: TrialFolder, workdir: Path, result: Path,
 
 def _write_samples(ctx: TrialContext, path: Path) -> None:
     """Every value as it was emitted, for whoever doubts a percentile."""
-    if not any(len(series.values) > 1 for series in ctx.series.values()):
+    distributions = [series for series in ctx.series.values() if len(series.values) > 1]
+    if not distributions:
         return
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("metric", "window", "index", "value", "unit"))
-        for series in ctx.series.values():
-            if len(series.values) > 1:
-                name, window, unit = series.metric.name, series.window, series.metric.unit
-                writer.writerows((name, window, index, value, unit) for index, value in enumerate(series.values))
+        for series in distributions:
+            name, window, unit = series.metric.name, series.window, series.metric.unit
+            writer.writerows((name, window, index, value, unit) for index, value in enumerate(series.values))
 
 
 def _write_histograms(ctx: TrialContext, path: Path) -> None:

@@ -130,28 +130,26 @@ class TrialContext:
         self.phases.append((name, begin_ns, end_ns))
 
     def warn(self, code: str, message: str) -> None:
-        code, message = str(code), str(message)
-        if (code, message) not in self.warnings:
-            self.warnings.append((code, message))
+        if (warning := (str(code), str(message))) not in self.warnings:
+            self.warnings.append(warning)
 
     def invalid(self, code: str, message: str) -> None:
-        code, message = str(code), str(message)
-        if (code, message) not in self.invalidities:
-            self.invalidities.append((code, message))
+        if (reason := (str(code), str(message))) not in self.invalidities:
+            self.invalidities.append(reason)
 
     def fail(self, code: str, message: str, *, retryable: bool = False) -> NoReturn:
         raise ExperimentFailed(str(code), str(message), retryable)
 
     def driver(self, name: str) -> Any:
         try:
-            found = find_plug("drivers", name, self.experiment.drivers)
+            driver = find_plug("drivers", name, self.experiment.drivers)
         except BenchError as error:
             self.fail("no_such_driver", f"{error.message} ({error.hint})")
-        return load_object(found.object)
+        return load_object(driver.object)
 
     def service(self, recipe: "str | Recipe") -> "Service":
         started = self._started().start(plug("recipes", recipe) if isinstance(recipe, str) else recipe)
-        self._tell_exposed()
+        self._warn_exposed()
         self.facts.setdefault("services", {})[started.name] = {"recipe": started.recipe, "start_s": started.start_s}
         return started
 
@@ -163,19 +161,19 @@ class TrialContext:
         if not wanted:
             return {}
         endpoints, facts = self._started().begin(wanted)
-        self._tell_exposed()
+        self._warn_exposed()
         self.facts.setdefault("services", {}).update(facts)
-        for name, told in facts.items():
-            if "unhealthy" in told:
-                self.warn("server_unhealthy", f"{name} did not answer when the trial began: {told['unhealthy']}")
+        for name, about in facts.items():
+            if "unhealthy" in about:
+                self.warn("server_unhealthy", f"{name} did not answer when the trial began: {about['unhealthy']}")
         return endpoints
 
-    def _tell_exposed(self) -> None:
+    def _warn_exposed(self) -> None:
         for name in self._started().exposed:
             self.warn("exposed", f"{name} listens on the network of the nodes and asks for no password")
 
     def end_services(self) -> str:
-        """End what was started; what is to be said of one that had ended by itself, else nothing."""
+        """End what was started; returns how one had ended by itself, else nothing."""
         return self._services.close() if self._services else ""
 
     def _started(self) -> "TrialServices":

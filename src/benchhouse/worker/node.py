@@ -4,7 +4,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import socket
 import sys
 import time
 from functools import cache
@@ -13,10 +12,6 @@ from typing import Any
 
 from benchhouse.schema.container import ENTERED
 from benchhouse.schema.digests import digest
-
-
-def host() -> str:
-    return socket.gethostname()
 
 
 @cache
@@ -45,19 +40,18 @@ def hardware() -> dict[str, Any]:
 
 @cache
 def drivers() -> dict[str, str | None]:
-    nvidia = _read("/sys/module/nvidia/version")
-    return {"nvidia": nvidia, "cuda": os.environ.get("CUDA_VERSION")}
+    return {"nvidia": _read("/sys/module/nvidia/version"), "cuda": os.environ.get("CUDA_VERSION")}
 
 
 @cache
 def packages() -> dict[str, str]:
     """Installed distributions and their versions, by name."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         about = distribution.metadata
         if name := about["Name"]:  # none where its files are damaged
-            found.setdefault(name, about["Version"] or "0")
-    return dict(sorted(found.items()))
+            versions.setdefault(name, about["Version"] or "0")
+    return dict(sorted(versions.items()))
 
 
 @cache

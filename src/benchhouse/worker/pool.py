@@ -71,8 +71,7 @@ class Pool:
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         mine.setblocking(False)
         parent = os.getpid()
-        asked = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, asked)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2))
         try:
             pid = os.fork()
             if pid == 0:
@@ -99,12 +98,11 @@ class Pool:
         """Trials of which nothing is left, with the exit codes of their workers. Reaps every child that has ended."""
         for worker in list(self.workers.values()):
             with contextlib.suppress(BlockingIOError):
-                job = self._hear(worker)
-                if job is not None:
+                if job := self._hear(worker):
                     yield job
         with contextlib.suppress(ChildProcessError):
-            while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                if found[0] in self.workers and (job := self._gone(self.workers[found[0]], found[1])):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] in self.workers and (job := self._gone(self.workers[ended[0]], ended[1])):
                     yield job
 
     def hang_up(self) -> None:
@@ -124,12 +122,12 @@ class Pool:
 
     def _hear(self, worker: Worker) -> tuple[str, int] | None:
         try:
-            said = worker.line.recv(_MOST_BYTES)
+            message = worker.line.recv(_MOST_BYTES)
         except ConnectionResetError:
-            said = b""
-        if not said:  # its end was closed, so it is about to be gone
+            message = b""
+        if not message:  # its end was closed, so it is about to be gone
             return self._gone(worker, os.waitpid(worker.pid, 0)[1])
-        if said == _MEASURED:
+        if message == _MEASURED:
             worker.measured = True
             return None
         job, worker.job = worker.job, None
@@ -141,8 +139,8 @@ class Pool:
         """What a killed worker left behind was re-parented to this process and is ended too."""
         del self.workers[worker.pid]
         with contextlib.suppress(OSError):
-            while said := worker.line.recv(_MOST_BYTES):
-                status = 0 if said == _SEALED else status
+            while message := worker.line.recv(_MOST_BYTES):
+                status = 0 if message == _SEALED else status
         worker.line.close()
         if os.WIFSIGNALED(status):
             self._end_orphans()
@@ -167,12 +165,12 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
             signal.signal(number, signal.SIG_DFL)
         tree.die_with_parent(signal.SIGKILL, parent)
         os.register_at_fork(after_in_child=line.close)  # an experiment has no say here
-        words = os.memfd_create("words")  # of the worker, which has hardly ever any: a file for each would be a waste
+        output = os.memfd_create("output")  # a worker hardly ever prints: a file for each would be a waste
         null = os.open(os.devnull, os.O_RDWR)
-        for handle, stream in ((null, 0), (words, 1), (words, 2)):
+        for handle, stream in ((null, 0), (output, 1), (output, 2)):
             os.dup2(handle, stream)
         os.close(null)
-        os.close(words)
+        os.close(output)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         gc.disable()  # to look for garbage is to touch pages that are shared with the host and with every experiment
         trials = 0
@@ -192,7 +190,7 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
             order = json.loads(text)
     except BaseException:  # noqa: BLE001 - it is printed to the job's log, and the process ends
         traceback.print_exc()
-        _keep_words(order["log"])
+        _keep_output(order["log"])
     finally:
         sharing.end()
         if scratch:
@@ -218,11 +216,11 @@ def _work(order: dict[str, Any], scratch: Scratch, sharing: Sharing, measured: C
         code = run_trial(Path(order["folder"]), scratch, measured, sharing)
     except BaseException:  # noqa: BLE001 - it is printed to the job's log, and the process ends
         traceback.print_exc()
-    _keep_words(order["log"])
+    _keep_output(order["log"])
     return code
 
 
-def _keep_words(log: str) -> None:
+def _keep_output(log: str) -> None:
     """What the worker has printed goes to the job's log, if there is anything."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()

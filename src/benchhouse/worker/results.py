@@ -65,18 +65,20 @@ class Handover(BaseModel):
         invalidities: Sequence[tuple[str, str]] = (),
     ) -> None:
         """What the experiment said; reasons against its numbers are warnings where it failed anyhow."""
-        self.measurements = measurements
-        self.custom = custom
-        self.warnings = [Warning(code=plain_text(code), message=plain_text(text)) for code, text in warnings]
+        self.measurements, self.custom, self.warnings = measurements, custom, _warnings(warnings)
         if self.finished and not measurements:
             self.fail("no_metrics", "the experiment emitted no value, so it measured nothing")
-        reasons = [Warning(code=plain_text(code), message=plain_text(text)) for code, text in invalidities]
+        reasons = _warnings(invalidities)
         if not self.finished:
             self.warnings += reasons
         elif reasons:
             first, *others = reasons
-            told = [first.message, *(f"{reason.code}: {reason.message}" for reason in others)]
-            self.invalid = Failure(code=first.code, message=plain_text("; ".join(told)))
+            messages = [first.message, *(f"{reason.code}: {reason.message}" for reason in others)]
+            self.invalid = Failure(code=first.code, message=plain_text("; ".join(messages)))
+
+
+def _warnings(pairs: Iterable[tuple[str, str]]) -> list[Warning]:
+    return [Warning(code=plain_text(code), message=plain_text(text)) for code, text in pairs]
 
 
 def _strangers(trace: TracebackType | None) -> TracebackType | None:
@@ -120,28 +122,22 @@ def metrics_file(
     def role(name: Any, *stats: str) -> Measurement | None:
         return next((by_role[name, stat] for stat in stats if (name, stat) in by_role), None)
 
-    throughput = role("throughput", "value", "mean")
+    def value(name: Any, otherwise: float | None, *stats: str) -> float | None:
+        row = role(name, "value", "mean", *stats)
+        return row.value if row else otherwise
+
+    throughput, sampled = role("throughput", "value", "mean"), role("latency", "p50")
     latency = {stat: _milliseconds(by_role.get(("latency", stat))) for stat in ("p50", "p90", "p99")}
     notes = [f"{warning.code}: {warning.message}" for warning in meta.warnings]
     if meta.outcome == "invalid" and meta.failure:
         notes.insert(0, f"INVALID: {meta.failure.code}: {meta.failure.message}")
-    sampled = role("latency", "p50")
     if sampled and (shaky := shaky_quantiles(sampled.n)):
         notes.append(f"too few samples for {', '.join(shaky)} of {sampled.metric}: n={sampled.n}")
-    failed = meta.outcome not in MEASURED
     cpu_s, peak = meta.usage.get("cpu_s"), meta.usage.get("peak_memory_bytes")
-    fallbacks = {"cpu_util": cpu_s / meta.duration_s} if cpu_s and meta.duration_s else {}
-    fallbacks |= {"ram_mb": peak / 1e6} if peak else {}
-    fallbacks |= steady_resources(telemetry)
-
-    def resource(name: Any) -> float | None:
-        row = role(name, "value", "mean", "max")
-        return row.value if row else fallbacks.get(name)
-
-    def errors(name: Any, fallback: float | None) -> float | None:
-        row = role(name, "value", "mean")
-        return row.value if row else fallback
-
+    used = {"cpu_util": cpu_s / meta.duration_s} if cpu_s and meta.duration_s else {}
+    used |= {"ram_mb": peak / 1e6} if peak else {}
+    used |= steady_resources(telemetry)
+    resources = ("gpu_util", "gpu_mem_mb", "cpu_util", "ram_mb")
     return MetricsFile(
         trial_id=spec.trial_id,
         timestamp=meta.timestamp,
@@ -154,14 +150,14 @@ def metrics_file(
             "nodes": spec.resources.nodes,
             **{key: value for key, value in spec.parameters.items() if not isinstance(value, dict | list)},
         },
-        throughput=Throughput(
-            value=throughput.value if throughput else None, unit=throughput.unit if throughput else None
-        ),
+        throughput=Throughput(value=throughput.value, unit=throughput.unit)
+        if throughput
+        else Throughput(value=None, unit=None),
         latency_ms=latency,
-        resource={name: resource(name) for name in ("gpu_util", "gpu_mem_mb", "cpu_util", "ram_mb")},
+        resource={name: value(name, used.get(name), "max") for name in resources},
         errors={
-            "rate": errors("error_rate", 1.0 if failed else None),
-            "timeouts": errors("timeouts", 1.0 if meta.outcome == "timeout" else None),
+            "rate": value("error_rate", None if meta.outcome in MEASURED else 1.0),
+            "timeouts": value("timeouts", 1.0 if meta.outcome == "timeout" else None),
         },
         notes="; ".join(notes),
         benchhouse=Extras(

@@ -33,16 +33,16 @@ class Watch:
         self._seen: dict[str, tuple[str, float]] = {}  # when a keeper last wrote, and our time when that was new
         self._closed = threading.Event()
         self._news, self._bell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._said = ""
+        self._reason = ""
         self._main = threading.main_thread().ident
         signal.signal(signal.SIGUSR2, self._raise)
         self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
         self._thread.start()
 
-    def process(self, pid: int, said: Callable[[], str]) -> None:
-        """Watch one that this process started; `said` is asked for its last words."""
+    def process(self, pid: int, died: Callable[[], str]) -> None:
+        """Watch one that this process started; `died` says how it ended."""
         with contextlib.suppress(OSError):  # an old kernel: it is found dead at the end of the trial
-            self._processes[os.pidfd_open(pid)] = said
+            self._processes[os.pidfd_open(pid)] = died
             os.write(self._bell, b".")
 
     def folder(self, name: str, folder: ServiceFolder) -> None:
@@ -60,16 +60,16 @@ class Watch:
 
     def _raise(self, *_: object) -> None:
         if not self._closed.is_set():
-            raise ServerDiedError(self._said)
+            raise ServerDiedError(self._reason)
 
     def _look(self) -> None:
         while not self._closed.is_set():
             ready = self._wait(_LOOK_S if self._folders else None)
-            ended = next((said for handle, said in list(self._processes.items()) if handle in ready), None)
-            self._said = ended() if ended else self._kept()
-            if self._said and not self._closed.is_set():
-                return self._tell()
-        return None
+            ended = next((died for handle, died in list(self._processes.items()) if handle in ready), None)
+            self._reason = ended() if ended else self._kept()
+            if self._reason and not self._closed.is_set():
+                self._interrupt()
+                return
 
     def _wait(self, most_s: float | None) -> set[int]:
         poll = select.poll()
@@ -83,12 +83,12 @@ class Watch:
 
     def _kept(self) -> str:
         for name, folder in list(self._folders.items()):
-            if said := end_of(name, folder) or self._silent(name, folder):
-                return said
+            if reason := end_of(name, folder) or self._silent(name, folder):
+                return reason
         return ""
 
     def _silent(self, name: str, folder: ServiceFolder) -> str:
-        """What is to be said of one on another node that was killed with its node: it writes every few seconds."""
+        """Whether one on another node was killed with its node, as a message: it writes every few seconds."""
         state = read_state(folder)
         if state is None or state.host == os.uname().nodename:
             return ""
@@ -97,14 +97,14 @@ class Watch:
         if last != wrote:
             self._seen[name] = (wrote, now_s)
         elif now_s - at_s > _SILENT_S:
-            return f"{name} is over: its keeper on {state.host} has said nothing for {_SILENT_S:g} s"
+            return f"{name} is over: its keeper on {state.host} has written nothing for {_SILENT_S:g} s"
         return ""
 
-    def _tell(self) -> None:
+    def _interrupt(self) -> None:
         assert self._main is not None
         until = monotonic() + _GRACE_S
         while monotonic() < until:
             signal.pthread_kill(self._main, signal.SIGUSR2)
             if self._closed.wait(0.5):
                 return
-        self._give_up(self._said)
+        self._give_up(self._reason)

@@ -42,10 +42,10 @@ class Done:
 
 
 class SharedProcess:
-    """As its worker has it. It is forked for its first trial; its cage lives as long as it does."""
+    """As its worker holds it. It is forked for its first trial; its cage lives as long as it does."""
 
     def __init__(self, spec: TrialSpec, cage: Cage) -> None:
-        self.asked = _asked(spec)
+        self.needs = _needs(spec)
         self.cage = cage
         self.pid = 0
         self.trials = 1  # the one under way included
@@ -137,10 +137,10 @@ class Sharing:
 
     def take(self, spec: TrialSpec) -> SharedProcess | None:
         """The process for this trial, which is no longer held here; one that can't be used is ended."""
-        found = self.process
-        if found and self.may_share(spec) and found.asked == _asked(spec) and tree.alive(found.pid, None):
+        process = self.process
+        if process and self.may_share(spec) and process.needs == _needs(spec) and tree.alive(process.pid, None):
             self.process = None
-            return found
+            return process
         self.end()
         return None
 
@@ -160,7 +160,7 @@ class Sharing:
             process.cage.remove()
 
 
-def _asked(spec: TrialSpec) -> tuple[Any, ...]:
+def _needs(spec: TrialSpec) -> tuple[Any, ...]:
     """What trials must have in common to share a process."""
     return spec.experiment, spec.code_digest, spec.environment, spec.limits, spec.resources, spec.runtime
 

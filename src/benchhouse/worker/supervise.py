@@ -4,12 +4,13 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,7 +27,6 @@ from benchhouse.schema.components import EXPERIMENT
 from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.secrets import make_up, redactor, secret_values
 from benchhouse.schema.service import SECRET, Addresses, ServiceFolder, read_state
-from benchhouse.schema.topology import Topology
 from benchhouse.schema.trial import MEASURED, Attempt, Failure, Meta, Outcome, TrialSpec, Warning
 from benchhouse.worker import batch, node
 from benchhouse.worker.experiment import STOPS, Ended, TrialSession, end_elsewhere, follow
@@ -69,7 +69,11 @@ def run_trial(
     tree.become_subreaper()
     tree.forget_usage()
     os.environ[TAG] = spec.trial_id
-    parameters = [spec.target, spec.parameters, dict(spec.environment), *_of_services(spec)]
+    services = [
+        [service.use.endpoint, service.parameters, service.recipe.environment if service.recipe else {}]
+        for service in spec.services.values()
+    ]
+    parameters = [spec.target, spec.parameters, dict(spec.environment), *services]  # where secrets may be referred to
     os.environ[SECRET] = make_up()
     known = ChainMap(_attached_secrets(spec), os.environ)
     parameters += [f"${name}" for name in known if name.startswith(SECRET)]
@@ -129,20 +133,17 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     capture.drain(limit_s=1.0)
     handover = _handover(session.scratch.result, session.redact)
     outcome, failure = _judge(ended, handover, spec)
-    warnings = list(handover.warnings)
-    if left:
-        warnings.append(Warning(code="left_processes", message=f"ended by the worker: {', '.join(left[:10])}"))
-    if capture.trouble:
-        warnings.append(Warning(code="logs_incomplete", message=capture.trouble))
-    if changed := tidy(folder.path):
-        warnings.append(Warning(code="artifacts_changed", message=", ".join(changed[:10])))
+    incomplete, changed = capture.trouble, tidy(folder.path)
     telemetry = watch.write(folder.telemetry, handover.phases)
-    if watch.trouble:
-        warnings.append(Warning(code="telemetry_incomplete", message=watch.trouble))
-    if blanked := blank_secrets(folder.artifacts, session.secrets):
-        warnings.append(
-            Warning(code="secret_blanked", message=f"a secret stood in artifacts: {', '.join(blanked[:10])}")
-        )
+    blanked = blank_secrets(folder.artifacts, session.secrets)
+    noticed = {
+        "left_processes": f"ended by the worker: {', '.join(left[:10])}" if left else "",
+        "logs_incomplete": incomplete,
+        "artifacts_changed": ", ".join(changed[:10]),
+        "telemetry_incomplete": watch.trouble,
+        "secret_blanked": f"a secret was in artifacts: {', '.join(blanked[:10])}" if blanked else "",
+    }
+    warnings = [*handover.warnings, *(Warning(code=code, message=text) for code, text in noticed.items() if text)]
     if failure:
         failure = failure.model_copy(update={"log_tail": capture.tail(EXPERIMENT, 20)})
     capture.note("info", "trial ended", outcome=outcome, duration_s=round(duration_s, 6))
@@ -214,7 +215,7 @@ def _redacted(value: Any, redact: Redact) -> Any:
 
 def _meta(session: TrialSession, end: Conclusion) -> Meta:
     spec, shared, failure = session.spec, session.shared, end.failure
-    ended, where = now(), node.host()
+    ended, where = now(), socket.gethostname()
     placed = batch.placed(spec.executor, where)
     attempt = Attempt(
         attempt=spec.attempt,
@@ -253,19 +254,13 @@ def _meta(session: TrialSession, end: Conclusion) -> Meta:
         package_lock_digest=node.lock_digest(),
         python=sys.version.split()[0],
         hardware=node.hardware(),
-        topology=_topology(os.path.dirname(spec.final)),  # noqa: PTH120
+        topology=topology(os.path.dirname(spec.final)),  # noqa: PTH120
         drivers=node.drivers(),
         limits={"asked": spec.limits.model_dump(exclude_none=True), "enforced_by": session.cage.enforced},
         usage=end.usage,
         trials_before=shared.trials - 1 if shared else None,
         custom=end.custom,
     )
-
-
-@lru_cache(maxsize=8)
-def _topology(results: str) -> Topology:
-    """The same for every trial of a worker whose evidence goes there."""
-    return topology(results)
 
 
 def _usage(cage: Cage, done: Done | None) -> dict[str, Any]:
@@ -292,22 +287,15 @@ def _usage(cage: Cage, done: Done | None) -> dict[str, Any]:
     }
 
 
-def _of_services(spec: TrialSpec) -> Iterator[Any]:
-    """Where they may refer to secrets."""
-    for service in spec.services.values():
-        yield [service.use.endpoint, service.parameters, service.recipe.environment if service.recipe else {}]
-
-
 def _attached_secrets(spec: TrialSpec) -> dict[str, str]:
     """Made up by the keepers of attached services, as if they were variables."""
-    found: dict[str, str] = {}
+    secrets: list[str] = []
     for service in spec.services.values():
         if service.folder:
             with contextlib.suppress(OSError, ValueError):
                 addresses = Addresses.model_validate_json(ServiceFolder(Path(service.folder)).endpoints.read_bytes())
-                for server in addresses.servers:
-                    found[f"{SECRET}_{len(found)}_SECRET"] = server.places.get("secret", "")
-    return found
+                secrets += [server.places.get("secret", "") for server in addresses.servers]
+    return {f"{SECRET}_{at}_SECRET": secret for at, secret in enumerate(secrets)}
 
 
 def _wait_for_attached(spec: TrialSpec) -> None:

@@ -63,7 +63,7 @@ class Task:
         if len(self.trials) > 1:
             warm_up(ExperimentRef.model_validate(self.frame["experiment"]))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-            signal.signal(number, self._told)
+            signal.signal(number, self._stop)
         unsealed = 0
         todo = iter(self.trials)
         while True:
@@ -95,7 +95,7 @@ class Task:
         self.folders[order["id"]] = folder.path
         self.pool.begin(order)
         if self.stopping:  # told in the moment before
-            self._told(self.stopping, None)
+            self._stop(self.stopping, None)
 
     def _wait(self) -> int:
         """Until one of them has ended or is measured; how many did not seal their folders."""
@@ -110,7 +110,7 @@ class Task:
                 unsealed += 1
         return unsealed
 
-    def _told(self, number: int, frame: FrameType | None) -> None:
+    def _stop(self, number: int, frame: FrameType | None) -> None:
         """Workers are told the same: on SIGTERM they end all that they started, on SIGUSR2 they seal."""
         self.stopping = self.stopping or number
         self.pool.stop(signum=signal.SIGUSR2 if number == signal.SIGUSR2 else signal.SIGTERM)
@@ -124,8 +124,8 @@ def _line(folder: SubmissionFolder, number: int) -> list[dict[str, Any]]:
         offsets.frombytes(file.read(16))
     with folder.tasks.open("rb") as file:
         file.seek(offsets[0])
-        found: list[dict[str, Any]] = json.loads(file.read(offsets[1] - offsets[0]))
-    return found
+        trials: list[dict[str, Any]] = json.loads(file.read(offsets[1] - offsets[0]))
+    return trials
 
 
 def _drop_empty_logs() -> None:

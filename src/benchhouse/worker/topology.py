@@ -5,7 +5,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ _UNLIMITED = 1 << 60  # v1 writes a number near 2^63 for "no limit"
 _WHY_NOT = {"numa": "the firmware does not say", "nvlinks": "NVML shows no NVLink on it"}
 
 
+@lru_cache(maxsize=8)
 def topology(folder: str) -> Topology:
     """The node, and the file system that `folder` is on."""
     kind = _filesystem(folder)
