@@ -45,25 +45,25 @@ def keep_slot(
         return f"{folder} is not to be seen on {facts['node']}: a run needs a file system that all nodes share"
     if shutil.which(python[0]) is None:
         return f"there is no {python[0]} on {facts['node']}: its environment must be where all nodes see it"
-    with tempfile.TemporaryFile() as words:
+    with tempfile.TemporaryFile() as stderr:
         host = subprocess.Popen(
             [*python, "-m", "benchhouse.worker", "--host", "--own"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=words,
+            stderr=stderr,
             env=_environment(environment, imposed) | {PLACED: json.dumps(facts)},
         )
         assert host.stdin and host.stdout
         try:
-            _tell(home, {"placed": facts})
+            _report(home, {"placed": facts})
             reason = _carry(home, host.stdin, host.stdout, patience_s)
         finally:
             _end(host)
-        words.seek(0)
-        said = words.read().decode("utf-8", "replace").strip().splitlines()
-    reason = reason or f"the worker host ended with code {host.returncode}{f': {said[-1]}' if said else ''}"
+        stderr.seek(0)
+        lines = stderr.read().decode("utf-8", "replace").strip().splitlines()
+    reason = reason or f"the worker host ended with code {host.returncode}{f': {lines[-1]}' if lines else ''}"
     with contextlib.suppress(OSError):
-        _tell(home, {"ended": reason})
+        _report(home, {"ended": reason})
     return reason
 
 
@@ -85,12 +85,12 @@ def _carry(home: Path, orders: IO[bytes], answers: IO[bytes], patience_s: float)
             if not chunk:
                 return ""
             *lines, buffer = (buffer + chunk).split(b"\n")
-            _tell(home, *(json.loads(line) for line in lines if line), running=running)
+            _report(home, *(json.loads(line) for line in lines if line), running=running)
         pause_s = _SOON_S if news or readable else min(2 * pause_s, _BUSY_S if running else _IDLE_S)
         if (now := time.monotonic()) >= next_look:
             next_look = now + _BEAT_S
-            if (found := _read(home.parent / ALIVE)) != beat and found:
-                beat, heard = found, now
+            if (latest := _read(home.parent / ALIVE)) != beat and latest:
+                beat, heard = latest, now
             elif now - heard > patience_s:
                 return f"its orchestrator has not been heard of for {patience_s:g} s"
 
@@ -115,7 +115,7 @@ class Tail:
         return [json.loads(line) for line in whole.splitlines()]
 
 
-def _tell(home: Path, *reports: dict[str, Any], running: set[str] | None = None) -> None:
+def _report(home: Path, *reports: dict[str, Any], running: set[str] | None = None) -> None:
     for report in reports:
         if running is not None and "id" in report:
             (running.discard if "exit" in report else running.add)(report["id"])

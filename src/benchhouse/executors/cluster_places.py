@@ -22,13 +22,13 @@ class Vacancy:
     def __init__(self, title: str, patience_s: float, say: Callable[[str], None]) -> None:
         self.title, self.patience_s, self._say = title, patience_s, say
         self._since: float | None = None
-        self._asked = time.monotonic()
+        self._asked_at = time.monotonic()
 
     def is_due(self) -> bool:
         """Whether to ask for the nodes again."""
-        if time.monotonic() - self._asked < _ASK_S:
+        if time.monotonic() - self._asked_at < _ASK_S:
             return False
-        self._asked = time.monotonic()
+        self._asked_at = time.monotonic()
         return True
 
     def look(self, ask: Ask, nodes: Sequence[Node]) -> str:

@@ -188,8 +188,8 @@ def run_slot(folder: str, python: list[str], environment: dict[str, str], patien
     }
     if not python:
         environment = {name: value for name, value in environment.items() if name not in ("PATH", "VIRTUAL_ENV")}
-    asked = here.runtime_env.get("env_vars") or {}
-    imposed = [name for name in IMPOSED if name not in asked]
+    chosen = here.runtime_env.get("env_vars") or {}
+    imposed = [name for name in IMPOSED if name not in chosen]
     return cluster_node.keep_slot(folder, python or [sys.executable], environment, placed, patience_s, imposed)
 
 

@@ -30,12 +30,12 @@ class RayJobs:
 
     def carry(self, name: str, command: Sequence[str]) -> str:
         """Hand over the command; returns the id of its job. Ray takes a name only once."""
-        asked = {
+        job = {
             "entrypoint": shlex.join(command),
             "submission_id": name,
             "runtime_env": {"env_vars": {key: os.environ[key] for key in os.environ if key.startswith(_SENT)}},
         }
-        return str(self._ask("/api/jobs/", asked)["submission_id"])
+        return str(self._ask("/api/jobs/", job)["submission_id"])
 
     def goes_on(self, job: str) -> bool:
         return str(self._ask(f"/api/jobs/{job}")["status"]) in ("PENDING", "RUNNING")

@@ -38,10 +38,10 @@ def can_fork() -> bool:
     return len(os.listdir("/proc/self/task")) == 1 and not any(each.startswith(mark) for each in variables)  # noqa: PTH208 - names, not paths
 
 
-def fork(work: Callable[[], int | None], words: Path, without: Collection[str] = ()) -> Forked:
+def fork(work: Callable[[], int | None], output: Path, without: Collection[str] = ()) -> Forked:
     """Run `work` in a session of its own, with nothing of this process but its memory and its folder.
 
-    What it prints goes to `words`; the variables `without` are not in its environment. It ends where `work` does, with
+    What it prints goes to `output`; the variables `without` are not in its environment. It ends where `work` does, with
     the exit code that `work` returns.
     """
     for stream in (sys.stdout, sys.stderr):
@@ -53,7 +53,7 @@ def fork(work: Callable[[], int | None], words: Path, without: Collection[str] =
     try:
         pid = os.fork()
         if pid == 0:
-            _become(work, words, without, before)
+            _become(work, output, without, before)
     finally:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -64,7 +64,7 @@ def fork(work: Callable[[], int | None], words: Path, without: Collection[str] =
     return Forked(pid)
 
 
-def _become(work: Callable[[], int | None], words: Path, without: Collection[str], mask: Collection[int]) -> None:
+def _become(work: Callable[[], int | None], output: Path, without: Collection[str], mask: Collection[int]) -> None:
     """Ends by `os._exit`: what the parent registered with `atexit`, and its frames above, are not for the child."""
     try:
         gc.freeze()  # what was ours is never collected: it would close descriptors that are by then the child's own
@@ -73,7 +73,7 @@ def _become(work: Callable[[], int | None], words: Path, without: Collection[str
         for number in signal.valid_signals():
             if callable(signal.getsignal(number)):
                 signal.signal(number, signal.SIG_DFL)
-        _rewire(words)
+        _rewire(output)
         for name in without:
             os.environ.pop(name, None)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -84,15 +84,15 @@ def _become(work: Callable[[], int | None], words: Path, without: Collection[str
         os._exit(1)
 
 
-def _rewire(words: Path) -> None:
+def _rewire(output: Path) -> None:
     """Close all that was open. A lock is held, and a pipe has no end, for as long as anybody has it."""
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths
         if int(name) > 2:
             with suppress(OSError):  # the one that listed them
                 os.close(int(name))
-    opened = [os.open(os.devnull, os.O_RDONLY), os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)]
-    stdin, output = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 3) for each in opened)  # 0, 1 and 2 may have been closed
-    for target, source in enumerate((stdin, output, output)):
+    opened = [os.open(os.devnull, os.O_RDONLY), os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)]
+    stdin, stdout = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 3) for each in opened)  # 0, 1 and 2 may have been closed
+    for target, source in enumerate((stdin, stdout, stdout)):
         os.dup2(source, target)
-    for each in {stdin, output, *opened} - {0, 1, 2}:
+    for each in {stdin, stdout, *opened} - {0, 1, 2}:
         os.close(each)

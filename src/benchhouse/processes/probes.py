@@ -45,7 +45,7 @@ class Probe:
         self._times = self._good = 0
 
     @property
-    def asked(self) -> str:
+    def question(self) -> str:
         """What is asked, for people."""
         if self.ready.kind == "tcp":
             return f"port {self._port}"

@@ -39,8 +39,8 @@ def find_program(recipe: Recipe) -> str:
     if program := locate(recipe.program):
         return program
     what = f"{recipe.program[0]!r} is not a program here" if recipe.program else "it comes as a container image alone"
-    said = f"{recipe.name}: {what}"
-    raise ExperimentFailed("no_such_program", f"{said}{f'; {recipe.install}' if recipe.install else ''}")
+    hint = f"; {recipe.install}" if recipe.install else ""
+    raise ExperimentFailed("no_such_program", f"{recipe.name}: {what}{hint}")
 
 
 def is_here(recipe: Recipe) -> bool:
@@ -51,12 +51,12 @@ def chosen_program(recipe: Recipe, chosen: str | None) -> str:
     """The one that the user names, else the first that is here."""
     if chosen is None:
         return find_program(recipe)
-    found = shutil.which(chosen)
-    if found is None:
+    program = shutil.which(chosen)
+    if program is None:
         raise ExperimentFailed(
             "no_such_program", f"{recipe.name}: {chosen!r}, which program= names, is not a program here"
         )
-    return found
+    return program
 
 
 def version_of(recipe: Recipe, chosen: str | None = None) -> str:
@@ -66,10 +66,10 @@ def version_of(recipe: Recipe, chosen: str | None = None) -> str:
         command = [fill(word, {"program": program, "python": sys.executable}) for word in recipe.version_command]
         if not command:
             return ""
-        said = subprocess.run(
+        completed = subprocess.run(
             command, capture_output=True, text=True, timeout=_ANSWER_S, check=False, stdin=subprocess.DEVNULL
         )
     except (ExperimentFailed, OSError, subprocess.TimeoutExpired):
         return ""
-    found = _VERSION.search(said.stdout + said.stderr)
-    return found[0] if found and not said.returncode else ""
+    version = _VERSION.search(completed.stdout + completed.stderr)
+    return version[0] if version and not completed.returncode else ""

@@ -37,25 +37,21 @@ def _find(arguments: list[str]) -> Callable[[], int]:
         from benchhouse.worker.host import serve
 
         return serve
-    if len(arguments) == 2 and arguments[0] == "--keep":
-        from benchhouse.worker.keeper import keep
-
-        return partial(keep, Path(arguments[1]).absolute())
-    if len(arguments) == 2 and arguments[0] == "--task":
-        from benchhouse.worker.task import run_task
-
-        return partial(run_task, Path(arguments[1]).absolute())
-    if len(arguments) == 1 and not arguments[0].startswith("-"):
-        from benchhouse.worker.supervise import run_trial
-
-        return partial(run_trial, Path(arguments[0]).absolute())
-    if len(arguments) == 2 and arguments[0] == "--monitor":
-        from benchhouse.worker.monitors.standing import run
-
-        return partial(run, Path(arguments[1]).absolute())
-    known = "FOLDER | --host | --task FOLDER | --keep FOLDER | --monitor FOLDER"
-    print(f"usage: python -m benchhouse.worker {known}", file=sys.stderr)
-    return lambda: 2
+    run: Callable[[Path], int]
+    match arguments:
+        case ["--keep", _]:
+            from benchhouse.worker.keeper import keep as run
+        case ["--task", _]:
+            from benchhouse.worker.task import run_task as run
+        case ["--monitor", _]:
+            from benchhouse.worker.monitors.standing import run
+        case [folder] if not folder.startswith("-"):
+            from benchhouse.worker.supervise import run_trial as run
+        case _:
+            known = "FOLDER | --host | --task FOLDER | --keep FOLDER | --monitor FOLDER"
+            print(f"usage: python -m benchhouse.worker {known}", file=sys.stderr)
+            return lambda: 2
+    return partial(run, Path(arguments[-1]).absolute())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from benchhouse.schema.recipe import Recipe, fill
 
 @dataclass(frozen=True)
 class Container:
-    """Turns the words of a recipe into those that run them in its image."""
+    """Turns the commands of a recipe into those that run in its image."""
 
     recipe: Recipe
     path: Path
@@ -25,13 +25,13 @@ class Container:
         named = next((Path(item.rpartition(":")[2]).name for item in self.recipe.program if "*" not in item), "")
         return {"program": named, "python": "python3"}
 
-    def command(self, words: Sequence[str], places: dict[str, str], gpus: bool) -> list[str]:
-        """What checks the image and then becomes `words` in it, with the server's folder and binds to be seen."""
+    def command(self, arguments: Sequence[str], places: dict[str, str], gpus: bool) -> list[str]:
+        """What checks the image and then becomes `arguments` in it, with the server's folder and binds to be seen."""
         folder = places["folder"]
         binds, variables = [Bind(folder, folder), *find_binds(self.recipe, places)], tuple(self.recipe.environment)
         entry = Entry(str(self.path), self.image, binds, workdir=folder, gpus=gpus, variables=variables)
         try:
-            return ["bash", "-c", entry.script([fill(word, places) for word in words]), "enter"]
+            return ["bash", "-c", entry.script([fill(word, places) for word in arguments]), "enter"]
         except BenchError as error:
             raise ExperimentFailed("bad_recipe", error.message) from error
 

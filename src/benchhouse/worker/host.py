@@ -40,7 +40,7 @@ def serve() -> int:
     pool = Pool()
     try:
         signal.signal(signal.SIGTERM, _exit)
-        _say({"ready": os.getpid()})
+        _report({"ready": os.getpid()})
         _serve_orders(pool, wakeup)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -57,7 +57,7 @@ def _serve_orders(pool: Pool, wakeup: int) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(wakeup, 4096)
         for job, code in pool.ended():
-            _say({"id": job, "exit": code})
+            _report({"id": job, "exit": code})
         try:
             chunk = os.read(0, 1 << 16)
         except BlockingIOError:
@@ -84,7 +84,7 @@ def _obey(order: dict[str, Any], pool: Pool) -> None:
         pool.stop(order["stop"])
         return
     pid = pool.begin(order, lambda: warm_up_for(Path(order["folder"]) / "trial.json"))
-    _say({"id": order["id"], "pid": pid, "start": tree.start_time(pid)})
+    _report({"id": order["id"], "pid": pid, "start": tree.start_time(pid)})
 
 
 def _exit(signum: int, frame: FrameType | None) -> NoReturn:
@@ -100,6 +100,6 @@ def _end_all(pool: Pool) -> None:
     sweep_scratch(LEFTOVERS)
 
 
-def _say(message: dict[str, Any]) -> None:
+def _report(message: dict[str, Any]) -> None:
     with contextlib.suppress(BrokenPipeError):
         os.write(1, json.dumps(message).encode() + b"\n")

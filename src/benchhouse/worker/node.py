@@ -3,7 +3,6 @@
 import importlib.metadata
 import json
 import os
-import platform
 import sys
 import time
 from functools import cache
@@ -23,18 +22,20 @@ def enter_s() -> float | None:
 
 @cache
 def hardware() -> dict[str, Any]:
-    cpu = _cpu_info()
+    from benchhouse.worker.topology import node_topology  # not before `enter_s` was asked
+
+    node = node_topology()
     return {
-        "machine": platform.machine(),
-        "kernel": platform.release(),
-        "cpu_model": cpu.get("model name") or cpu.get("CPU part"),
-        "cpus_online": os.cpu_count(),
-        "cpus_usable": len(os.sched_getaffinity(0)),
-        "cpu_governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
+        "machine": node.machine,
+        "kernel": node.kernel,
+        "cpu_model": node.cpu.model,
+        "cpus_online": node.cpu.threads,
+        "cpus_usable": node.cpu.usable,
+        "cpu_governor": node.cpu.governor,
+        "memory_bytes": node.memory_bytes,
+        "numa_nodes": len(node.numa) or None,
         "gpus": _gpus(),
-        "nics": sorted(path.name for path in Path("/sys/class/net").glob("*") if path.name != "lo"),
+        "nics": [nic.name for nic in node.nics],
     }
 
 
@@ -71,16 +72,6 @@ def _gpus() -> list[str]:
     paths = sorted(folder.glob("*/information")) if folder.is_dir() else []
     lines = [line for path in paths for line in (_read(str(path)) or "").splitlines()]
     return [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
-
-
-def _cpu_info() -> dict[str, str]:
-    info: dict[str, str] = {}
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        key, colon, value = line.partition(":")
-        if not colon:
-            break
-        info.setdefault(key.strip(), value.strip())
-    return info
 
 
 def _read(path: str) -> str | None:

@@ -57,8 +57,8 @@ class Capture:
         self._closed = False
         self._lock = threading.RLock()  # between `pumping` and whoever opens a component or asks for its tail
         self._selector = selectors.DefaultSelector()
-        self._asked, self._asking = server_logs.pair()
-        self._selector.register(self._asked, selectors.EVENT_READ)
+        self._requests, self._requester = server_logs.pair()
+        self._selector.register(self._requests, selectors.EVENT_READ)
 
     @classmethod
     def begin(
@@ -116,29 +116,29 @@ class Capture:
         """
         for writer, target in zip(self._writers, (1, 2), strict=True):
             os.dup2(writer, target)
-        asking = socket.socket(fileno=fcntl.fcntl(self._asking, fcntl.F_DUPFD_CLOEXEC, 3))
+        requester = socket.socket(fileno=fcntl.fcntl(self._requester, fcntl.F_DUPFD_CLOEXEC, 3))
         self.parent_side()
         self._close_readers()
         for stream in self._streams.values():
             stream.sink.close()
         self._journal.sink.close()
         self._closed = True
-        return server_logs.ServerLogs(asking)
+        return server_logs.ServerLogs(requester)
 
     def child_ends(self) -> list[int]:
         """What a child that was not forked from here is to be sent: stdout, stderr, and where it asks for logs."""
-        return [*self._writers, self._asking.fileno()]
+        return [*self._writers, self._requester.fileno()]
 
     def parent_side(self) -> None:
         """In the worker, after the fork: lets go of the child's ends, so that EOF can arrive."""
-        self._asking.close()
+        self._requester.close()
         while self._writers:
             os.close(self._writers.pop())
 
     def filenos(self) -> tuple[int, ...]:
         """What is to be waited for, for a selector of the supervisor's own."""
-        asked = self._asked.fileno()
-        return (*self._readers, asked) if asked >= 0 else tuple(self._readers)
+        handle = self._requests.fileno()
+        return (*self._readers, handle) if handle >= 0 else tuple(self._readers)
 
     def pump(self, timeout_s: float | None) -> bool:
         """Waits up to `timeout_s` (None: for ever) for output, takes at most 256 KiB of each pipe, answers the child.
@@ -188,11 +188,11 @@ class Capture:
         size = 0
         with self._lock:
             for key, _ in ready:
-                if key.fileobj is not self._asked:
+                if key.fileobj is not self._requests:
                     size += self._read(key.fd)
-                elif not server_logs.answer(self._asked, self):
-                    self._selector.unregister(self._asked)
-                    self._asked.close()
+                elif not server_logs.answer(self._requests, self):
+                    self._selector.unregister(self._requests)
+                    self._requests.close()
         if size:
             self._breathe(size)
 
@@ -225,7 +225,7 @@ class Capture:
         # One epoll object may be shared by both sides of a fork; unregistering in the child would reach the
         # parent's, which is the same kernel object.
         self._selector.close()
-        self._asked.close()
+        self._requests.close()
         for reader in self._readers:
             os.close(reader)
         self._readers.clear()

@@ -175,7 +175,7 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
         gc.disable()  # to look for garbage is to touch pages that are shared with the host and with every experiment
         trials = 0
         scratch = Scratch(LEFTOVERS)
-        while (code := _work(order, scratch, sharing, lambda: _tell(line, _MEASURED))) == 0 and _may_go_on():
+        while (code := _work(order, scratch, sharing, lambda: _send(line, _MEASURED))) == 0 and _may_go_on():
             if not scratch.renew():
                 scratch.remove()
                 scratch = Scratch(LEFTOVERS)
@@ -198,9 +198,9 @@ def _become_worker(order: dict[str, Any], line: socket.socket, parent: int, mask
         os._exit(code)  # a fork: what the host registered with atexit, and its frames above, are not ours to run
 
 
-def _tell(line: socket.socket, what: bytes) -> None:
+def _send(line: socket.socket, message: bytes) -> None:
     with contextlib.suppress(OSError):  # whoever listened is gone, and this process is about to be
-        line.send(what)
+        line.send(message)
 
 
 def _may_go_on() -> bool:

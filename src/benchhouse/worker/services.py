@@ -154,7 +154,7 @@ class Services:
         if (code := item.process.poll()) is not None:
             return ExperimentFailed("server_died", f"{name} ended {_how(code)} before it was ready:\n{tail}")
         flaps = f"; {item.probe.flaps}" if item.probe.flaps else ""
-        not_up = f"{name} was not up within {item.recipe.ready.timeout:g} s ({item.probe.asked}){flaps}"
+        not_up = f"{name} was not up within {item.recipe.ready.timeout:g} s ({item.probe.question}){flaps}"
         return ExperimentFailed("server_not_ready", f"{not_up}:\n{tail}")
 
 
@@ -212,11 +212,13 @@ def _check_binds(recipe: Recipe, places: dict[str, str]) -> None:
             )
 
 
-def _command(recipe: Recipe, words: Sequence[str], places: dict[str, str], container: Container | None) -> list[str]:
+def _command(
+    recipe: Recipe, arguments: Sequence[str], places: dict[str, str], container: Container | None
+) -> list[str]:
     if container is None:
-        command = [fill(word, places) for word in words]
+        command = [fill(word, places) for word in arguments]
     else:
-        command = container.command(words, places, gpus=bool(recipe.resources and recipe.resources.gpus))
+        command = container.command(arguments, places, gpus=bool(recipe.resources and recipe.resources.gpus))
     if recipe.refuses_root and os.geteuid() == 0:  # nobody inside, and outside the user who owns the folder
         if not shutil.which("unshare"):
             raise ExperimentFailed(

@@ -116,7 +116,8 @@ class Conclusion:
 
 def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing | None) -> int:
     spec, folder, capture, shared = session.spec, session.folder, session.capture, session.shared
-    asked = {file: file.read_text(encoding="utf-8") for file in (folder.spec, folder.effective_config) if file.exists()}
+    files = (folder.spec, folder.effective_config)
+    originals = {file: file.read_text(encoding="utf-8") for file in files if file.exists()}
     capture.note("info", "trial started", attempt=spec.attempt, experiment=spec.experiment.name)
     started, clock = now(), time.monotonic()
     watch = Watch(spec.monitors or None, started, clock)
@@ -156,7 +157,7 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
     for file, model in ((folder.meta, meta), (folder.metrics, numbers)):
         write_fresh(file, model.model_dump_json(indent=2, by_alias=True) + "\n")
     write_metrics_csv(folder.metrics_csv, spec, handover.measurements)
-    for file, text in asked.items():
+    for file, text in originals.items():
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             write_fresh(file, text)  # as it was asked, whatever the experiment did to the file
     if folder.artifacts.is_dir() and not any(folder.artifacts.iterdir()):
@@ -170,14 +171,14 @@ def _run(session: TrialSession, measured: Callable[[], None], sharing: Sharing |
 
 def _judge(ended: Ended, handover: Handover, spec: TrialSpec) -> tuple[Outcome, Failure | None]:
     """The outcome's name: one vocabulary for every executor."""
-    asked = spec.limits
+    limits = spec.limits
     if ended.stopped_by == "wall":
-        return "timeout", Failure(code="wall_limit", message=f"ended after {asked.wall:g} s of wall-clock time")
+        return "timeout", Failure(code="wall_limit", message=f"ended after {limits.wall:g} s of wall-clock time")
     if ended.stopped_by == "job":
         return "timeout", Failure(code="job_time", message="the time of its batch job was nearly over")
     if ended.stopped_by == "cpu" or ended.signal == signal.SIGXCPU:
-        return "timeout", Failure(code="cpu_limit", message=f"ended after {asked.cpu or 0:g} s of CPU time")
-    memory = f"the limit is {asked.memory} bytes" if asked.memory else "the machine has no more memory"
+        return "timeout", Failure(code="cpu_limit", message=f"ended after {limits.cpu or 0:g} s of CPU time")
+    memory = f"the limit is {limits.memory} bytes" if limits.memory else "the machine has no more memory"
     if handover.out_of_memory or ended.oom_kills:
         trace = handover.failure.traceback if handover.failure else ""
         return "out_of_memory", Failure(code="memory_limit", message=memory, traceback=trace)

@@ -96,8 +96,8 @@ def _cpu_model() -> str | None:
 def _numa(unknown: dict[str, str]) -> list[NumaNode]:
     nodes = []
     for path in sorted(Path("/sys/devices/system/node").glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
-        words = (_read(path / "meminfo") or "").split()
-        kib = words[words.index("MemTotal:") + 1] if "MemTotal:" in words[:-1] else ""
+        fields = (_read(path / "meminfo") or "").split()
+        kib = fields[fields.index("MemTotal:") + 1] if "MemTotal:" in fields[:-1] else ""
         nodes.append(
             NumaNode(
                 node=int(path.name[4:]),
@@ -158,11 +158,11 @@ def _cpu_quota() -> float | None:
     """The least that a cgroup from here upward allows."""
     limits = []
     for folder in _cgroups("cpu"):
-        words = (_read(folder / "cpu.max") or "").split()
-        if not words and (quota := _read(folder / "cpu.cfs_quota_us")):
-            words = [quota, _read(folder / "cpu.cfs_period_us") or "100000"]
-        if len(words) == 2 and words[0].isdigit() and int(words[1]):
-            limits.append(int(words[0]) / int(words[1]))
+        fields = (_read(folder / "cpu.max") or "").split()
+        if not fields and (quota := _read(folder / "cpu.cfs_quota_us")):
+            fields = [quota, _read(folder / "cpu.cfs_period_us") or "100000"]
+        if len(fields) == 2 and fields[0].isdigit() and int(fields[1]):
+            limits.append(int(fields[0]) / int(fields[1]))
     return min(limits, default=None)
 
 

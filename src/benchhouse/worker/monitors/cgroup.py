@@ -45,12 +45,12 @@ class Cgroup:
         self.series: Sequence[Series] = []
         for folder, (name, columns) in wanted:
             file = Kept(folder / name)
-            words = file.read().split()
+            fields = file.read().split()
             known = {series.name for series in self.series}  # v1's cpu and cpuacct are often one folder
             there = [
                 (series, word, scale)
                 for series, word, scale in columns
-                if words and (not word or word in words) and series.name not in known
+                if fields and (not word or word in fields) and series.name not in known
             ]
             if there:
                 self.series = [*self.series, *(series for series, _, _ in there)]
@@ -61,10 +61,10 @@ class Cgroup:
     def sample(self) -> list[float]:
         values: list[float] = []
         for file, columns in self._files:
-            words = file.read().split()
+            fields = file.read().split()
             for word, scale in columns:
                 try:
-                    values.append(int(words[words.index(word) + 1 if word else 0]) * scale)
+                    values.append(int(fields[fields.index(word) + 1 if word else 0]) * scale)
                 except (ValueError, IndexError):
                     values.append(nan)
         return values

@@ -198,7 +198,8 @@ class Gpu:
         yield self._number(ENERGY, "nvmlDeviceGetTotalEnergyConsumption", factor=1e-3)
         yield self._number(TEMPERATURE, "nvmlDeviceGetTemperature", nvml.NVML_TEMPERATURE_GPU)
         # The name before driver 535; newer drivers have it too.
-        yield Reading("nvmlDeviceGetCurrentClocksThrottleReasons", THROTTLES, self._throttles)
+        call = "nvmlDeviceGetCurrentClocksThrottleReasons"
+        yield Reading(call, THROTTLES, lambda: throttles(getattr(nvml, call)(self._handle)))
         corrected, uncorrected = nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
         yield self._number(ECC_CORRECTED, "nvmlDeviceGetTotalEccErrors", corrected, nvml.NVML_VOLATILE_ECC)
         yield self._number(ECC_UNCORRECTED, "nvmlDeviceGetTotalEccErrors", uncorrected, nvml.NVML_VOLATILE_ECC)
@@ -225,9 +226,6 @@ class Gpu:
         """As nvidia-smi tells it: what the driver keeps for itself is not in use. Needs a driver of 2021 or later."""
         memory = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, self._nvml.nvmlMemory_v2)
         return float(memory.used), float(memory.total)
-
-    def _throttles(self) -> Sequence[float]:
-        return throttles(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle))
 
     def _known_fields(self) -> list[int]:
         """Places in _FIELDS; none with drivers before 2018."""

@@ -24,9 +24,9 @@ _HANGS_S = 0.2
 class Outward:
     """`begin` it beside a running sampler, `end` it before that is stopped."""
 
-    def __init__(self, asked: Monitors, spec: TrialSpec, sampler: Sampler) -> None:
+    def __init__(self, monitors: Monitors, spec: TrialSpec, sampler: Sampler) -> None:
         self.problems: list[str] = []
-        self._asked, self._spec, self._sampler = asked, spec, sampler
+        self._monitors, self._spec, self._sampler = monitors, spec, sampler
         self._over = threading.Event()
         self._adding = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -34,8 +34,8 @@ class Outward:
 
     def begin(self) -> None:
         """Nothing is started where there is nothing to do."""
-        gpus = "gpu" in self._asked.sources and driver_is_here()
-        if gpus or self._asked.prometheus or self._asked.textfile:
+        gpus = "gpu" in self._monitors.sources and driver_is_here()
+        if gpus or self._monitors.prometheus or self._monitors.textfile:
             self._thread = threading.Thread(target=self._run, args=(gpus,), name="benchhouse-outward", daemon=True)
             self._thread.start()
 
@@ -48,17 +48,17 @@ class Outward:
 
     def _run(self, gpus: bool) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are the main thread's
-        if self._over.wait(min(_AFTER_S, self._asked.interval)):
+        if self._over.wait(min(_AFTER_S, self._monitors.interval)):
             return
         if gpus:
-            self._add(open_gpus(self._asked.interval))
-        for scrape in self._asked.prometheus:
+            self._add(open_gpus(self._monitors.interval))
+        for scrape in self._monitors.prometheus:
             from benchhouse.worker.monitors.prometheus import Endpoint
 
             self._add([Endpoint(scrape.url, scrape.name, scrape.series, scrape.labels)])
-        if self._asked.textfile:
-            labels = {str(name): value for name, value in self._asked.labels.items()}
-            self._keep_file(Path(self._asked.textfile), labels)
+        if self._monitors.textfile:
+            labels = {str(name): value for name, value in self._monitors.labels.items()}
+            self._keep_file(Path(self._monitors.textfile), labels)
 
     def _add(self, sources: Iterable[Source]) -> None:
         for source in sources:
@@ -75,8 +75,8 @@ class Outward:
         file = LiveFile(folder, self._spec, labels, self._gpu_model)
         try:
             while True:
-                file.write(self._sampler.latest(_WRITE_EVERY_S + self._asked.interval))
-                if self._over.wait(max(_WRITE_EVERY_S, self._asked.interval)):
+                file.write(self._sampler.latest(_WRITE_EVERY_S + self._monitors.interval))
+                if self._over.wait(max(_WRITE_EVERY_S, self._monitors.interval)):
                     break
         except OSError as error:
             self.problems.append(f"text file: {file.path}: {error.strerror}; it is not kept up to date")

@@ -28,7 +28,9 @@ def encode(columns: Mapping[str, "array[float]"], metadata: Mapping[str, str]) -
         elements.append([(1, _I32, _DOUBLE), (3, _I32, _REQUIRED), (4, _BINARY, name)])
         plain = _little_endian(values)
         packed = zlib.compress(plain, 1, wbits=31)
-        header = _page_header(rows, len(plain), len(packed))
+        page = [(1, _I32, rows), (2, _I32, _PLAIN), (3, _I32, _RLE), (4, _I32, _RLE)]
+        sizes = [(2, _I32, len(plain)), (3, _I32, len(packed))]
+        header = _struct([(1, _I32, _DATA_PAGE), *sizes, (5, _STRUCT, page)])
         uncompressed, size = len(header) + len(plain), len(header) + len(packed)
         about: list[Field] = [
             (1, _I32, _DOUBLE), (2, _LIST, (_I32, (_PLAIN,))), (3, _LIST, (_BINARY, (name,))), (4, _I32, _GZIP),
@@ -47,11 +49,6 @@ def encode(columns: Mapping[str, "array[float]"], metadata: Mapping[str, str]) -
         ]
     )  # fmt: skip
     return b"".join([*out, footer, struct.pack("<I", len(footer)), _MAGIC])
-
-
-def _page_header(rows: int, plain: int, packed: int) -> bytes:
-    page = [(1, _I32, rows), (2, _I32, _PLAIN), (3, _I32, _RLE), (4, _I32, _RLE)]
-    return _struct([(1, _I32, _DATA_PAGE), (2, _I32, plain), (3, _I32, packed), (5, _STRUCT, page)])
 
 
 def _little_endian(values: "array[float]") -> bytes:

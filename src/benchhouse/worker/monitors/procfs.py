@@ -221,11 +221,11 @@ class Disks(_File):
     def sample(self) -> list[float]:
         read = written = reads = writes = busy = 0
         for line in self._file.read().splitlines():
-            words = line.split(None, 13)
-            if words[2] in self._names:
-                reads, read = reads + int(words[3]), read + int(words[5])
-                writes, written = writes + int(words[7]), written + int(words[9])
-                busy += int(words[12])
+            fields = line.split(None, 13)
+            if fields[2] in self._names:
+                reads, read = reads + int(fields[3]), read + int(fields[5])
+                writes, written = writes + int(fields[7]), written + int(fields[9])
+                busy += int(fields[12])
         return [read * _SECTOR, written * _SECTOR, reads, writes, busy / 1000]
 
 
@@ -263,10 +263,10 @@ class Network(_File):
             name, _, rest = line.partition(b":")
             name = name.strip()
             if name in self._names:
-                words = rest.split(None, 12)
-                received, sent = received + int(words[0]), sent + int(words[8])
-                errors += int(words[2]) + int(words[10])
-                drops += int(words[3]) + int(words[11])
+                fields = rest.split(None, 12)
+                received, sent = received + int(fields[0]), sent + int(fields[8])
+                errors += int(fields[2]) + int(fields[10])
+                drops += int(fields[3]) + int(fields[11])
             elif name == b"lo":
                 loopback = int(rest.split(None, 1)[0])
         return [received, sent, errors, drops, loopback]

@@ -47,11 +47,6 @@ def write(
     return summary
 
 
-def file_name(scope: str) -> str:
-    """`service:postgres` is kept in service.postgres.parquet."""
-    return re.sub(r"[^A-Za-z0-9_-]+", ".", scope).strip(".") + ".parquet"
-
-
 def as_parquet(track: Track, started: str) -> bytes:
     """Times in seconds since `started`, then a column a series, counters as they are."""
     names = [TIME, *(series.name for series in track.series)]
@@ -100,8 +95,10 @@ def _scope(track: Track, parts: dict[str, list[Phase]], interval_s: float) -> te
                 stats[name] = figures
         summary = telemetry.SeriesSummary(unit=item.told_unit, kind=item.kind, family=item.family, phases=stats)
         series[item.name] = summary
-    file = file_name(track.scope) if track.samples > _FEW else None
-    return telemetry.ScopeSummary(file=file, samples=track.samples, series=series)
+    name = re.sub(r"[^A-Za-z0-9_-]+", ".", track.scope).strip(".")  # service:postgres is in service.postgres.parquet
+    return telemetry.ScopeSummary(
+        file=f"{name}.parquet" if track.samples > _FEW else None, samples=track.samples, series=series
+    )
 
 
 def _energy(tracks: Sequence[Track], phase: Phase) -> float | None:

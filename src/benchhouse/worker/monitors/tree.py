@@ -41,9 +41,9 @@ SERIES = (
 
 
 class _Member:
-    """One process, as it was read last and the time before. Numbers are made of the words only when they are needed."""
+    """One process, as it was read last and the time before. Fields become numbers only when they are needed."""
 
-    __slots__ = ("before", "children", "io", "moved", "own", "pid", "schedule", "stat", "words")
+    __slots__ = ("before", "children", "fields", "io", "moved", "own", "pid", "schedule", "stat")
 
     def __init__(self, pid: int, *, own: bool, keep: bool) -> None:
         self.pid, self.own = pid, own  # without `own`, only what its children used counts
@@ -51,17 +51,17 @@ class _Member:
         self.io = Kept(f"/proc/{pid}/io") if keep and own else None
         self.children = Kept(f"/proc/{pid}/task/{pid}/children") if keep and own else None
         self.schedule = Kept(f"/proc/{pid}/schedstat") if keep and own else None
-        self.words: list[bytes] = []  # of stat, from the state on: field 3 of the man page is at 0
+        self.fields: list[bytes] = []  # of stat, from the state on: field 3 of the man page is at 0
         self.moved: list[bytes] = []
-        self.before = (self.words, self.moved)
+        self.before = (self.fields, self.moved)
 
     def read(self) -> bool:
         """False when it is gone. Its I/O is not read."""
         text = self.stat.read() if self.stat else _read(f"/proc/{self.pid}/stat")
         if not text:
             return False
-        self.before = (self.words, self.moved)
-        self.words = text[text.rindex(b")") + 2 :].split(None, 22)
+        self.before = (self.fields, self.moved)
+        self.fields = text[text.rindex(b")") + 2 :].split(None, 22)
         return True
 
     def read_io(self) -> None:
@@ -70,35 +70,35 @@ class _Member:
 
     @property
     def parent(self) -> int:
-        return int(self.words[1])
+        return int(self.fields[1])
 
     @property
     def threads(self) -> int:
-        return int(self.words[17])
+        return int(self.fields[17])
 
     @property
     def rss(self) -> int:
-        return int(self.words[21]) * _PAGE
+        return int(self.fields[21]) * _PAGE
 
     def account(self) -> tuple[float, ...]:
         """What it used, with all of its children that were waited for."""
-        words = self.words
-        user, system, faults = int(words[13]), int(words[14]), int(words[10])
+        fields = self.fields
+        user, system, faults = int(fields[13]), int(fields[14]), int(fields[10])
         if not self.own:
             return user / TICKS_PER_S, system / TICKS_PER_S, faults, 0, 0, 0, 0
-        user, system, faults = user + int(words[11]), system + int(words[12]), faults + int(words[9])
+        user, system, faults = user + int(fields[11]), system + int(fields[12]), faults + int(fields[9])
         return user / TICKS_PER_S, system / TICKS_PER_S, faults, *_moved(self.moved)
 
     def inherited(self) -> list[float]:
         """What came to it from its children since the time before; of I/O, from itself as well."""
-        now, before = self._inherited(self.words, self.moved), self._inherited(*self.before)
+        now, before = self._inherited(self.fields, self.moved), self._inherited(*self.before)
         return [after - earlier for after, earlier in zip(now, before, strict=True)]
 
-    def _inherited(self, words: list[bytes], moved: list[bytes]) -> tuple[float, ...]:
-        if not words:
+    def _inherited(self, fields: list[bytes], moved: list[bytes]) -> tuple[float, ...]:
+        if not fields:
             return (0.0,) * _COUNTERS
         io = _moved(moved) if self.own else (0, 0, 0, 0)
-        return int(words[13]) / TICKS_PER_S, int(words[14]) / TICKS_PER_S, int(words[10]), *io
+        return int(fields[13]) / TICKS_PER_S, int(fields[14]) / TICKS_PER_S, int(fields[10]), *io
 
     def look(self, seen: dict[int, tuple[int, int]]) -> list[int]:
         """Its children; how often its threads got a core, and how long they waited for one, go to `seen`."""
@@ -121,15 +121,15 @@ class _Member:
 
 
 def _add_schedule(seen: dict[int, tuple[int, int]], task: int, text: bytes) -> None:
-    if len(words := text.split()) == 3:
-        seen[task] = int(words[2]), int(words[1])
+    if len(fields := text.split()) == 3:
+        seen[task] = int(fields[2]), int(fields[1])
 
 
-def _moved(words: list[bytes]) -> tuple[float, ...]:
+def _moved(fields: list[bytes]) -> tuple[float, ...]:
     """Bytes from and to storage, and by calls; another user's can't be read."""
-    if len(words) < 12:
+    if len(fields) < 12:
         return nan, nan, nan, nan
-    return int(words[9]), int(words[11]), int(words[1]), int(words[3])
+    return int(fields[9]), int(fields[11]), int(fields[1]), int(fields[3])
 
 
 class ProcessTree:

@@ -27,9 +27,9 @@ _SHARE_ALONE = 0.8  # of the first interval: then there is a thread, in time for
 class Watch:
     """Nothing that goes wrong here ends a trial; `trouble` says what did."""
 
-    def __init__(self, asked: Monitors | None, started: str, zero_s: float) -> None:
+    def __init__(self, monitors: Monitors | None, started: str, zero_s: float) -> None:
         self.trouble = ""
-        self._asked, self._started, self._zero_s = asked, started, zero_s
+        self._monitors, self._started, self._zero_s = monitors, started, zero_s
         self._sampler: Sampler | None = None
         self._outward: Outward | None = None
         self._recording: Recording | None = None
@@ -42,8 +42,8 @@ class Watch:
     def begin(self, cgroups: Mapping[str, Path], spec: TrialSpec | None = None) -> None:
         """Take the first sample soon: half a tick of the kernel's clock after the trial began. One that is over by then
         pays for none. `cgroups` is where the trial's cage is. Without a trial nothing looks outward."""
-        if self._asked is not None:
-            self._first = partial(self._begin, self._asked, cgroups, spec)
+        if self._monitors is not None:
+            self._first = partial(self._begin, self._monitors, cgroups, spec)
             self._take_first()
 
     def _take_first(self) -> None:
@@ -55,19 +55,19 @@ class Watch:
         except (OSError, RuntimeError) as error:  # no descriptor, no thread left
             self.trouble, self._sampler = f"nothing was sampled: {error}", None
 
-    def _begin(self, asked: Monitors, cgroups: Mapping[str, Path], spec: TrialSpec | None) -> None:
+    def _begin(self, monitors: Monitors, cgroups: Mapping[str, Path], spec: TrialSpec | None) -> None:
         sources: list[Source] = []
-        if "node" in asked.sources:
+        if "node" in monitors.sources:
             sources.append(node_of_trials())
-        if "trial" in asked.sources:
+        if "trial" in monitors.sources:
             sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), Cgroup(cgroups)]))
-        self._sampler = Sampler(sources, asked.interval, self._zero_s)
+        self._sampler = Sampler(sources, monitors.interval, self._zero_s)
         self._sampler.begin()
-        self._thread_at_s = self._zero_s + asked.interval * _SHARE_ALONE
+        self._thread_at_s = self._zero_s + monitors.interval * _SHARE_ALONE
         if spec is not None:
-            if "services" in asked.sources:
+            if "services" in monitors.sources:
                 self._add_attached(spec)
-            self._outward = Outward(asked, spec, self._sampler)
+            self._outward = Outward(monitors, spec, self._sampler)
             self._outward.begin()
 
     @property
@@ -85,7 +85,7 @@ class Watch:
                 self._sampler.go_on()
             except (OSError, RuntimeError) as error:  # no descriptor, no thread left
                 self._sampler.problems.append(f"only the first and the last sample were taken: {error}")
-        if self._asked is None or "services" not in self._asked.sources:
+        if self._monitors is None or "services" not in self._monitors.sources:
             return
         with contextlib.suppress(OSError, ValueError):
             changed = started.stat().st_mtime_ns
