@@ -1,16 +1,23 @@
 """Jobs on a Ray cluster: one of the run's own on this machine, or one that is there."""
 
 import os
+import shlex
+import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchhouse.executors.cluster_engine import Ask
-from benchhouse.executors.ray_jobs import RayJobs
 from benchhouse.executors.remote_cluster import OWN, ClusterExecutor
+from benchhouse.http.client import HttpClient, NoAnswer
 from benchhouse.schema.clusters import RaySettings
-from benchhouse.schema.errors import BenchError
+from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.protocols import Assignment, Job, JobId
 from benchhouse.schema.resources import Resources
+
+_CLIENT = HttpClient(timeout_s=10.0, proxy=True, redirects=True)
+_STOP_S = 120.0
+_SENT = ("BENCH_", "PYTHONPATH")  # nothing else of our environment: everybody sees what a job was given
 
 
 class RayExecutor(ClusterExecutor):
@@ -57,3 +64,66 @@ def address(configured: str | None) -> str:
     if configured and not (configured.startswith("http") and given):
         return configured
     return given or OWN
+
+
+class RayJobs:
+    """The Jobs API of one cluster, at the address of its dashboard: a whole run is one job, which goes on by itself.
+
+    Spoken over HTTP by hand: it is four requests, and the machine that submits need not have Ray.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address.rstrip("/")
+
+    def check(self) -> None:
+        """Raise BenchError where it does not answer, or does not let us in."""
+        self._ask("/api/version")
+
+    def carry(self, name: str, command: Sequence[str]) -> str:
+        """Hand over the command; returns the id of its job. Ray takes a name only once."""
+        job = {
+            "entrypoint": shlex.join(command),
+            "submission_id": name,
+            "runtime_env": {"env_vars": {key: os.environ[key] for key in os.environ if key.startswith(_SENT)}},
+        }
+        return str(self._ask("/api/jobs/", job)["submission_id"])
+
+    def goes_on(self, job: str) -> bool:
+        return str(self._ask(f"/api/jobs/{job}")["status"]) in ("PENDING", "RUNNING")
+
+    def stop(self, job: str) -> None:
+        """Ray sends SIGTERM, which ends a run as Ctrl-C does, and kills what does not end."""
+        self._ask(f"/api/jobs/{job}/stop", {})
+        deadline = time.monotonic() + _STOP_S
+        while self.goes_on(job):
+            if time.monotonic() > deadline:
+                raise BenchError(f"Ray has not ended job {job} within {_STOP_S:g} s", "see the cluster's dashboard")
+            time.sleep(0.3)
+
+    def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        url, headers = f"{self.address}{path}", {"Authorization": f"Bearer {key}"} if (key := token()) else {}
+        try:
+            answer = _CLIENT.get(url, headers) if body is None else _CLIENT.post_json(url, body, headers)
+            if answer.ok:
+                document: dict[str, Any] = answer.json()
+                return document
+        except NoAnswer as error:
+            raise BenchError(
+                f"no Ray cluster answers at {self.address}: {error.reason}", "is its dashboard up? http://HOST:8265"
+            ) from error
+        lines = answer.text(2000).strip().splitlines()
+        hint = "its token: RAY_AUTH_TOKEN_PATH" if answer.status in (401, 403) else "see the cluster's dashboard"
+        last = lines[-1] if lines else answer.reason
+        raise BenchError(f"Ray at {self.address} refuses ({answer.status}): {last[:300]}", hint, Exit.BAD_INPUT)
+
+
+def token() -> str:
+    """As Ray itself looks for it."""
+    if given := os.environ.get("RAY_AUTH_TOKEN"):
+        return given
+    place = os.environ.get("RAY_AUTH_TOKEN_PATH")
+    path = Path(place) if place else Path.home() / ".ray" / "auth_token"
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -7,7 +7,6 @@ import re
 import shutil
 import stat
 import tempfile
-from functools import lru_cache
 from pathlib import Path
 
 from benchhouse.processes.owner import OWNER, identity, is_gone
@@ -19,13 +18,7 @@ _serial = itertools.count(1)
 
 def owned_name(name: str) -> str:
     clean = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:100]
-    return f"{clean or 'cage'}-{_identity(os.getpid())}-c{next(_serial)}"
-
-
-@lru_cache(maxsize=1)
-def _identity(pid: int) -> str:
-    """Of the process that asks; one that was forked asks anew."""
-    return identity()
+    return f"{clean or 'cage'}-{identity()}-c{next(_serial)}"
 
 
 def is_left_behind(entry: str, prefix: str) -> bool:

@@ -28,7 +28,6 @@ from benchhouse.schema.layout import TrialFolder
 from benchhouse.schema.service import ServiceFolder
 from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.child import run_experiment
-from benchhouse.worker.monitors.procfs import leave_node
 from benchhouse.worker.monitors.watch import Watch
 from benchhouse.worker.output import Capture
 from benchhouse.worker.shared_process import Done, SharedProcess, take_streams
@@ -207,7 +206,6 @@ def _become_experiment(session: TrialSession, worker: int, line: socket.socket |
         tree.die_with_parent(signal.SIGKILL, worker)
         for number in (*STOPS, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)
-        leave_node()
         logs = session.capture.child_side()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdin = os.fdopen(0, closefd=False)

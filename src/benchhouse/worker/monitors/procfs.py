@@ -105,26 +105,6 @@ class Paced:
         self._source.close()
 
 
-class _NodeOfTrials(Joined):
-    """Stays open from trial to trial: the files of a node are the same for all of them."""
-
-    def close(self) -> None:
-        self.refresh()
-
-
-@cache
-def node_of_trials() -> Joined:
-    """That of this process: an experiment, which is forked from it, calls `leave_node`."""
-    return _NodeOfTrials("node", node()._parts)
-
-
-def leave_node() -> None:
-    """Close what stayed open."""
-    if node_of_trials.cache_info().currsize:
-        Joined.close(node_of_trials())
-        node_of_trials.cache_clear()
-
-
 def node() -> Joined:
     """The whole machine: CPU at every tick; memory, disks, network, load and pressure once a second at the most."""
     return Joined("node", [Processors(), Paced(Joined("node", besides_processors()))])

@@ -4,7 +4,6 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from math import isnan, nan
 from pathlib import Path
@@ -200,13 +199,9 @@ def _stats(ordered: list[float], avg: float, growth: float | None = None) -> Sta
     if not ordered:
         return Stats(n=0, avg=avg, growth=growth)
     n, low, high = len(ordered), ordered[0], ordered[-1]
+    too_few_for = [name for name in shaky_quantiles(n) if name in _PERCENTILES]
     p50, p95, p99 = (low, low, low) if low == high else (quantile(ordered, share) for share in (0.50, 0.95, 0.99))
     return Stats(
         n=n, avg=avg, min=min(low, avg), max=max(high, avg), p50=p50, p95=p95, p99=p99,
-        too_few_for=_too_few_for(n), growth=growth,
+        too_few_for=too_few_for, growth=growth,
     )  # fmt: skip
-
-
-@lru_cache(maxsize=64)
-def _too_few_for(n: int) -> list[str]:
-    return [name for name in shaky_quantiles(n) if name in _PERCENTILES]

@@ -14,7 +14,7 @@ from benchhouse.schema.trial import TrialSpec
 from benchhouse.worker.monitors import store
 from benchhouse.worker.monitors.cgroup import Cgroup
 from benchhouse.worker.monitors.outward import Outward
-from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, node_of_trials
+from benchhouse.worker.monitors.procfs import TICKS_PER_S, Joined, node
 from benchhouse.worker.monitors.sampler import Recording, Sampler
 from benchhouse.worker.monitors.tree import ProcessTree
 
@@ -58,7 +58,7 @@ class Watch:
     def _begin(self, monitors: Monitors, cgroups: Mapping[str, Path], spec: TrialSpec | None) -> None:
         sources: list[Source] = []
         if "node" in monitors.sources:
-            sources.append(node_of_trials())
+            sources.append(node())
         if "trial" in monitors.sources:
             sources.append(Joined(TRIAL, [ProcessTree(TRIAL, os.getpid(), below=True), Cgroup(cgroups)]))
         self._sampler = Sampler(sources, monitors.interval, self._zero_s)
