@@ -10,9 +10,8 @@ import pytest
 from pydantic import ValidationError
 from services.triton import Triton, counted, exchange, free_ports
 
-from benchhouse.drivers.triton import TritonHttp, TritonTarget
+from benchhouse.drivers.triton import SharedRegion, TritonHttp, TritonTarget
 from benchhouse.drivers.triton_model import between
-from benchhouse.drivers.triton_shared import SharedRegion
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.kserve import InferItem, sequence
 from benchhouse.schema.errors import BenchError

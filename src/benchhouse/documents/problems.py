@@ -7,7 +7,7 @@ everything there is to mend.
 import difflib
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchhouse.schema.errors import BenchError
@@ -55,15 +55,8 @@ class Problem:
 
     def as_dict(self) -> dict[str, str | int | None]:
         """The shape of one problem in `--json` output; a very long source line is cut around the fault."""
-        return {
-            "message": self.message,
-            "path": self.path,
-            "line": self.line,
-            "column": self.column,
-            "source": _excerpt(self.source, self.column or 1)[0],
-            "expected": self.expected,
-            "suggestion": self.suggestion,
-        }
+        fields = asdict(self) | {"source": _excerpt(self.source, self.column or 1)[0]}
+        return {name: value for name, value in fields.items() if name != "width"}
 
 
 class ProblemsError(BenchError):

@@ -33,19 +33,15 @@ class Chroma(shared.Database):
             self._client._server._session.timeout = shared.ANSWER_S
         elif self._home.exists():
             self._open_folder()
-        if self._client:
-            self._look_up()
+        if self._client:  # the collection, where another object has made it
+            with contextlib.suppress(self._library.errors.NotFoundError):
+                self._records = self._client.get_collection(self._collection.name, embedding_function=None)
 
     def _quiet(self) -> Any:
         return self._library.Settings(anonymized_telemetry=False)
 
     def _open_folder(self) -> None:
         self._client = self._call(lambda: self._library.PersistentClient(str(self._home), settings=self._quiet()))
-
-    def _look_up(self) -> None:
-        """The collection, where it is there: of another object that has made it."""
-        with contextlib.suppress(self._library.errors.NotFoundError):
-            self._records = self._client.get_collection(self._collection.name, embedding_function=None)
 
     def create(self) -> None:
         if not self._address:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from math import isfinite
 from time import sleep
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchhouse.drivers import vector_shared
@@ -16,15 +17,6 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN_S = 0.00005
 _ROOM = 64  # answers of a thread that room is made for at a time
-
-
-class _Desk:
-    """Where one thread searches."""
-
-    __slots__ = ("busy",)
-
-    def __init__(self) -> None:
-        self.busy = False
 
 
 class Faiss(vector_shared.Driver):
@@ -51,7 +43,7 @@ class Faiss(vector_shared.Driver):
         self._ids: NDArray[int64] | None = None  # by position, where these are not the same
         self._chosen: dict[int, Any] = {}  # by `below`: search parameters, or what of all is let through
         self._mine = threading.local()
-        self._desks: list[_Desk] = []  # one of each thread
+        self._desks: list[SimpleNamespace] = []  # where each thread searches: whether it is busy
         self._looked_at: Sequence[NDArray[float32]] | None = None  # prepared calls that are good
         self._adding = False
         self._added = threading.Condition()
@@ -66,19 +58,20 @@ class Faiss(vector_shared.Driver):
     def create(self) -> None:
         if self._index is not None:
             raise BenchError(f"the index {self._collection.name} has been created already")
-        faiss, made = self._faiss, self._collection
-        measure = faiss.METRIC_L2 if made.distance == "l2" else faiss.METRIC_INNER_PRODUCT
-        if made.index == "flat":
-            self._index = faiss.IndexFlat(made.dimensions, measure)
-        elif made.index == "ivf":
-            self._index = faiss.index_factory(made.dimensions, f"IVF{made.options['nlist']},Flat", measure)
-            self._index.nprobe = made.options["nprobe"]
-        elif made.index == "hnsw":
-            self._index = faiss.IndexHNSWFlat(made.dimensions, made.options["m"], measure)
-            self._index.hnsw.efConstruction = made.options["ef_construction"]
-            self._index.hnsw.efSearch = made.options["ef_search"]
+        faiss, kind = self._faiss, self._collection.index
+        size, options = self._collection.dimensions, self._collection.options
+        metric = faiss.METRIC_L2 if self._collection.distance == "l2" else faiss.METRIC_INNER_PRODUCT
+        if kind == "flat":
+            self._index = faiss.IndexFlat(size, metric)
+        elif kind == "ivf":
+            self._index = faiss.index_factory(size, f"IVF{options['nlist']},Flat", metric)
+            self._index.nprobe = options["nprobe"]
+        elif kind == "hnsw":
+            self._index = faiss.IndexHNSWFlat(size, options["m"], metric)
+            self._index.hnsw.efConstruction = options["ef_construction"]
+            self._index.hnsw.efSearch = options["ef_search"]
         else:
-            self._index = faiss.IndexPQ(made.dimensions, made.options["pq_m"], made.options["pq_bits"], measure)
+            self._index = faiss.IndexPQ(size, options["pq_m"], options["pq_bits"], metric)
 
     def ingest(self, first: int, vectors: "NDArray[float32]", labels: "NDArray[int64] | None") -> None:
         import numpy
@@ -118,16 +111,16 @@ class Faiss(vector_shared.Driver):
             if self._adding:
                 self._wait_for_additions(desk)
             # The length of a query does not change which vectors are nearest by cosine.
-            found: NDArray[int64]
+            nearest: NDArray[int64]
             if below is None:
-                found = self._index.search(queries, k)[1]
+                nearest = self._index.search(queries, k)[1]
             elif self._collection.index == "pq":
-                found = self._among(queries, k, self._let_through(below))
+                nearest = self._among(queries, k, self._let_through(below))
             else:
-                found = self._index.search(queries, k, params=self._let_through(below))[1]
+                nearest = self._index.search(queries, k, params=self._let_through(below))[1]
         finally:
             desk.busy = False
-        return found if self._ids is None else self._by_id(found)
+        return nearest if self._ids is None else self._by_id(nearest)
 
     def prepare(self, calls: "Sequence[NDArray[float32]]", k: int) -> "Callable[[int], NDArray[int64]] | None":
         """Single queries go straight into the library. What FAISS's own `search` does in Python around that costs ten
@@ -144,15 +137,15 @@ class Faiss(vector_shared.Driver):
         def search_one(number: int, _: Any = distances) -> "NDArray[int64]":  # which keeps them alive
             if not room:
                 room.extend([(row, pointer(row)) for row in [numpy.empty((1, k), whole) for _ in range(_ROOM)]])
-            found, at = room.pop()
+            nearest, address = room.pop()
             desk.busy = True
             try:
                 if self._adding:
                     self._wait_for_additions(desk)
-                search(1, pointer(calls[number]), k, nowhere, at, None)
+                search(1, pointer(calls[number]), k, nowhere, address, None)
             finally:
                 desk.busy = False
-            return found if self._ids is None else self._by_id(found)
+            return nearest if self._ids is None else self._by_id(nearest)
 
         return search_one
 
@@ -194,22 +187,22 @@ class Faiss(vector_shared.Driver):
             self._looked_at = calls
         return True
 
-    def _by_id(self, found: "NDArray[int64]") -> "NDArray[int64]":
-        return self._where(found >= 0, self._ids[found], -1)  # type: ignore[index]
+    def _by_id(self, places: "NDArray[int64]") -> "NDArray[int64]":
+        return self._where(places >= 0, self._ids[places], -1)  # type: ignore[index]
 
-    def _wait_for_additions(self, desk: _Desk) -> None:
+    def _wait_for_additions(self, desk: SimpleNamespace) -> None:
         while self._adding:
             desk.busy = False
             with self._added:
                 self._added.wait_for(lambda: not self._adding)
             desk.busy = True
 
-    def _threads_of_this_one(self) -> _Desk:
+    def _threads_of_this_one(self) -> SimpleNamespace:
         """OpenMP keeps its number of threads by the thread that calls, so each one says it once."""
         self._faiss.omp_set_num_threads(self._collection.threads)
-        desk: _Desk | None = getattr(self._mine, "desk", None)
+        desk: SimpleNamespace | None = getattr(self._mine, "desk", None)
         if desk is None:
-            desk = self._mine.desk = _Desk()
+            desk = self._mine.desk = SimpleNamespace(busy=False)
             self._desks.append(desk)
         return desk
 
@@ -239,20 +232,20 @@ class Faiss(vector_shared.Driver):
         return chosen
 
     def _among(self, queries: "NDArray[float32]", k: int, mask: "NDArray[bool_]") -> "NDArray[int64]":
-        """Search wider and wider until enough that the mask lets through are among the found."""
+        """Search wider and wider until enough of the nearest pass the mask."""
         import numpy
 
         count = len(mask)
         enough, wide = min(k, int(mask.sum())), min(2 * k, count)
         while True:
-            found = self._index.search(queries, max(wide, 1))[1]
-            good = (found >= 0) & mask[found]
+            nearest = self._index.search(queries, max(wide, 1))[1]
+            good = (nearest >= 0) & mask[nearest]
             if wide >= count or (good.sum(axis=1) >= enough).all():
                 break
             wide = min(4 * wide, count)
         order = numpy.argsort(~good, axis=1, kind="stable")[:, :k]
         chosen = numpy.full((len(queries), k), -1, dtype=numpy.int64)
-        kept = numpy.where(numpy.take_along_axis(good, order, axis=1), numpy.take_along_axis(found, order, axis=1), -1)
+        kept = numpy.take_along_axis(numpy.where(good, nearest, -1), order, axis=1)
         chosen[:, : kept.shape[1]] = kept
         return chosen
 

@@ -8,13 +8,12 @@ import gc
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from resource import RUSAGE_SELF, getrusage
 from time import perf_counter_ns
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from benchhouse.drivers.fileio_content import Content, drop_cache
 from benchhouse.drivers.fileio_loop import Order, Worker, shuffle
@@ -26,8 +25,7 @@ _EDGE_NS = 20_000_000  # from the moment that all are ready to the start
 _SECTOR = 512
 
 
-@dataclass
-class _Part:
+class _Part(NamedTuple):
     """What the workers of one process moved, and when they did."""
 
     moved: Moved
@@ -60,11 +58,13 @@ class FileIO:
                 "take larger blocks or a smaller file, or engine: fio",
             )
         content, shuffled = Content(job.block, job.seed), shuffle(job)
+        access = os.O_RDONLY if not job.writes else os.O_RDWR if job.reads else os.O_WRONLY
+        flags = access | (os.O_CREAT if job.writes else 0) | (os.O_DIRECT if job.direct else 0)
         parent = os.getppid() if job.processes == 1 else os.getpid()  # of the workers' processes
         with ExitStack() as stack:
             descriptors = []
             for _ in range(job.streams):  # opened before the fork: all workers of a stream share one
-                descriptors.append(os.open(job.path, _flags(job), 0o600))
+                descriptors.append(os.open(job.path, flags, 0o600))
                 stack.callback(os.close, descriptors[-1])
 
             def crew(process: int) -> list[Worker]:
@@ -80,14 +80,11 @@ class FileIO:
         return _total(parts, job.block)
 
 
-def _flags(job: FileJob) -> int:
-    access = os.O_RDONLY if not job.writes else os.O_RDWR if job.reads else os.O_WRONLY
-    return access | (os.O_CREAT if job.writes else 0) | (os.O_DIRECT if job.direct else 0)
-
-
 def _work(workers: list[Worker], start_ns: int) -> _Part:
     """Run the workers in threads of this process; one alone needs none."""
-    with _no_collections():
+    gc.collect()
+    gc.disable()  # a collection in mid-run would be a pause of every thread
+    try:
         crew = [threading.Thread(target=worker.run, args=(start_ns,), daemon=True) for worker in workers[1:]]
         for thread in crew:
             thread.start()
@@ -95,6 +92,8 @@ def _work(workers: list[Worker], start_ns: int) -> _Part:
         for thread in crew:
             thread.join()
         before, after = workers[0].before, getrusage(RUSAGE_SELF)
+    finally:
+        gc.enable()
     moved = Moved(fetched_bytes=(after.ru_inblock - before.ru_inblock) * _SECTOR)
     moved.user_s = after.ru_utime - before.ru_utime
     moved.cpu_s = moved.user_s + after.ru_stime - before.ru_stime
@@ -152,26 +151,13 @@ def _live(
     pipe.send(_work(workers, pipe.recv()))
 
 
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """A collection in mid-run would be a pause of every thread."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 def _total(parts: list[_Part], block: int) -> Moved:
     total = Moved(fetched_bytes=sum(part.moved.fetched_bytes or 0 for part in parts))
     for part in parts:
         moved = part.moved
         _add(total, moved)
-        total.cpu_s += moved.cpu_s
-        total.user_s += moved.user_s
-        total.worked_s += moved.worked_s
-        total.no_core_s += moved.no_core_s
+        for name in ("cpu_s", "user_s", "worked_s", "no_core_s"):
+            setattr(total, name, getattr(total, name) + getattr(moved, name))
         total.busiest = max(total.busiest, moved.busiest)
         total.written += moved.written
     total.seconds = (max(part.ended_ns for part in parts) - min(part.started_ns for part in parts)) / 1e9

@@ -29,10 +29,10 @@ class Content:
         made.write(self.of(0, generation))
         return made
 
-    def fits(self, found: "bytes | mmap.mmap", offset: int, least: int = 0) -> bool:
+    def fits(self, content: "bytes | mmap.mmap", offset: int, least: int = 0) -> bool:
         """Whether a block that was read is the one at `offset`, of that generation or a later one."""
-        here, generation = _STAMP.unpack_from(found)
-        return here == offset and least <= generation <= _LATEST and found[_STAMP.size :] == self._rest
+        here, generation = _STAMP.unpack_from(content)
+        return here == offset and least <= generation <= _LATEST and content[_STAMP.size :] == self._rest
 
     def fill(self, path: Path, size: int) -> None:
         """Write the whole file and make it durable. Raises OSError, and then the file may be half written."""
@@ -54,7 +54,7 @@ class Content:
             read = {at: os.pread(descriptor, self.block, at) for at in offsets}
         finally:
             os.close(descriptor)
-        return [at for at, found in read.items() if len(found) != self.block or not self.fits(found, at, generation)]
+        return [at for at, data in read.items() if len(data) != self.block or not self.fits(data, at, generation)]
 
 
 def drop_cache(path: Path) -> None:

@@ -33,12 +33,12 @@ class Fio:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "fio.json"
-            done = subprocess.run(
+            completed = subprocess.run(
                 [*command, f"--output={output}"], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
             )
-            said = output.read_text() if output.exists() else ""
+            report = output.read_text() if output.exists() else ""
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        moved = _understand(said, done)
+        moved = _understand(report, completed)
         measured = job.duration_s / (job.duration_s + job.warmup_s) if job.duration_s else 1.0
         moved.user_s = (after.ru_utime - before.ru_utime) * measured  # evenly spread, for want of better
         moved.cpu_s = moved.user_s + (after.ru_stime - before.ru_stime) * measured
@@ -89,31 +89,31 @@ def arguments(job: FileJob) -> list[str]:
     return [*(f"--{name}={value}" for name, value in options.items()), *flags]
 
 
-def _understand(said: str, done: "subprocess.CompletedProcess[str]") -> Moved:
+def _understand(text: str, completed: "subprocess.CompletedProcess[str]") -> Moved:
     """fio's JSON as ours. An error of a job is an outcome; output that can't be read is not."""
     try:
-        report = json.loads(said[said.index("{") :])
-        (found,) = report["jobs"]
+        report = json.loads(text[text.index("{") :])
+        (job,) = report["jobs"]
         moved = Moved(version=str(report["fio version"]))
-        reads, writes = found["read"], found["write"]
+        reads, writes = job["read"], job["write"]
         moved.read_bytes, moved.written_bytes = int(reads["io_bytes"]), int(writes["io_bytes"])
         moved.reads, moved.writes = _latencies(reads["clat_ns"]), _latencies(writes["clat_ns"])
-        moved.syncs = _latencies(found["sync"]["lat_ns"])
+        moved.syncs = _latencies(job["sync"]["lat_ns"])
         moved.seconds = max(int(reads["runtime"]), int(writes["runtime"])) / 1e3
-        code = int(found["error"])
+        code = int(job["error"])
     except (ValueError, KeyError, TypeError) as problem:
-        last = (done.stderr.strip() or said.strip() or "it said nothing").splitlines()[-1]
-        raise BenchError(f"fio ended with {done.returncode} and without a result: {last}") from problem
+        last = (completed.stderr.strip() or text.strip() or "it printed nothing").splitlines()[-1]
+        raise BenchError(f"fio ended with {completed.returncode} and without a result: {last}") from problem
     if code:
         moved.fatal = code
         moved.errors[errno.errorcode.get(code, str(code))] += 1
-        moved.first_errors.append((done.stderr.strip() or os.strerror(code)).splitlines()[0])
+        moved.first_errors.append((completed.stderr.strip() or os.strerror(code)).splitlines()[0])
     return moved
 
 
-def _latencies(found: dict[str, Any]) -> Histogram:
+def _latencies(latency: dict[str, Any]) -> Histogram:
     histogram = Histogram()
-    for nanoseconds, count in (found.get("bins") or {}).items():
+    for nanoseconds, count in (latency.get("bins") or {}).items():
         if count:
             histogram.add(int(nanoseconds), int(count))
     return histogram

@@ -111,7 +111,9 @@ class Milvus(shared.Database):
         self._call(lambda: self._client.flush(name))
         self._call(lambda: self._client.create_index(name, index))  # returns when it is made
         made = str(self._call(lambda: self._client.describe_index(name, self._client.list_indexes(name)[0])))
-        if lost := [f"{key}={value}" for key, value in wanted.items() if not _says(made, key, value)]:
+        # Its description has the parameters quoted or not, in whatever depth.
+        kept = {key for key, value in wanted.items() if re.search(rf"['\"]{key}['\"]: ['\"]?{value}\b", made)}
+        if lost := [f"{key}={value}" for key, value in wanted.items() if key not in kept]:
             raise CallFailed("server_error", f"Milvus made an index without {', '.join(lost)}: {made}"[:500])
         self._call(lambda: self._client.load_collection(name))
 
@@ -153,11 +155,6 @@ class Milvus(shared.Database):
         if isinstance(error, self._library.MilvusException) or type(error).__module__.startswith("grpc"):
             return CallFailed(_kind(str(error)), str(error)[:500])
         return None
-
-
-def _says(made: str, key: str, value: Any) -> bool:
-    """Whether a description of an index has that parameter, quoted or not, in whatever depth."""
-    return re.search(rf"['\"]{key}['\"]: ['\"]?{value}\b", made) is not None
 
 
 def _kind(text: str) -> str:

@@ -153,8 +153,8 @@ class PgVector(shared.Driver):
         chosen = [] if below is None else [struct.pack(">i", below)]
         rows = numpy.full((len(queries), k), -1, dtype=numpy.int64)
         for row, query in zip(rows, queries.astype(">f4"), strict=True):
-            found = self._execute(statement, [self._head + query.tobytes(), *chosen])
-            ids = numpy.frombuffer(found, [("size", ">i4"), ("id", ">i8")], offset=min(20, len(found)))["id"]
+            content = self._execute(statement, [self._head + query.tobytes(), *chosen])
+            ids = numpy.frombuffer(content, [("size", ">i4"), ("id", ">i8")], offset=min(20, len(content)))["id"]
             row[: len(ids)] = ids
         return rows
 
@@ -185,7 +185,7 @@ class PgVector(shared.Driver):
             send()
             while True:
                 if not self._poll.poll(max(deadline - monotonic(), 0) * 1000):
-                    self._drop()
+                    self.close()
                     raise CallFailed("timeout", f"no answer within {shared.ANSWER_S:g} s")
                 raw.consume_input()
                 if not raw.is_busy():
@@ -194,18 +194,16 @@ class PgVector(shared.Driver):
             while raw.get_result():
                 pass
         except self._psycopg.OperationalError as error:
-            self._drop()
+            self.close()
             raise CallFailed("reset", str(error).strip()[:500]) from error
         if result.error_message:
-            failed = self._refused(result)
+            state = (result.error_field(self._psycopg.pq.DiagnosticField.SQLSTATE) or b"").decode()
+            message = result.error_message.decode(errors="replace").strip()
+            failed = CallFailed(_kind(state), f"{state} {message}"[:500])
             if failed.kind == "reset":  # its last words: it has closed the connection
-                self._drop()
+                self.close()
             raise failed
         return result
-
-    def _refused(self, result: Any) -> CallFailed:
-        state = (result.error_field(self._psycopg.pq.DiagnosticField.SQLSTATE) or b"").decode()
-        return CallFailed(_kind(state), f"{state} {result.error_message.decode(errors='replace').strip()}"[:500])
 
     def stats(self) -> VectorStats:
         if self._connection is None:  # it was dropped
@@ -226,9 +224,6 @@ class PgVector(shared.Driver):
                 self._do("DROP EXTENSION IF EXISTS vector")
 
     def close(self) -> None:
-        self._drop()
-
-    def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -1,9 +1,13 @@
 """Driver `postgres`: psycopg 3, statements prepared in the server, a thread for each connection."""
 
+import contextlib
+import os
+import socket
+import threading
 from collections.abc import Iterable, Sequence
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from benchhouse.drivers.postgres_watch import WATCH
 from benchhouse.load.protocols.calls import CallFailed, Reply
 from benchhouse.load.protocols.postgres import Login, Statement, Step, Value, Work, failure, not_connected
 from benchhouse.schema.errors import BenchError
@@ -16,6 +20,49 @@ _COMMAND, _TUPLES = 1, 2
 _SQLSTATE, _PRIMARY = ord("C"), ord("M")
 _GOOD, _IDLE = 0, 0
 _SHORTEST_CONNECT_S = 2  # libpq takes no less
+_LOOK_S = 0.5
+_SPARE_S = 1.0  # the server's own limit comes first, and it names the reason
+
+
+class Watch:
+    """One thread for all connections of a process; it shuts the socket under a call that takes too long: libpq waits
+    for a silent server for ever. Calls only count themselves: one that is the same at each look is hanging."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: dict[Postgres, tuple[int, float]] = {}
+        self._pid = 0  # of the process that the thread runs in: a fork does not take it along
+
+    def add(self, caller: "Postgres", fd: int, timeout_s: float) -> None:
+        with self._lock:
+            if self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._watched.clear()
+                threading.Thread(target=self._look, daemon=True).start()
+            self._watched[caller] = (fd, timeout_s)
+
+    def forget(self, caller: "Postgres") -> None:
+        """To be called before the descriptor is closed: its number may soon be another's."""
+        with self._lock:
+            self._watched.pop(caller, None)
+
+    def _look(self) -> None:
+        seen: dict[Postgres, tuple[int, float]] = {}  # the call, and since when
+        while True:
+            sleep(_LOOK_S)
+            now = monotonic()
+            with self._lock:
+                seen = {caller: seen.get(caller, (-1, now)) for caller in self._watched}
+                for caller, (fd, timeout_s) in self._watched.items():
+                    call, since = seen[caller]
+                    if caller.calls != call:
+                        seen[caller] = (caller.calls, now)
+                    elif call % 2 and now - since > timeout_s + _SPARE_S:
+                        with socket.socket(fileno=os.dup(fd)) as other, contextlib.suppress(OSError):
+                            other.shutdown(socket.SHUT_RDWR)
+
+
+WATCH = Watch()
 
 
 class ReadyStep(NamedTuple):
@@ -55,8 +102,7 @@ class Postgres:
     def _ready(self, step: Step) -> ReadyStep:
         statement = step.statement
         name = statement.name.encode() if self._prepared and not statement.control else b""
-        values = [_text(value) for value in step.values]
-        return ReadyStep(name, statement.numbered.encode(), values, step.copied, step.rows)
+        return ReadyStep(name, statement.numbered.encode(), [*map(_text, step.values)], step.copied, step.rows)
 
     def open(self) -> None:
         self._connection = connect(self._login)

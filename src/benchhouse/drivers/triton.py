@@ -6,15 +6,18 @@ when the driver is made. `triton_grpc.py` does the same over gRPC.
 
 import json
 import math
+import mmap
+import os
 import re
 from bisect import bisect_left
 from collections.abc import Mapping
+from pathlib import Path
+from secrets import token_hex
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from benchhouse.drivers.refusals import excerpt, refusal
 from benchhouse.drivers.triton_model import ServerHttp, error_text, model_path, since
-from benchhouse.drivers.triton_shared import SharedRegion, aligned
 from benchhouse.drivers.triton_target import (
     TritonTarget,
     input_sets,
@@ -33,6 +36,8 @@ __all__ = ["TritonHttp", "TritonTarget"]
 
 _HEADER_LENGTH = re.compile(rb"\ninference-header-content-length:\s*(\d+)", re.IGNORECASE)
 _MOST_SEEN, _LONGEST_SEEN = 1024, 4096
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it by name
+_ALIGNMENT = 64
 
 
 class TritonHttp:
@@ -152,9 +157,9 @@ class TritonHttp:
         """Put inputs into shared memory, and make room there for what each of them was answered with once."""
         rooms = [self._room(number) for number in range(self.distinct)]
         names = [*self.target.outputs] or [spec.name for spec in self.model.outputs]
-        source = SharedRegion(self._server, sum(aligned(len(data)) for bodies in self._bodies for data in bodies))
+        source = SharedRegion(self._server, sum(_aligned(len(data)) for bodies in self._bodies for data in bodies))
         self._regions = [source]
-        sink = SharedRegion(self._server, sum(aligned(room[name]) for room in rooms for name in names))
+        sink = SharedRegion(self._server, sum(_aligned(room[name]) for room in rooms for name in names))
         self._regions = [source, sink]
         at, free = 0, 0
         self._outputs = []
@@ -163,12 +168,12 @@ class TritonHttp:
             for declared, data in zip(self._inputs[number], bodies, strict=True):
                 source.memory[at : at + len(data)] = data
                 declared["parameters"] = source.parameters(at, len(data))
-                at += aligned(len(data))
+                at += _aligned(len(data))
             self._outputs.append([])
             for name in names:
                 size = rooms[number][name]
                 self._outputs[-1].append({"name": name, "parameters": sink.parameters(free, size)})
-                free += aligned(size)
+                free += _aligned(size)
             self._bodies[number] = []
 
     def _room(self, number: int) -> dict[str, int]:
@@ -281,3 +286,47 @@ def _message(body: bytes) -> str:
         return error_text(json.loads(body))
     except ValueError:
         return excerpt(body)
+
+
+class SharedRegion:
+    """Shared memory between this machine and a server on it: at least `size` bytes. `close` unregisters it.
+
+    Its file is gone as soon as the server has mapped it, so that a killed process leaves none behind; the server drops
+    its mapping on `close` or at its own end.
+    """
+
+    def __init__(self, server: ServerHttp, size: int) -> None:
+        self.name = f"benchhouse_{os.getpid()}_{token_hex(4)}"
+        self._server, self._owner = server, os.getpid()
+        path = _SHARED_MEMORY / self.name
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise BenchError(f"shared memory can't be made here: {error}", hint="shared_memory: false") from error
+        try:
+            os.ftruncate(descriptor, max(size, 1))
+            self.memory = mmap.mmap(descriptor, max(size, 1))
+            body = {"key": f"/{self.name}", "offset": 0, "byte_size": max(size, 1)}
+            status, answer = server.ask(f"/v2/systemsharedmemory/region/{self.name}/register", body)
+        finally:
+            os.close(descriptor)
+            path.unlink()
+        if status != 200:
+            raise BenchError(
+                f"the server at {server.url} refuses shared memory: {error_text(answer)}",
+                hint="it must run on this machine with the same /dev/shm, and newer ones need --allow-client-shm=true",
+            )
+
+    def parameters(self, offset: int, size: int) -> dict[str, str | int]:
+        """What a request says of a tensor that lies here."""
+        return {"shared_memory_region": self.name, "shared_memory_offset": offset, "shared_memory_byte_size": size}
+
+    def close(self) -> None:
+        if os.getpid() == self._owner and self.name:  # a forked load process has the same object
+            self._server.ask(f"/v2/systemsharedmemory/region/{self.name}/unregister", b"")
+            self.name = ""
+            self.memory.close()
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

@@ -77,7 +77,7 @@ class Weaviate(shared.Database):
 
         request = batch_pb2.BatchObjectsRequest()
         for number, vector in enumerate(vectors.astype("<f4")):
-            item = request.objects.add(uuid=str(_uuid(first + number)), collection=self._name)
+            item = request.objects.add(uuid=str(UUID(int=first + number + 1)), collection=self._name)
             item.vector_bytes = vector.tobytes()
             item.properties.non_ref_properties["label"] = 0 if labels is None else int(labels[number])
         reply = self._call(lambda: self._stub.BatchObjects(request, _INGEST_S, self._who()))
@@ -142,10 +142,6 @@ class Weaviate(shared.Database):
         return CallFailed(kind, f"{code} {detail}")
 
 
-def _uuid(number: int) -> UUID:
-    """One that has the number in it; the first is not the nil UUID."""
-    return UUID(int=number + 1)
-
-
 def _number(metadata: Any) -> int:
+    """Ids are in the UUIDs, one more than they are: the first is not the nil UUID."""
     return (UUID(bytes=metadata.id_as_bytes) if metadata.id_as_bytes else UUID(metadata.id)).int - 1
