@@ -1,4 +1,4 @@
-"""Pydantic's findings about a file, in the user's words and at their place in it. Nowhere else are they worded."""
+"""Pydantic's errors about a file, in terms of the file and at their place in it. Nowhere else are they worded."""
 
 import re
 import types
@@ -38,7 +38,7 @@ _LENGTHS = {
     "string_too_short": ("min_length", "at least {} character(s)"),
     "string_too_long": ("max_length", "at most {} character(s)"),
 }  # fmt: skip
-_WORDS = ("true", "false", "yes", "no", "on", "off", "null")  # read as something else than text when not in quotes
+_NOT_TEXT = ("true", "false", "yes", "no", "on", "off", "null")  # read as something else than text when not in quotes
 
 
 @dataclass(frozen=True)
@@ -137,14 +137,13 @@ def _explain(group: list[_Finding], document: "Document") -> list[Problem]:
     error, path, ctx = finding.error, finding.path, finding.error.get("ctx", {})
     value, kind = path[-1] if finding.at_key else document.value(path), error["type"]
     wanted = list(dict.fromkeys(f.wanted for f in group if f.wanted))
+    key = str(error["loc"][-1]) if error["loc"] else ""
     if kind == "extra_forbidden":
         keys = _keys(finding.parent)
         expected = f"one of {', '.join(keys)}" if keys else ""
-        key = str(error["loc"][-1])
         meant = did_you_mean(key, keys) or ""
         return [document.problem(path, f"unknown key {quote(key)}", expected, meant, key=True)]
     if kind == "missing":
-        key = str(error["loc"][-1])
         field = _field(finding.parent, key)
         expected = str(getattr(field, "description", None) or "")
         if get_origin(choice := getattr(field, "annotation", None)) is Literal:
@@ -156,9 +155,12 @@ def _explain(group: list[_Finding], document: "Document") -> list[Problem]:
         options = [option for text in wanted for option in re.findall(r"'([^']*)'", text)]
         meant = (did_you_mean(value, options) or "") if isinstance(value, str) else ""
         message = f"expected {' or '.join(wanted)}, found {describe(value)}"
-        hint = f'text in quotes: "{document.written(path)}"' if _quoting_helps(wanted, value) else ""
+        number = "text" in wanted and isinstance(value, int | float)
+        hint = f'text in quotes: "{document.written(path)}"' if number else ""
         if "a list" in wanted and isinstance(value, str) and value and not finding.at_key:
-            hint = f"a list, e.g. [{_in_a_list(value)}]"
+            plain = re.fullmatch(r"[A-Za-z_./][\w ./=+-]*", value) and value.lower() not in _NOT_TEXT
+            item = shorten(printable(value))
+            hint = f"a list, e.g. [{item}]" if plain else f'a list, e.g. ["{item}"]'
         plural = f"{path[-1]}s" if path else ""
         if isinstance(value, list) and plural in _keys(finding.parent):
             meant = plural
@@ -177,9 +179,9 @@ def _explain_tag(finding: _Finding, document: "Document") -> Problem:
         expected = f"one of {', '.join(tags)}" if tags else ""
         return document.problem(path, f"missing key '{key}'{_within(path)}", expected, key=True)
     tags = re.findall(r"'([^']*)'", str(ctx.get("expected_tags", "")))
-    found = value[key]
-    message = f"unknown {key} {quote(found) if isinstance(found, str) else describe(found)}"
-    return document.problem((*path, key), message, f"one of {', '.join(tags)}", did_you_mean(str(found), tags) or "")
+    tag = value[key]
+    message = f"unknown {key} {quote(tag) if isinstance(tag, str) else describe(tag)}"
+    return document.problem((*path, key), message, f"one of {', '.join(tags)}", did_you_mean(str(tag), tags) or "")
 
 
 def _plain_message(error: "ErrorDetails", ctx: dict[str, Any], value: Any) -> str:
@@ -195,19 +197,9 @@ def _plain_message(error: "ErrorDetails", ctx: dict[str, Any], value: Any) -> st
         return f"expected {phrase.format(ctx[name]).replace('(s)', '' if ctx[name] == 1 else 's')}, found {count}"
     if kind == "string_pattern_mismatch":
         return f"{describe(value)} does not match the pattern {ctx['pattern']}"
-    said = re.sub(r"^(Value error|Assertion failed), ", "", error["msg"])
-    rest = re.sub(r"^Input should (be )?(a valid )?", "", said)
-    return said if rest == said else f"expected {rest}, found {describe(value)}"
-
-
-def _quoting_helps(wanted: list[str], value: Any) -> bool:
-    return "text" in wanted and isinstance(value, int | float)
-
-
-def _in_a_list(text: str) -> str:
-    """Text as an item of a YAML list in brackets: in quotes where it needs them."""
-    plain = re.fullmatch(r"[A-Za-z_./][\w ./=+-]*", text) and text.lower() not in _WORDS
-    return shorten(printable(text)) if plain else f'"{shorten(printable(text))}"'
+    message = re.sub(r"^(Value error|Assertion failed), ", "", error["msg"])
+    expected = re.sub(r"^Input should (be )?(a valid )?", "", message)
+    return message if expected == message else f"expected {expected}, found {describe(value)}"
 
 
 def _within(path: tuple[str | int, ...]) -> str:

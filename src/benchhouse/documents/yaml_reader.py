@@ -7,6 +7,7 @@ Scalars follow YAML 1.2 and common sense rather than YAML 1.1: only `true` and `
 import math
 import re
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,12 +110,11 @@ def _refuse_control_characters(draft: Document, skipped_bytes: int) -> None:
     for match in (_FORBIDDEN_ASCII if draft.text.isascii() else _forbidden()).finditer(draft.text):
         char, at = match[0], match.start()
         offset = skipped_bytes + len(draft.text[:at].encode("utf-8", "surrogatepass"))
-        if char == "\0":
-            message = f"NUL character at byte offset {offset}: this looks like a binary file"
-        elif char == "\ufeff":
-            message = f"byte order mark (U+FEFF) at byte offset {offset}, inside the file"
-        else:
-            message = f"control character U+{ord(char):04X} at byte offset {offset}"
+        messages = {
+            "\0": f"NUL character at byte offset {offset}: this looks like a binary file",
+            "\ufeff": f"byte order mark (U+FEFF) at byte offset {offset}, inside the file",
+        }
+        message = messages.get(char, f"control character U+{ord(char):04X} at byte offset {offset}")
         expected = "printable text; in double quotes a control character can be written as \\x1b"
         problems.append(draft.problem_at(at, at + 1, message, expected))
         if len(problems) == 10:
@@ -305,9 +305,9 @@ class _Reader:
 
     def _merge(self, source: _Built, value: dict[str, Any], members: dict[str | int, tuple[Spot, Spot]]) -> None:
         """Add what `<<` brings in, below the mapping's own keys; of several sources the first wins."""
-        one = isinstance(source.value, dict)
-        parts = [source.value] if one else source.value
-        spots = [source.spot] if one else [spot for _, spot in source.spot.members.values()]
+        is_mapping = isinstance(source.value, dict)
+        parts = [source.value] if is_mapping else source.value
+        spots = [source.spot] if is_mapping else [spot for _, spot in source.spot.members.values()]
         if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
             if source.sound:
                 expected = "a mapping or a list of mappings, such as *defaults"
@@ -323,13 +323,13 @@ class _Reader:
         start, end = event.start_mark.index, event.end_mark.index
         lost = _Built(None, Spot(start, end, _NOTHING), sound=False)
         name = event.anchor
-        anchored = self.anchors.get(name)
+        if name not in self.anchors:
+            meant = did_you_mean(name, self.anchors) or ""
+            self._report(start, end, f"unknown alias *{name}", "an anchor defined above", meant)
+            return lost
+        anchored = self.anchors[name]
         if anchored is None:
-            if name in self.anchors:
-                self._report(start, end, f"alias *{name} stands inside its own anchor &{name}", "no recursion")
-            else:
-                meant = did_you_mean(name, self.anchors) or ""
-                self._report(start, end, f"unknown alias *{name}", "an anchor defined above", meant)
+            self._report(start, end, f"alias *{name} stands inside its own anchor &{name}", "no recursion")
             return lost
         if depth + anchored.height > MAX_DEPTH:
             self._report(start, end, f"alias *{name} nests deeper than {MAX_DEPTH} levels", "a flatter file")
@@ -337,7 +337,7 @@ class _Reader:
         self.expansion += anchored.nodes - 1
         if self.expansion > MAX_EXPANSION:
             self._stop(start, end, f"aliases expand to more than {MAX_EXPANSION:,} values", "fewer or smaller aliases")
-        return anchored._replace(value=_copy(anchored.value))
+        return anchored._replace(value=deepcopy(anchored.value))  # changing one place in it changes no other
 
     def _refuse_key(self, key: _Built) -> None:
         if not key.sound:
@@ -369,13 +369,6 @@ class _Reader:
         raise _Stop
 
 
-def _copy(value: Any) -> Any:
-    """Each alias gets data of its own, so that changing one place in it changes no other."""
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
-
-
 # ---- syntax errors --------------------------------------------------------------------------------------------
 
 _ADVICE = (
@@ -391,7 +384,7 @@ _ADVICE = (
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, draft: Document) -> Problem:
-    said = error.problem or "it can't be read"
+    reason = error.problem or "it can't be read"
     mark = error.problem_mark or error.context_mark
     index = mark.index if mark else 0
     number, _ = draft._place(index)
@@ -400,10 +393,10 @@ def _syntax_problem(error: yaml.MarkedYAMLError, draft: Document) -> Problem:
         at = draft._starts[number - 1] + indent[0].index("\t")
         return draft.problem_at(at, at + 1, "a tab is used for indentation", "spaces; YAML allows no tabs there")
     context = error.context_mark
-    if context and (said.startswith("did not find expected ','") or "end of stream" in said):
+    if context and (reason.startswith("did not find expected ','") or "end of stream" in reason):
         opened, closes = draft.text[context.index : context.index + 1], {"[": "]", "{": "}"}
-        message = f"not valid YAML: the {opened} opened here is not closed" if opened else f"not valid YAML: {said}"
+        message = f"not valid YAML: {f'the {opened} opened here is not closed' if opened else reason}"
         expected = f"',' or '{closes[opened]}' by line {number}" if opened in closes else f"a closing {opened}"
         return draft.problem_at(context.index, context.index + 1, message, expected)
-    expected = next((advice for part, advice in _ADVICE if part in said), "")
-    return draft.problem_at(index, index + 1, f"not valid YAML: {said}", expected)
+    expected = next((advice for part, advice in _ADVICE if part in reason), "")
+    return draft.problem_at(index, index + 1, f"not valid YAML: {reason}", expected)

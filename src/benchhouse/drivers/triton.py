@@ -18,15 +18,7 @@ from urllib.parse import urlsplit
 
 from benchhouse.drivers.refusals import excerpt, refusal
 from benchhouse.drivers.triton_model import ServerHttp, error_text, model_path, since
-from benchhouse.drivers.triton_target import (
-    TritonTarget,
-    input_sets,
-    missing_output,
-    refuse_bad_reply,
-    sample_item,
-    sequence_parameters,
-    together,
-)
+from benchhouse.drivers.triton_target import TritonTarget, refuse_bad_reply, sequence_parameters, together
 from benchhouse.drivers.triton_tensors import SIZES, Tensor, check_size
 from benchhouse.load.protocols.calls import Exchange, Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, Scalar, Survey, TensorInputs
@@ -115,11 +107,11 @@ class TritonHttp:
         self._regions = []
 
     def _sample(self) -> Any:
-        return sample_item(self.target)
+        return self.target.sample_item()
 
     def _sets(self) -> list[list[Tensor]]:
         """The inputs of the requests that are made before the load."""
-        return input_sets(self.target, self.model)
+        return self.target.input_sets(self.model)
 
     def _infer(self, number: int, more: Mapping[str, Scalar]) -> bytes:
         head: dict[str, Any] = {"inputs": self._inputs[number]}
@@ -222,7 +214,7 @@ class TritonHttp:
             at += size
         if at != len(data):
             return f"{len(data)} bytes of tensors, and the outputs take {at}"
-        return missing_output(self.target, self.model, {output["name"] for output in head["outputs"]})
+        return self.target.missing_output(self.model, {output["name"] for output in head["outputs"]})
 
     def _read_json(self, exchange: Exchange) -> Reply:
         try:

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from benchhouse.drivers.triton_model import TritonModel, counters, described, since, unknown_model
-from benchhouse.drivers.triton_target import (
-    TritonTarget,
-    input_sets,
-    missing_output,
-    refuse_bad_reply,
-    sample_item,
-    sequence_parameters,
-    together,
-)
+from benchhouse.drivers.triton_target import TritonTarget, refuse_bad_reply, sequence_parameters, together
 from benchhouse.drivers.triton_tensors import Tensor, check_size
 from benchhouse.load.protocols.calls import Reply
 from benchhouse.load.protocols.kserve import InferItem, KServeTarget, NoServer, Survey, TensorInputs
@@ -96,7 +88,7 @@ class TritonGrpc:
             if key not in self._prepared:
                 self._prepared.clear()  # of an earlier load
                 model = self._discover()
-                sets = input_sets(self.target, model)
+                sets = self.target.input_sets(model)
                 self._prepared[key] = Prepared(model, [self._serialise(tensors) for tensors in sets])
             self._mine = self._prepared[key]
         self._infer = self._channel.unary_unary(_SERVICE + "ModelInfer")  # bytes in, bytes out
@@ -130,7 +122,7 @@ class TritonGrpc:
 
     def check(self) -> None:
         """Make one request, and raise BenchError with the server's words when it is not answered well."""
-        refuse_bad_reply(self.model, self.call(sample_item(self.target)))
+        refuse_bad_reply(self.model, self.call(self.target.sample_item()))
 
     def survey(self) -> Survey:
         """In a process of its own: gRPC does not promise to survive the fork of the load processes that follows."""
@@ -284,7 +276,7 @@ class TritonGrpc:
                 return f"output {output.name} has {mismatch}"
         if len(contents) < len(outputs):
             return f"output {outputs[len(contents)].name} came without its raw contents"
-        return missing_output(self.target, self.model, {output.name for output in outputs})
+        return self.target.missing_output(self.model, {output.name for output in outputs})
 
 
 def _survey(target: TritonTarget, answer: Connection) -> None:

@@ -27,6 +27,44 @@ class TritonTarget(KServeTarget, TensorInputs):
             raise ValueError(f"{self.call} over HTTP takes one sample a request: leave out batch")
         return self
 
+    def input_sets(self, model: TritonModel) -> list[list[Tensor]]:
+        """The inputs of the requests, in turn; raises BenchError where target and model don't fit."""
+        self._check_fit(model)
+        batch = self.batch if model.max_batch else None
+        if self.inputs:
+            return load(Path(self.inputs).expanduser(), model.inputs, batch)
+        shapes: dict[str, Sequence[Sequence[int]]] = {}
+        for name, given in self.shapes.items():
+            several = [shape for shape in given if isinstance(shape, list)]
+            shapes[name] = several or [[size for size in given if isinstance(size, int)]]
+        making = Making(batch, shapes, self.values, self.seed, self.distinct, self.integer_max, self.text_length)
+        return synthesise(model.inputs, making)
+
+    def _check_fit(self, model: TritonModel) -> None:
+        if self.batch > max(model.max_batch, 1):
+            most = f"at most {model.max_batch} a request" if model.max_batch else "no batches (max_batch_size is 0)"
+            raise BenchError(f"batch is {self.batch}, and model {model.name!r} takes {most}", hint="lower batch")
+        if model.decoupled and self.call == "infer":
+            raise BenchError(
+                f"model {model.name!r} is decoupled: it may answer a request any number of times", hint="call: stream"
+            )
+        if model.sequences and not self.sequence_length:
+            raise BenchError(f"model {model.name!r} takes sequences", hint="say how long they are: sequence_length: 10")
+        if self.sequence_length and not model.sequences:
+            raise BenchError(f"model {model.name!r} takes no sequences", hint="leave out sequence_length")
+        names = [spec.name for spec in model.outputs]
+        if unknown := [name for name in self.outputs if name not in names]:
+            raise BenchError(f"outputs: model {model.name!r} has no {unknown[0]!r}; it has {', '.join(names)}")
+
+    def missing_output(self, model: TritonModel, names: set[str]) -> str:
+        """What to say of an answer with outputs of these names where one that was asked for is not among them."""
+        wanted = self.outputs or [spec.name for spec in model.outputs]
+        return next((f"output {name} is missing" for name in wanted if name not in names), "")
+
+    def sample_item(self) -> InferItem:
+        """An item to try; of sequences, one that is a whole sequence."""
+        return InferItem(0, randbits(60) + 1, start=True, end=True) if self.sequence_length else InferItem(0)
+
 
 def together(target: KServeTarget, inputs: TensorInputs) -> TritonTarget:
     where = {name: getattr(target, name) for name in KServeTarget.model_fields}
@@ -40,48 +78,6 @@ def target_of(**fields: Any) -> TritonTarget:
         return TritonTarget(**fields)
     except ValidationError as error:
         raise BenchError("; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors())) from None
-
-
-def input_sets(target: TritonTarget, model: TritonModel) -> list[list[Tensor]]:
-    """The inputs of the target's requests, in turn; raises BenchError where target and model don't fit."""
-    check_fit(target, model)
-    batch = target.batch if model.max_batch else None
-    if target.inputs:
-        return load(Path(target.inputs).expanduser(), model.inputs, batch)
-    shapes: dict[str, Sequence[Sequence[int]]] = {}
-    for name, given in target.shapes.items():
-        several = [shape for shape in given if isinstance(shape, list)]
-        shapes[name] = several or [[size for size in given if isinstance(size, int)]]
-    making = Making(batch, shapes, target.values, target.seed, target.distinct, target.integer_max, target.text_length)
-    return synthesise(model.inputs, making)
-
-
-def check_fit(target: TritonTarget, model: TritonModel) -> None:
-    if target.batch > max(model.max_batch, 1):
-        most = f"at most {model.max_batch} a request" if model.max_batch else "no batches (max_batch_size is 0)"
-        raise BenchError(f"batch is {target.batch}, and model {model.name!r} takes {most}", hint="lower batch")
-    if model.decoupled and target.call == "infer":
-        raise BenchError(
-            f"model {model.name!r} is decoupled: it may answer a request any number of times", hint="call: stream"
-        )
-    if model.sequences and not target.sequence_length:
-        raise BenchError(f"model {model.name!r} takes sequences", hint="say how long they are: sequence_length: 10")
-    if target.sequence_length and not model.sequences:
-        raise BenchError(f"model {model.name!r} takes no sequences", hint="leave out sequence_length")
-    names = [spec.name for spec in model.outputs]
-    if unknown := [name for name in target.outputs if name not in names]:
-        raise BenchError(f"outputs: model {model.name!r} has no {unknown[0]!r}; it has {', '.join(names)}")
-
-
-def missing_output(target: TritonTarget, model: TritonModel, names: set[str]) -> str:
-    """What to say of an answer with outputs of these names where one that was asked for is not among them."""
-    wanted = target.outputs or [spec.name for spec in model.outputs]
-    return next((f"output {name} is missing" for name in wanted if name not in names), "")
-
-
-def sample_item(target: TritonTarget) -> InferItem:
-    """An item to try; of sequences, one that is a whole sequence."""
-    return InferItem(0, randbits(60) + 1, start=True, end=True) if target.sequence_length else InferItem(0)
 
 
 def refuse_bad_reply(model: TritonModel, reply: Reply) -> None:

@@ -12,6 +12,7 @@ import shutil
 import socket
 import ssl
 import time
+import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message
@@ -19,15 +20,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any, BinaryIO, Literal
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
-from urllib.request import (
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-    build_opener,
-)
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
 
 from benchhouse.schema.errors import BenchError
 
@@ -127,7 +120,7 @@ class HttpClient:
 
     @functools.cached_property
     def _opener(self) -> OpenerDirector:
-        return build_opener(
+        return urllib.request.build_opener(
             ProxyHandler() if self.proxy else ProxyHandler({}),
             _Redirects() if self.redirects else _NoRedirects(),
             _PlainHandler(self.total),

@@ -104,8 +104,7 @@ class RaySettings(RaySite):
 
     resources: Amounts = Field(default_factory=dict, description="Custom resources of one trial: {TPU: 4}.")
     runtime_env: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Ray's runtime_env; trials run in that Python, with benchhouse.",
+        default_factory=dict, description="Ray's runtime_env; trials run in that Python, with benchhouse."
     )
 
 

@@ -83,13 +83,7 @@ class Context(Protocol):
     def cache(self) -> Cache: ...
 
     def emit(
-        self,
-        name: str,
-        value: float,
-        unit: str | None = None,
-        *,
-        direction: Direction | None = None,
-        window: str = "",
+        self, name: str, value: float, unit: str | None = None, *, direction: Direction | None = None, window: str = ""
     ) -> None:
         """Record one value of a metric; several values of one name become a distribution.
 
@@ -189,6 +183,13 @@ class Experiment:
     def _parameters(self) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(self.function).parameters
 
+    @cached_property
+    def _inputs(self) -> dict[str, inspect.Parameter]:
+        """The parameters that a plain function has for its workload."""
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        items = self._parameters.items()
+        return {name: item for name, item in items if name not in _RESERVED and item.kind not in variadic}
+
     @property
     def takes_target(self) -> bool:
         return "target" in self._parameters
@@ -200,17 +201,14 @@ class Experiment:
     @cached_property
     def workload_model(self) -> type[BaseModel]:
         """The model of the workload: `workload`'s annotation, or one made of the function's own parameters."""
-        parameters = self._parameters
         hints = _hints(self.function)
-        if "workload" in parameters:
+        if "workload" in self._parameters:
             model = _as_model(hints.get("workload"))
             if model is None:
                 raise BenchError(f"experiment {self.name}: 'workload' must be annotated with a pydantic model")
             return model
         fields: dict[str, Any] = {}
-        for name, parameter in parameters.items():
-            if name in _RESERVED or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                continue
+        for name, parameter in self._inputs.items():
             hint = hints.get(name, Any)
             if parameter.default is parameter.empty:
                 fields[name] = (hint, ...)
@@ -253,9 +251,7 @@ class Experiment:
         if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__") or "workload" in self._parameters:
             return None
         arguments: dict[str, Any] = {}
-        for name, parameter in self._parameters.items():
-            if name in _RESERVED or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                continue
+        for name, parameter in self._inputs.items():
             if name in given:
                 value, hint = given[name], function.__annotations__.get(name, Any)
                 if hint is not Any and (type(value) is not hint or hint not in _PLAIN):
