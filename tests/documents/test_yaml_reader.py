@@ -243,7 +243,7 @@ def test_files_that_cannot_be_read_say_what_to_do(tmp_path):
     (tmp_path / "scenario.yaml").write_text("a: 1")
     with pytest.raises(BenchError, match=r"no such file(.|\n)*Did you mean .*scenario\.yaml"):
         load_yaml(tmp_path / "scenaro.yaml")
-    with pytest.raises(BenchError, match=r"no such file(.|\n)*no directory"):
+    with pytest.raises(BenchError, match=r"no such file(.|\n)*does not exist either"):
         load_yaml(tmp_path / "nowhere" / "scenario.yaml")
     with pytest.raises(BenchError, match=r"is a directory(.|\n)*Name a file"):
         load_yaml(tmp_path)
@@ -257,7 +257,7 @@ def test_an_unreadable_file_is_refused(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(type(tmp_path), "open", refuse)
-    with pytest.raises(BenchError, match=r"may not be read(.|\n)*ls -l"):
+    with pytest.raises(BenchError, match=r"no permission to read(.|\n)*ls -l"):
         load_yaml(tmp_path / "f.yaml")
 
 

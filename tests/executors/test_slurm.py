@@ -267,7 +267,7 @@ def test_names_and_paths_that_mean_something_to_a_shell_mean_nothing(slurm, clus
     done = slurm.bench("plan", slurm.scenario("once", slurm={"flags": ["--wrap=$(touch pwned)"]}), code=2)
     assert "is not a flag" in done.stderr
     done = slurm.bench("plan", slurm.scenario("once", slurm={"flags": ["--array=1-3"]}), code=2)
-    assert "--array is not yours to give" in done.stderr
+    assert "--array is reserved" in done.stderr
 
 
 def test_the_script_is_shown_exactly_and_is_good_bash(slurm):

@@ -38,7 +38,7 @@ def load_yaml(path: Path) -> Document:
     except IsADirectoryError:
         raise BenchError(f"{path} is a directory, expected a YAML file", "Name a file in it.") from None
     except PermissionError:
-        raise BenchError(f"{path} may not be read by you", f"Look at its permissions: ls -l {path}") from None
+        raise BenchError(f"no permission to read {path}", f"Check its permissions: ls -l {path}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise BenchError(f"{quote(str(path))} can't be read: {error}", "Check the path.") from None
     if size > MAX_BYTES:
@@ -77,7 +77,7 @@ def _near(path: Path) -> str:
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except OSError:
-        return f"There is no directory {path.parent} to read either." if not path.parent.is_dir() else ""
+        return f"The directory {path.parent} does not exist either." if not path.parent.is_dir() else ""
     meant = did_you_mean(path.name, names)
     return f"Did you mean {path.parent / meant}?" if meant else f"Looked in {path.parent.absolute()}."
 

@@ -138,7 +138,7 @@ def _take(pipe: "Connection[Any, Any]") -> Any:
     try:
         return pipe.recv()
     except EOFError:
-        raise BenchError("a process of the load was killed", "is there enough memory?") from None
+        raise BenchError("a load process was killed", "is there enough memory?") from None
 
 
 def _live(

@@ -105,7 +105,7 @@ def _address(job: PgbenchJob) -> tuple[str, dict[str, str]]:
 
 
 def _wait(process: "subprocess.Popen[bytes]", limit_s: float) -> Any:
-    """What it used. A server that says nothing more would keep it for ever: then it is killed."""
+    """The resources that it used. One that a silent server keeps waiting is killed."""
     expired = threading.Event()
 
     def end() -> None:
@@ -136,7 +136,7 @@ def _failure(code: int, stderr: str, job: PgbenchJob) -> Exception:
     if first.startswith("connection to server") or "could not translate host name" in first:
         return not_connected(first)
     if aborted := [line for line in lines if " aborted in " in line]:
-        why = "; ".join(dict.fromkeys([first, aborted[0]]))  # what could not be prepared is told before
+        why = "; ".join(dict.fromkeys([first, aborted[0]]))  # the first line may name what could not be prepared
         return CallFailed(
             "client_aborted", f"{why} (a client of pgbench ends at an error; driver: postgres counts it and goes on)"
         )

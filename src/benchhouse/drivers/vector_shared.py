@@ -1,4 +1,4 @@
-"""What vector drivers have in common: how they begin and end, what they refuse, how answers and failures are put."""
+"""What vector drivers share: how they begin and end, what they refuse, the form of answers and failures."""
 
 import importlib
 import json
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Vectors: TypeAlias = "NDArray[float32]"
 Ids: TypeAlias = "NDArray[int64]"
-CONNECT_S = 10.0  # longest time until a server has answered for the first time
-ANSWER_S = 60.0  # longest time for one search; making an index may take as long as it takes
+CONNECT_S = 10.0  # limit of a server's first answer
+ANSWER_S = 60.0  # limit of one search; building an index has none
 
 
 class Driver:
@@ -155,9 +155,9 @@ def refuse_filter_without_labels(below: int | None, collection: Collection) -> N
 
 
 def refuse_existing(what: str, name: str) -> BenchError:
-    """To be raised: something of that name is there, and it is not ours."""
+    """The error to raise where something of that name exists that is not ours."""
     return BenchError(
-        f"there is a {what} {name!r} already; it is left as it is", hint="choose another name, or remove it yourself"
+        f"the {what} {name!r} exists already; it is left unchanged", hint="choose another name, or remove it yourself"
     )
 
 
@@ -191,7 +191,7 @@ def ask_version(url: str, path: str, field: str, what: str, key: str = "") -> st
     """
     status, body = exchange(url, "GET", path, CONNECT_S, key=key)
     if status in (401, 403):
-        raise CallFailed(f"http_{status}", f"{url} does not let us in: {body[:200].decode(errors='replace')}")
+        raise CallFailed(f"http_{status}", f"{url} refuses access: {body[:200].decode(errors='replace')}")
     try:
         content = json.loads(body)
         version = content[field] if field else content
@@ -199,7 +199,7 @@ def ask_version(url: str, path: str, field: str, what: str, key: str = "") -> st
         version = None
     if status != 200 or not isinstance(version, str):
         raise BenchError(
-            f"{url} is no {what} that we know: {path} answers {status}, {body[:100].decode(errors='replace')!r}",
+            f"{url} does not look like a {what}: {path} answers {status}, {body[:100].decode(errors='replace')!r}",
             hint="is the address right, and the server new enough?",
         )
     return version

@@ -47,7 +47,9 @@ class Weaviate(shared.Database):
         try:
             self._grpc.channel_ready_future(self._client).result(shared.CONNECT_S)
         except self._grpc.FutureTimeoutError as error:
-            raise CallFailed("refused", f"nobody speaks gRPC at {self._grpc_at} (endpoint: ...?grpc=PORT)") from error
+            raise CallFailed(
+                "refused", f"no gRPC server answers at {self._grpc_at} (endpoint: ...?grpc=PORT)"
+            ) from error
         self._stub = shared.library("weaviate.proto.v1.weaviate_pb2_grpc", "weaviate").WeaviateStub(self._client)
 
     def create(self) -> None:

@@ -41,7 +41,7 @@ class ApptainerRuntime:
     def prepare(self, spec: Runtime, place: Place) -> None:
         if spec.requirements:
             raise BenchError(
-                "the packages of a container are in its image: runtime.requirements has no effect there",
+                "the packages of a container are in its image: runtime.requirements has no effect",
                 "put them into the image (bench images build FILE.def), or write runtime: {kind: venv, ...}",
             )
         request = _Request(spec, place)
@@ -89,7 +89,7 @@ class ApptainerRuntime:
 
 
 class _Request:
-    """What a scenario asks for, and where what was made of it lies."""
+    """What a scenario asks for, and the files that are made for it."""
 
     def __init__(self, spec: Runtime, place: Place) -> None:
         self.spec, self.place = spec, place
@@ -145,8 +145,8 @@ class _Request:
         missing = [bind.source for bind in self.binds() if not Path(bind.source).exists()]
         if missing:
             raise BenchError(
-                f"what is to be bound into the container is not there: {', '.join(missing)}",
-                "make these folders, or correct `binds`",
+                f"folders to bind into the container do not exist: {', '.join(missing)}",
+                "create these folders, or correct `binds`",
             )
 
     def known_look(self, image: Image) -> Look | None:
@@ -183,7 +183,7 @@ class _Request:
                 capture_output=True, text=True, timeout=_LOOK_S, check=False, stdin=subprocess.DEVNULL,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise BenchError(f"the image {self.place.image} could not be looked into: {error}") from error
+            raise BenchError(f"the image {self.place.image} could not be inspected: {error}") from error
         if completed.returncode:
             output = " ".join((completed.stderr or completed.stdout).split())[-500:]
             why = explain_exit(completed.returncode)

@@ -54,7 +54,7 @@ class VenvRuntime:
 
 
 class _Request:
-    """What a scenario asks for, and where what was made of it lies."""
+    """What a scenario asks for, and the files that are made for it."""
 
     def __init__(self, spec: Runtime, cache: Path) -> None:
         self.local = {item: _content(path) for item in sorted(spec.requirements) if (path := _local(item)).exists()}

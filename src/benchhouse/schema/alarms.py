@@ -59,7 +59,7 @@ class Channel(Model, strict=True):
         if not text.startswith(("http://", "https://")):
             raise ValueError("write an address, http://... or https://..., or a variable that holds one: $NAME")
         if exposed(text):
-            raise ValueError("there is a secret in this address: put all of it into a variable and write $NAME")
+            raise ValueError("this address holds a secret: put it into a variable and write $NAME")
         return text
 
     @field_validator("apprise")

@@ -21,7 +21,7 @@ _EXITS = {
     IMAGE_GONE: "the image is not there",
     NO_APPTAINER: "there is no apptainer on this node",
     NO_MODULE: "a module of the site could not be loaded",
-    BIND_GONE: "a folder that is to be bound is not there",
+    BIND_GONE: "a folder to bind does not exist",
     255: "the container runtime itself failed, not what runs inside",
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -31,7 +31,7 @@ _ALSO = ("CUDA_VISIBLE_DEVICES", "TMPDIR", "TZ")
 
 
 def explain_exit(code: int | None) -> str:
-    """What an exit code says where a container was entered; empty where it is what ran inside that ended so."""
+    """What an exit code of the script means; empty where it is that of the command inside."""
     return _EXITS.get(code or 0, "")
 
 
@@ -50,17 +50,17 @@ class Bind:
 
 
 def parse_bind(text: str) -> Bind:
-    """`source:destination`, and `:ro` or `:rw` behind it."""
+    """`source:destination`, optionally followed by `:ro` or `:rw`."""
     source, _, rest = text.partition(":")
     destination, _, mode = rest.partition(":")
     if not (source.startswith("/") and destination.startswith("/")) or mode not in ("", "ro", "rw"):
-        raise BenchError(f"the bind {text!r} is not /source:/destination, or with :ro or :rw behind it")
+        raise BenchError(f"the bind {text!r} is not /source:/destination, optionally followed by :ro or :rw")
     return Bind(source, destination, mode == "ro")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """All that is said of one container: what it is, what it sees, what goes in."""
+    """One container: what it is, what it sees, which variables go in."""
 
     path: str
     image: Image
@@ -127,7 +127,7 @@ fi
 """
 
 _LOOK = """for source in {sources}; do
-    [ -e "$source" ] || {{ say "$source, which is to be bound, is not there on $HOSTNAME"; exit {code}; }}
+    [ -e "$source" ] || {{ say "the folder to bind $source does not exist on $HOSTNAME"; exit {code}; }}
 done
 """
 

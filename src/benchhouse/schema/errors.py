@@ -33,7 +33,7 @@ class BenchError(Exception):
 
 
 def unwritable(path: Path, error: OSError, then: str = "") -> BenchError:
-    """A folder that is read-only or full; `then` is the command to give once it is not."""
+    """The error for a read-only or full folder; `then` is the command to repeat afterwards."""
     return BenchError(
         f"can't write {path}: {error.strerror or error}",
         f"make room or make it writable{f', then: {then}' if then else ''}; "

@@ -103,7 +103,7 @@ class Context(Protocol):
         ...
 
     def phase(self, name: str, begin_ns: int, end_ns: int) -> None:
-        """Say which part of the trial's time was what, in `time.monotonic_ns()`; telemetry is summarised by it.
+        """Name a part of the trial's time, in `time.monotonic_ns()`; telemetry is summarised by phase.
 
         `steady` is what is measured: what came before the first is then `warmup`, what came after the last `teardown`.
         """
@@ -114,9 +114,9 @@ class Context(Protocol):
         ...
 
     def invalid(self, code: str, message: str) -> None:
-        """Say that the numbers of this trial don't hold, why, and what to do about it; the experiment goes on.
+        """Mark the numbers of this trial as invalid: why, and what to do about it; the experiment goes on.
 
-        May be said several times. The trial ends as `invalid`: its numbers are kept as evidence, and enter no summary.
+        May be called several times. The trial ends as `invalid`: its numbers are kept as evidence and enter no summary.
         """
         ...
 
@@ -279,7 +279,7 @@ def experiment(
     """Declare a function as an experiment.
 
     `component` and `services` let a scenario name it by `workload: {component: ..., service: ...}`. `drivers` are those
-    of its own package that it can use: who asks for one that is not there is told of these.
+    of its own package that it can use: an error about a missing driver lists them.
     """
 
     def declare(function: Callable[..., Any]) -> Experiment:

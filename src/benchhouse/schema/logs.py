@@ -10,7 +10,7 @@ from benchhouse.schema.quantities import Bytes
 
 
 class LogSettings(Model, strict=True):
-    """How much of what is said is kept."""
+    """How much output is kept."""
 
     cap: Bytes = Field(CAP_BYTES, ge=1, description="Most bytes of each log of a trial; of what is more, the end.")
 

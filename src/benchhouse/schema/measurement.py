@@ -45,7 +45,7 @@ class Throughput(Model):
 
 
 class Extras(Model):
-    """What seed-schema metrics.json has no place for."""
+    """What the common schema of metrics.json has no place for."""
 
     schema_version: Literal[1] = 1
     run_id: str

@@ -33,7 +33,7 @@ GIVEN = ("folder", "host", "program", "python", "threads", "secret", "replica")
 
 
 class Ready(Model):
-    """How a server shows that it is up: an address that answers 200, a port, gRPC health, a query, a line it prints."""
+    """How to tell that a server is up: an address that answers 200, a port, gRPC health, a query, a line it prints."""
 
     kind: Literal["http", "tcp", "grpc", "sql", "log", "command"] = Field("tcp", description="Kind of probe.")
     url: str = Field("", description="http, grpc, sql: the address; by default the endpoint.")
@@ -145,7 +145,7 @@ class Recipe(Model):
 
     @property
     def reachable(self) -> bool:
-        """Whether other nodes can reach it, where it is told to listen for them."""
+        """Whether other nodes can reach it, if it listens for them."""
         return "{host}" in self.endpoint
 
     @property
@@ -166,7 +166,7 @@ class Recipe(Model):
 
 @dataclass(frozen=True)
 class Service:
-    """A server that runs: where it is, which process began it, and what its words are called in the logs."""
+    """A running server: where it is, which process started it, and its name in the logs."""
 
     recipe: str
     name: str  # of this one: the recipe's, or what the scenario calls it, and the number of the replica

@@ -1,4 +1,4 @@
-"""retention.yaml: how long what is kept."""
+"""retention.yaml: how long data is kept."""
 
 from typing import Literal
 
@@ -11,22 +11,24 @@ _DAY_S = 86400.0
 
 
 class Retention(Model, strict=True):
-    """Ages, by the end of a run, from which on `bench warehouse prune` takes things away."""
+    """Ages since the end of a run at which `bench warehouse prune` removes data."""
 
     schema_version: Literal[1] = Field(1, description="Version of this file format.")
     hot: Seconds = Field(30 * _DAY_S, gt=0, description="Samples of free-standing monitors.")
-    warm: Seconds = Field(180 * _DAY_S, gt=0, description="Rows of the tables; evidence brings them back.")
-    cold: Seconds = Field(730 * _DAY_S, gt=0, description="Evidence itself: after that nothing brings it back.")
+    warm: Seconds = Field(180 * _DAY_S, gt=0, description="Rows of the tables, which evidence restores.")
+    cold: Seconds = Field(730 * _DAY_S, gt=0, description="Evidence itself, which can't be restored.")
 
     @model_validator(mode="after")
     def _in_order(self) -> "Retention":
         if not self.hot <= self.warm <= self.cold:
-            raise ValueError("hot, warm and cold must grow: tables are made of evidence, so evidence stays longest")
+            raise ValueError(
+                "hot, warm and cold must grow: tables are rebuilt from evidence, so evidence stays longest"
+            )
         return self
 
 
 class Pruned(Model):
-    """One thing that was taken away, or would be."""
+    """One thing that was removed, or would be."""
 
     tier: Literal["hot", "warm", "cold"]
     what: str = Field(description="Run, or folder of a monitor.")

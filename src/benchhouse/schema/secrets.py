@@ -56,7 +56,7 @@ def reference(value: Any) -> str | None:
 
 
 def make_up() -> str:
-    """A secret of our own, for a server that is started; nobody has to remember or to hide it."""
+    """A generated secret for a server that is started; nobody has to remember or to hide it."""
     from secrets import token_hex
 
     return f"{_MADE_UP}{token_hex(16)}"

@@ -26,7 +26,7 @@ def _flag(text: str) -> str:
     if not _FLAG.fullmatch(text):
         raise ValueError(f"{text!r} is not a flag such as --switches=1")
     if (name := text.partition("=")[0]) in _OURS:
-        raise ValueError(f"{name} is not yours to give: by it a run finds its own tasks; leave it out")
+        raise ValueError(f"{name} is reserved: a run finds its own tasks by it; leave it out")
     return text
 
 

@@ -24,7 +24,7 @@ class Series(Model):
 
     @property
     def told_unit(self) -> str:
-        """The unit of what a summary tells: of a counter its growth a second, so of CPU seconds cores."""
+        """The unit of a summary: of a counter that of its growth a second, so of CPU seconds cores."""
         if self.kind == "gauge":
             return self.unit
         return "1" if self.unit == "s" else "1/s" if self.unit == "1" else f"{self.unit}/s"

@@ -119,7 +119,7 @@ class TrialSpec(Model):
     interface: str | None = Field(None, description="Device of the network between the nodes of the trial.")
     site: str | None = Field(None, description="Name of the site profile.")
     cluster: Cluster | None = Field(None, description="Where the site is, as its profile says.")
-    logs: LogSettings = Field(default_factory=LogSettings, description="How much of what is said is kept.")
+    logs: LogSettings = Field(default_factory=LogSettings, description="How much output is kept.")
     monitors: Monitors | Literal[False] = Field(default_factory=Monitors, description="What is sampled beside it.")
     parallel: int = Field(1, description="How many trials could run beside each other on the same machine.")
     code_digest: str = Field("", description="Digest of the source files of the experiment's package.")
