@@ -206,7 +206,9 @@ class Capture:
         if size:
             self._readers[reader].feed(self._buffer, size)
         else:
-            self._forget(reader)
+            self._selector.unregister(reader)
+            del self._readers[reader]
+            os.close(reader)
         return size
 
     def _breathe(self, size: int) -> None:
@@ -215,11 +217,6 @@ class Capture:
         if size < _READ_BYTES // 4 and now - self._last_read_s < _BREATH_S:
             time.sleep(_BREATH_S)
         self._last_read_s = now
-
-    def _forget(self, reader: int) -> None:
-        self._selector.unregister(reader)
-        del self._readers[reader]
-        os.close(reader)
 
     def _close_readers(self) -> None:
         # One epoll object may be shared by both sides of a fork; unregistering in the child would reach the

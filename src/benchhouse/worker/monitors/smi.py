@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from benchhouse.schema.telemetry import Series
 from benchhouse.worker.monitors import nvml
@@ -36,6 +36,7 @@ _COLUMNS: tuple[tuple[str, Series, float], ...] = (
     ("pcie.link.gen.current", nvml.PCIE_GENERATION, 1.0),
     ("pcie.link.gen.max", nvml.PCIE_GENERATION_MOST, 1.0),
 )
+_KNOWN = {name: (series, factor) for name, series, factor in _COLUMNS}
 
 
 def open_gpus(interval_s: float, program: str = "nvidia-smi") -> "list[Gpu]":
@@ -145,14 +146,12 @@ class Gpu:
         self.problems: list[str] = []
         self._loop, self._index, self._reported, self._open = loop, index, False, True
         loop.users += 1
-        known = {name: (item, factor) for name, item, factor in _COLUMNS}
-        self._columns: list[tuple[int, Callable[[str], list[float]]]] = []
+        self._columns: list[tuple[int, str]] = []
         series: list[Series] = []
         for at, name in enumerate(loop.names, start=2):
-            items, take = (nvml.THROTTLES, _mask) if name == _MASK else ((known[name][0],), _scaled(known[name][1]))
-            if not all(map(math.isnan, take(row[at]))):  # [N/A] on this GPU
-                series += items
-                self._columns.append((at, take))
+            if not all(map(math.isnan, _values(name, row[at]))):  # [N/A] on this GPU
+                series += nvml.THROTTLES if name == _MASK else (_KNOWN[name][0],)
+                self._columns.append((at, name))
         self.series: Sequence[Series] = tuple(series)
 
     def sample(self) -> Sequence[float]:
@@ -163,7 +162,7 @@ class Gpu:
                 self._reported = True
                 self.problems.append(f"{self.name}: {trouble}; its values are missing from here on")
             return [math.nan] * len(self.series)
-        return [value for at, take in self._columns for value in take(row[at])]
+        return [value for at, name in self._columns for value in _values(name, row[at])]
 
     def close(self) -> None:
         if self._open:
@@ -171,16 +170,8 @@ class Gpu:
             self._loop.leave()
 
 
-def _scaled(factor: float) -> Callable[[str], list[float]]:
-    def take(text: str) -> list[float]:
-        with contextlib.suppress(ValueError):
-            return [float(text) * factor]
-        return [math.nan]
-
-    return take
-
-
-def _mask(text: str) -> list[float]:
+def _values(name: str, text: str) -> Sequence[float]:
+    """What a column says; NaN where it is no number."""
     with contextlib.suppress(ValueError):
-        return nvml.throttles(int(text, 16))
-    return [math.nan] * len(nvml.THROTTLES)
+        return nvml.throttles(int(text, 16)) if name == _MASK else [float(text) * _KNOWN[name][1]]
+    return [math.nan] * (len(nvml.THROTTLES) if name == _MASK else 1)
