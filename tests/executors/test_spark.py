@@ -70,7 +70,7 @@ def test_a_cluster_whose_workers_have_all_left_is_not_waited_for_without_end(lab
         assert status["state"] == "interrupted"
         assert status["next"] == f"bench run --resume {lab.run_id()} --executor local"
         empty = lab.bench("run", lab.scenario("once", executor="spark", spark=spark_cluster.settings), code=2)
-        assert "the Spark cluster has no worker that is alive" in empty.stderr
+        assert "the Spark cluster has no live worker" in empty.stderr
     finally:
         spark_cluster.add_worker()
     lab.bench("run", "--resume", status["run_id"], "--executor", "local")

@@ -107,7 +107,7 @@ def _noted_digest(path: Path) -> str:
 
 
 def nearest_source(url: str, environ: Mapping[str, str]) -> str:
-    """Where `url` is to be had here: npm's own setting for another registry counts for packages of npm's."""
+    """Where to get `url` from here: npm's own setting for another registry applies to npm's packages."""
     registry = environ.get("npm_config_registry") or environ.get("NPM_CONFIG_REGISTRY") or _NPM
     return url.replace(_NPM, f"{registry.rstrip('/')}/", 1) if url.startswith(_NPM) else url
 

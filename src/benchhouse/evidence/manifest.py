@@ -46,7 +46,7 @@ def list_files(folder: Path) -> list[str]:
 
 
 def walk(root: str) -> tuple[list[str], list[str]]:
-    """Relative paths of all that is below `root`: of what is no folder, links included, and of the folders.
+    """Relative paths of all that is below `root`: of files, links included, and of folders.
 
     Text all the way: paths as objects are a tenth of a short trial. A folder that can't be read is as if it were empty.
     """

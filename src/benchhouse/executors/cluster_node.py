@@ -42,7 +42,7 @@ def keep_slot(
     home = Path(folder)
     facts = {"node": socket.gethostname(), **placed}
     if not home.is_dir():
-        return f"{folder} is not to be seen on {facts['node']}: a run needs a file system that all nodes share"
+        return f"{folder} can't be seen on {facts['node']}: a run needs a file system that all nodes share"
     if shutil.which(python[0]) is None:
         return f"there is no {python[0]} on {facts['node']}: its environment must be where all nodes see it"
     with tempfile.TemporaryFile() as stderr:
@@ -129,7 +129,7 @@ def append(path: Path, *messages: Mapping[str, Any]) -> None:
 
 
 def _environment(given: Mapping[str, str], imposed: Sequence[str]) -> dict[str, str]:
-    """The orchestrator's, over what the node itself has; a temporary folder that is not there is no use."""
+    """The orchestrator's, over what the node itself has; without a temporary folder that is not there."""
     folder = given.get("TMPDIR")
     left_out = {"TMPDIR"} if folder and not Path(folder).is_dir() else set()
     here = {name: value for name, value in os.environ.items() if name not in imposed}

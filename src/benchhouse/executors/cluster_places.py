@@ -51,7 +51,7 @@ class Vacancy:
 
 
 def refuse_unless_fits(title: str, ask: Ask, nodes: Sequence[Node]) -> None:
-    """Raise BenchError, with what the nodes have, where not one of them could ever hold it."""
+    """Raise BenchError, with what the nodes have, where none of them could ever hold it."""
     least = min((misses(ask, node) for node in nodes), key=len, default=["a node"])
     if not least:
         return
@@ -64,7 +64,7 @@ def refuse_unless_fits(title: str, ask: Ask, nodes: Sequence[Node]) -> None:
 
 def no_worker(title: str) -> BenchError:
     return BenchError(
-        f"the {title} cluster has no worker that is alive, so there is no place for a trial",
+        f"the {title} cluster has no live worker, so there is no place for a trial",
         "start a worker of it, or run on another executor: --executor local",
     )
 

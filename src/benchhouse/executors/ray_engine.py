@@ -70,7 +70,7 @@ class RayEngine:
         except Exception as error:
             raise BenchError(
                 f"Ray can't be used at {address}: {first_line(error)}",
-                "from a machine that is no node of it use ray://HOST:10001; its token: RAY_AUTH_TOKEN_PATH",
+                "from a machine that is not a node of it use ray://HOST:10001; its token: RAY_AUTH_TOKEN_PATH",
             ) from error
         with contextlib.suppress(Exception):
             self.address = address if "://" in address else self.ray.get_runtime_context().gcs_address

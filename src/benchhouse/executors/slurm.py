@@ -359,7 +359,7 @@ def _now() -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and on disk before anybody is told of it."""
+    """Whole or not at all, and on disk before anybody knows of it."""
     made = path.with_name(f".{path.name}.new")
     with made.open("wb") as file:
         file.write(content)

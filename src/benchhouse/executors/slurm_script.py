@@ -114,7 +114,7 @@ def quoted(path: Path) -> str:
     text = str(path)
     if any(character in text for character in '"\\\n\r'):
         raise BenchError(
-            f"{text!r} can't be told to Slurm: it has a quote, a backslash or a line end in its name",
+            f"{text!r} can't be passed to Slurm: it has a quote, a backslash or a line end in its name",
             "use a workspace with a plainer path: bench -C DIR ...",
         )
     folder, name = str(path.parent), path.name

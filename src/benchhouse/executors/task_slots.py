@@ -46,6 +46,6 @@ def _had_begun(folder: str) -> bool:
         (Path(folder) / "begun").touch(exist_ok=False)
     except FileExistsError:
         return True
-    except OSError:  # the folder is not to be seen here, which keep_slot explains
+    except OSError:  # the folder can't be seen here, which keep_slot explains
         return False
     return False

@@ -55,7 +55,7 @@ class Probe:
 
     @property
     def flaps(self) -> str:
-        """What is to be said of one that came and went while it was waited for, else nothing."""
+        """How it came and went while it was waited for, as a message; else nothing."""
         if not self._good:
             return ""
         often = f"{self.ready.in_a_row} times in a row"

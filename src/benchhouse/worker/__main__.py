@@ -25,11 +25,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _find(arguments: list[str]) -> Callable[[], int]:
-    """What is to be done, with all that it needs imported."""
+    """The function to call, with all that it needs imported."""
     if ENTERED in os.environ:
         from benchhouse.worker import node
 
-        node.enter_s()  # told before anything else takes time
+        node.enter_s()  # measured before anything else takes time
     if arguments == ["--host", "--own"]:
         os.environ[OWNER] = identity()  # exec keeps it: all that is started below names this process
         os.execv(sys.executable, sys.orig_argv[:-1])  # noqa: S606 - the same call, flags of Python included

@@ -89,7 +89,7 @@ class TrialContext:
         metric = self._declared(name, None, None, otherwise="ns")
         if metric.unit not in NANOSECONDS:
             units = ", ".join(NANOSECONDS)
-            self.fail("unit_mismatch", f"metric '{name}' is in {metric.unit}; a histogram is told in one of {units}")
+            self.fail("unit_mismatch", f"metric '{name}' is in {metric.unit}; a histogram needs one of {units}")
         window = str(window)
         if not histogram.n:
             return

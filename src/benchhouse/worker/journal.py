@@ -80,7 +80,7 @@ class Journal:
         row = self.head("worker") | fields
         try:
             text = _encode(row)
-        except (ValueError, TypeError):  # NaN is no JSON, nor is a tuple a key
+        except (ValueError, TypeError):  # NaN is not JSON, nor is a tuple a key
             text = _encode({key: value if isinstance(value, str) else repr(value) for key, value in row.items()})
         data = text.encode("utf-8", "replace") + b"\n"
         self._note_room -= len(data)

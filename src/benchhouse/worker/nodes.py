@@ -34,7 +34,7 @@ def command_on(node: str, cpus: int) -> list[str]:
     if srun is None:
         raise ExperimentFailed(
             "no_srun",
-            f"nothing can be started on {node}: there is no srun here. Inside a container it must be shown to it",
+            f"nothing can be started on {node}: there is no srun here. A container must have it bound",
         )
     options = ["--overlap", "--unbuffered", "--export=ALL", "--nodes=1", "--ntasks=1", "--ntasks-per-node=1"]
     options += [f"--cpus-per-task={cpus}", f"--nodelist={node}"]

@@ -1,4 +1,4 @@
-"""Everything that a trial's processes print: always drained, redacted, kept within a cap, and told line by line."""
+"""Everything that a trial's processes print: drained, redacted, kept within a cap, and journalled line by line."""
 
 import contextlib
 import fcntl
@@ -126,7 +126,7 @@ class Capture:
         return server_logs.ServerLogs(requester)
 
     def child_ends(self) -> list[int]:
-        """What a child that was not forked from here is to be sent: stdout, stderr, and where it asks for logs."""
+        """What to send to a child that was not forked from here: stdout, stderr, and the socket to request logs by."""
         return [*self._writers, self._requester.fileno()]
 
     def parent_side(self) -> None:
@@ -136,7 +136,7 @@ class Capture:
             os.close(self._writers.pop())
 
     def filenos(self) -> tuple[int, ...]:
-        """What is to be waited for, for a selector of the supervisor's own."""
+        """Descriptors to wait on, for a selector of the supervisor's own."""
         handle = self._requests.fileno()
         return (*self._readers, handle) if handle >= 0 else tuple(self._readers)
 

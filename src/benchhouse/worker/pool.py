@@ -56,7 +56,7 @@ class Pool:
         return sum(not worker.measured for worker in self.busy)
 
     def lines(self) -> list[int]:
-        """What is to be waited for."""
+        """Descriptors to wait on."""
         return [worker.line.fileno() for worker in self.workers.values()]
 
     def begin(self, order: dict[str, Any], before_fork: Callable[[], None] = lambda: None) -> int:
@@ -95,7 +95,7 @@ class Pool:
                     os.kill(worker.pid, signum)
 
     def ended(self) -> Iterator[tuple[str, int]]:
-        """Trials of which nothing is left, with the exit codes of their workers. Reaps every child that has ended."""
+        """Trials that have ended completely, with the exit codes of their workers. Reaps every child that has ended."""
         for worker in list(self.workers.values()):
             with contextlib.suppress(BlockingIOError):
                 if job := self._hear(worker):
@@ -147,7 +147,7 @@ class Pool:
         return (worker.job, os.waitstatus_to_exitcode(status)) if worker.job is not None else None
 
     def _end_orphans(self) -> None:
-        """Children that are no workers came here when theirs was killed; only children are asked for, so that no fork
+        """Children that are not workers came here when theirs was killed; only children are listed, so that no fork
         can slip in."""
         tree.kill_tree(set(tree.children(os.getpid())) - set(self.workers), grace_s=0.0)
         sweep_cages(LEFTOVERS)

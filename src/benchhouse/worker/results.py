@@ -108,7 +108,7 @@ def measure(series: Iterable[Series]) -> list[Measurement]:
 
 
 def definitions(series: Iterable[Series]) -> dict[str, str]:
-    """How the percentiles of metrics that were counted in a histogram are to be read."""
+    """How the percentiles of metrics that were counted in a histogram are defined."""
     return {item.metric.name: HISTOGRAM_QUANTILE for item in series if item.histogram is not None}
 
 

@@ -1,4 +1,4 @@
-"""One component's output on its way to its log: redacted, kept within a cap, told to the journal line by line.
+"""One component's output on its way to its log: redacted, kept within a cap, journalled line by line.
 
 The filter is given whole lines, many at a time: a secret has no line end in it, so it is found however it was written.
 Only a private key has several lines; from its first one on, they wait for the last.
@@ -52,7 +52,7 @@ class Stream:
         self._kept = 0  # bytes of input that the raw log stands for
         self._recent = bytearray()
         self._pending = b""
-        self._begun = False  # a line so long that its beginning is already told
+        self._begun = False  # a line so long that its beginning is journalled already
 
     def feed(self, buffer: bytearray, size: int) -> None:
         """Takes `buffer[:size]`; the buffer may be reused afterwards."""
@@ -110,7 +110,7 @@ class Stream:
             self._full = True
 
     def _clean(self, data: bytes) -> bytes:
-        """Redacted. Bytes that are no UTF-8 pass through unharmed."""
+        """Redacted. Bytes that are not UTF-8 pass through unchanged."""
         return self._redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _last(self, size: int) -> bytes:

@@ -37,7 +37,7 @@ from benchhouse.worker.shared_process import Done, SharedProcess, Sharing
 from benchhouse.worker.stream import Redact
 from benchhouse.worker.topology import topology
 
-CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial is to be run again
+CANCELLED = 143  # exit code of a worker that was told to stop: nothing is sealed, the trial must be run again
 _JOB_BEGINS_S = 120.0  # for a keeper whose job has begun to say so, beside what its server may take
 _CANCELLED_S = 2.0  # for servers on other nodes to end, where the batch system has given us only so long
 

@@ -91,7 +91,7 @@ class TrialServices:
         if not others:
             raise ExperimentFailed(
                 "too_few_nodes",
-                f"{name} is to be on node {use.use.node}, and this trial has {len(self.nodes)}: "
+                f"{name} should run on node {use.use.node}, but this trial has {len(self.nodes)}: "
                 "give it more, resources: {nodes: N}",
             )
         where = [others[number % len(others)] for number in range(use.replicas)]

@@ -62,7 +62,7 @@ _UNITS = {
     "seconds": "s", "bytes": "B", "watts": "W", "joules": "J", "celsius": "degC", "hertz": "Hz", "ratio": "1",
     "percent": "%", "perc": "1", "milliseconds": "ms", "us": "us", "ms": "ms",
 }  # fmt: skip
-_MEANS = ("1", "%", "degC", "Hz")  # units of which a sum over labels says nothing
+_MEANS = ("1", "%", "degC", "Hz")  # units whose sum over labels means nothing
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Endpoint:
 
 
 def garbage(page: str) -> str:
-    """Why a page is no page of metrics, or nothing. Looks at its begin and end only."""
+    """Why a page is not a page of metrics, else nothing. Looks at its beginning and end only."""
     line = page.lstrip()[:4096].partition("\n")[0].rstrip()
     if line and not line.startswith("#") and parse_sample(line) is None:
         return f"answers no metrics but {line[:40]!r}"
@@ -182,7 +182,7 @@ def garbage(page: str) -> str:
 
 
 def choose(page: str, patterns: Sequence[str], labels: Sequence[str]) -> list[tuple[str, Wanted]]:
-    """What is to be read of this page: by patterns if there are any, else what serving engines have in common.
+    """What to read of this page: by patterns if there are any, else what serving engines have in common.
 
     A page without any of that is taken whole, histograms' buckets aside: the budget bounds it.
     """

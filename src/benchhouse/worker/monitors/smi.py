@@ -40,7 +40,7 @@ _KNOWN = {name: (series, factor) for name, series, factor in _COLUMNS}
 
 
 def open_gpus(interval_s: float, program: str = "nvidia-smi") -> "list[Gpu]":
-    """A source for each GPU that the program tells of; none where there is no such program, or it finds no GPU."""
+    """A source for each GPU that the program lists; none where there is no such program, or it finds no GPU."""
     path = shutil.which(program)
     if path is None:
         return []
@@ -82,7 +82,7 @@ def _plain() -> dict[str, str]:
 
 
 def _rows(text: str, columns: int) -> dict[int, list[str]]:
-    """The last row of each GPU, by its index; what is no such row is left out."""
+    """The last row of each GPU, by its index; other lines are left out."""
     rows: dict[int, list[str]] = {}
     for row in csv.reader(text.splitlines(), skipinitialspace=True):
         if len(row) == columns + 2 and row[0].isdigit():
@@ -109,7 +109,7 @@ class _Loop:
         os.set_blocking(self._handle, False)
 
     def look(self) -> str:
-        """Take what was printed since; says why there is nothing to be had, or nothing."""
+        """Take what was printed since; returns why there are no values, else nothing."""
         while True:
             try:
                 read = os.read(self._handle, _KEPT_BYTES)
@@ -171,7 +171,7 @@ class Gpu:
 
 
 def _values(name: str, text: str) -> Sequence[float]:
-    """What a column says; NaN where it is no number."""
+    """What a column says; NaN where it is not a number."""
     with contextlib.suppress(ValueError):
         return nvml.throttles(int(text, 16)) if name == _MASK else [float(text) * _KNOWN[name][1]]
     return [math.nan] * (len(nvml.THROTTLES) if name == _MASK else 1)
