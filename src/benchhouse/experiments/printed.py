@@ -24,8 +24,7 @@ class OutputMetric(Model):
     direction: Direction | None = Field(None, description="Which way is better.")
     pattern: str | None = Field(
         None,
-        description="Regular expression with one group around the number; `^` begins a line. Without one, and with "
-        "`json_lines`, the metric is the JSON member of that name.",
+        description="Regular expression with one group around the number; by default the JSON member of that name.",
     )
     take: Literal["first", "last", "mean", "all"] | None = Field(
         None, description="Which of an execution's values; by default the last match of a pattern, all of a member."

@@ -16,11 +16,9 @@ def lower(name: str, unit: str, formula: str, role: Role | None = None, *, prima
 
 
 REQUESTS_PER_S = higher(
-    "requests_per_s",
-    "1/s",
-    "good answers / seconds of the window, each by the share of its time that lies in the window",
+    "requests_per_s", "1/s", "good answers / seconds of the window, each by its share in the window"
 )
-GOODPUT = higher("goodput", "1/s", "requests_per_s x share of the good answers that met every clause of workload.slo")
+GOODPUT = higher("goodput", "1/s", "requests_per_s x share of the good answers that met all clauses of workload.slo")
 LATENCY_SENT = lower("latency_sent", "ms", "as latency, but from when it was really sent")
 FAILURES = (
     lower("error_rate", "1", "measured requests that failed / all measured requests", "error_rate", primary=True),

@@ -60,8 +60,8 @@ def in_processes(count: int, share: Share, pulse: Pulse) -> Book:
         edge_ns = monotonic_ns() + EDGE_NS
         for child in children:
             child.start(edge_ns)
-        books = [child.book() for child in children]
-        return joined([pulse.last(at, it, edge_ns) if isinstance(it, str) else it for at, it in enumerate(books)])
+        ends = [child.book() for child in children]
+        return joined([pulse.last(at, end, edge_ns) if isinstance(end, str) else end for at, end in enumerate(ends)])
     finally:
         for child in children:
             child.end()

@@ -138,8 +138,6 @@ def judge(book: Book, certificate: Certificate, ctx: Context) -> None:
     for problem in certificate.problems:
         ctx.invalid(problem.code, problem.message)
     if certificate.lateness_limit_ms is not None:
-        ctx.warn(
-            "lateness_relaxed",
-            f"certified with a lateness limit of {certificate.lateness_limit_ms:g} ms: the client sent up to "
-            f"{certificate.lag.p99_ms:.1f} ms late and woke up to {certificate.loop_lag.p99_ms:.1f} ms late (p99)",
-        )
+        limit, lag, loop_lag = certificate.lateness_limit_ms, certificate.lag.p99_ms, certificate.loop_lag.p99_ms
+        late = f"the client sent up to {lag:.1f} ms late and woke up to {loop_lag:.1f} ms late (p99)"
+        ctx.warn("lateness_relaxed", f"certified with a lateness limit of {limit:g} ms: {late}")

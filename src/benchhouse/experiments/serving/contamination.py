@@ -95,14 +95,14 @@ def _outputs(tally: ServingTally, asked_output: bool) -> Iterator[Finding]:
 
 def _failures(book: Book) -> Iterator[Finding]:
     """Facts. Time-outs stand apart: they are the slowest requests, so that their absence makes the tail look short."""
-    asked, late = book.failed + book.succeeded, book.errors["timeout"]
+    total, late = book.failed + book.succeeded, book.errors["timeout"]
     if late:
-        unanswered = f"{late} of {asked} requests had no complete answer in time ({book.details.get('timeout', '')})"
+        unanswered = f"{late} of {total} requests had no complete answer in time ({book.details.get('timeout', '')})"
         effect = "the slowest are in no latency, so that percentiles are too low (raise timeout, or lower the load)"
         yield "timeouts", f"{unanswered}: {effect}"
     if failed := [(kind, count) for kind, count in book.errors.most_common() if kind != "timeout"]:
-        first, total = failed[0][0], sum(count for _, count in failed)
-        kinds = f"{total} of {asked} requests failed ({_counts(dict(failed[:5]))}), the rest gives latencies"
+        first, failures = failed[0][0], sum(count for _, count in failed)
+        kinds = f"{failures} of {total} requests failed ({_counts(dict(failed[:5]))}), the rest gives latencies"
         yield "failures", f"{kinds}. First {first}: {book.details.get(first, '')}"
 
 

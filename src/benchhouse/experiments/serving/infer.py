@@ -108,15 +108,10 @@ def _load(target: InferTarget, workload: InferWorkload, ctx: Context) -> tuple[S
         surveys = _surveys(urls, make, drivers)
         url, survey = next(iter(surveys.items()))
         driver = drivers[url]
-        book = offer(
-            (lambda: driver) if driver.transport == "http" else lambda: make(url),
-            _source(driver, survey, workload, ctx.seed),
-            workload,
-            partial(ServingTally, workload.objectives),
-            ctx,
-            where=target.url,
-            servers=Servers(tuple(urls), target.verify_tls),
-        )
+        make_driver = (lambda: driver) if driver.transport == "http" else partial(make, url)
+        source, tally = _source(driver, survey, workload, ctx.seed), partial(ServingTally, workload.objectives)
+        servers = Servers(tuple(urls), target.verify_tls)
+        book = offer(make_driver, source, workload, tally, ctx, where=target.url, servers=servers)
         return survey, book, _together([_served(drivers[url], surveys[url], book, url) for url in surveys])
     except kserve.NoServer as error:
         ctx.fail("not_reached", with_hint(error))

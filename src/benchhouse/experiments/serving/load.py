@@ -169,13 +169,10 @@ class ServerMetrics:
             answer = self._client.get(f"{url.rstrip('/').removesuffix('/v1')}/metrics")
         except NoAnswer:
             return {}
-        lines = (
-            [line for line in answer.text().split("\n") if any(part in line for part in _SERVER_METRICS)]
-            if answer.ok
-            else []
-        )
+        lines = answer.text().split("\n") if answer.ok else []
+        kept = [line for line in lines if any(part in line for part in _SERVER_METRICS)]
         values: dict[str, float] = {}
-        for name, _, value in samples("\n".join(lines)):
+        for name, _, value in samples("\n".join(kept)):
             if any(part in name for part in _SERVER_METRICS) and not name.endswith("_bucket"):
                 values[name] = values.get(name, 0.0) + value
         return values

@@ -37,10 +37,7 @@ class _Made(Model):
     output_tokens: Length | None = Field(Fixed(tokens=128), description="Length asked of an output; null: any.")
     tokenizer: InputPath | None = Field(None, description="Path of a tokenizer.json, for prompts of exact length.")
     seed: int | None = Field(
-        None,
-        ge=0,
-        description="Seed of words and lengths. By default lengths follow the trial's seed, and words are different in "
-        "each trial: no cache of the server knows them.",
+        None, ge=0, description="Seed of words and lengths; by default the trial's, and words differ in each trial."
     )
 
 
@@ -247,16 +244,16 @@ def _conversations(spec: ConversationPrompts, seed: int, writer: Writer) -> Iter
     lengths, outputs = random.Random(f"{seed}/prompt"), random.Random(f"{seed}/output")
     numbers, turns = count(), random.Random(f"{seed}/turns")
     for conversation in count():
-        asked = [spec.prompt_tokens.draw(lengths) for _ in range(min(spec.turns.draw(turns), MAX_TURNS + 1))]
-        if len(asked) > MAX_TURNS or sum(asked) > MAX_TOKENS:
+        counts = [spec.prompt_tokens.draw(lengths) for _ in range(min(spec.turns.draw(turns), MAX_TURNS + 1))]
+        if len(counts) > MAX_TURNS or sum(counts) > MAX_TOKENS:
             raise BenchError(
                 f"a conversation has at most {MAX_TURNS:,} turns and {MAX_TOKENS:,} tokens, and one would have more",
                 hint="lower turns or prompt_tokens",
             )
-        texts = [writer.write(tokens, next(numbers)) for tokens in asked]
+        texts = [writer.write(tokens, next(numbers)) for tokens in counts]
         yield tuple(
             Prompt(text, (), tokens, _drawn(spec.output_tokens, outputs), conversation, turn)
-            for turn, (text, tokens) in enumerate(zip(texts, asked, strict=True))
+            for turn, (text, tokens) in enumerate(zip(texts, counts, strict=True))
         )
 
 

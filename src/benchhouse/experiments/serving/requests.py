@@ -140,17 +140,17 @@ class Conversations:
 
 def _expected(workload: "ServingWorkload") -> int:
     """Requests that will be sent, warm-up included; a guess where only the server's speed will tell."""
-    asked = workload.requests or 0
-    if asked and not workload.warmup and not workload.cooldown:
-        return asked
+    requested = workload.requests or 0
+    if requested and not workload.warmup and not workload.cooldown:
+        return requested
     if not workload.open_loop:
-        return max(_FEWEST_PROMPTS, 50 * (workload.concurrency or 0), 2 * asked)
+        return max(_FEWEST_PROMPTS, 50 * (workload.concurrency or 0), 2 * requested)
     around_s = workload.warmup + (workload.window_s or 0.0) + workload.cooldown
     if isinstance(workload.law, Trace):
-        times = takewhile(lambda due: asked or due < around_s * 1e9, workload.law.due(None, 0))
+        times = takewhile(lambda due: requested or due < around_s * 1e9, workload.law.due(None, 0))
         return sum(1 for _ in islice(times, MAX_DEFAULT_PROMPTS))
     course = workload.law.course(workload.rps, workload.schedule_s)
-    return round(1.2 * (course.expected(around_s) + asked)) + 100
+    return round(1.2 * (course.expected(around_s) + requested)) + 100
 
 
 def _only_model(urls: Sequence[str], target: "ServingTarget") -> str:

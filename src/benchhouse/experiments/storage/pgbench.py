@@ -198,14 +198,14 @@ def _whole_weights(workload: PostgresWorkload) -> list[int]:
 
 def _built_in(kind: str, workload: PostgresWorkload) -> list[Command]:
     rows, span = workload.rows, workload.span
-    chosen, one, minus_one = ("id", f"random(1, {rows})"), ("amount", "1"), ("amount", "-1")
+    account, gain, loss = ("id", f"random(1, {rows})"), ("amount", "1"), ("amount", "-1")
     another = ("id", f"1 + (:id + random(0, {rows - 2})) % {rows}")
     scripts: dict[str, list[Command]] = {
         "range": [("first", f"random(1, {rows - span + 1})"), ("last", f":first + {span - 1}"), RANGE],
-        "lookup": [chosen, LOOKUP],
-        "update": [chosen, one, UPDATE],
-        "transfer": [chosen, BEGIN, minus_one, UPDATE, another, one, UPDATE, COMMIT],
-        "oltp": [chosen, one, BEGIN, UPDATE, LOOKUP, RECORD, COMMIT],
+        "lookup": [account, LOOKUP],
+        "update": [account, gain, UPDATE],
+        "transfer": [account, BEGIN, loss, UPDATE, another, gain, UPDATE, COMMIT],
+        "oltp": [account, gain, BEGIN, UPDATE, LOOKUP, RECORD, COMMIT],
     }
     return scripts[kind]
 

@@ -92,24 +92,24 @@ class VectorFile(Model):
             raise BenchError(f"{path} has sha256 {identity[self.path]}, and workload.data.sha256 is {self.sha256}")
         rows = files.vectors(path, self.array)
         mark = digest({"files": list(identity.values()), "array": self.array})
-        asked = files.vectors(Path(self.queries)) if self.queries else files.queries(path)
-        if asked is None:
+        query_rows = files.vectors(Path(self.queries)) if self.queries else files.queries(path)
+        if query_rows is None:
             return _held_out(rows, vectors, queries, mark)
-        if asked.shape[1] != rows.shape[1]:
-            raise BenchError(f"the queries have {asked.shape[1]} dimensions and the vectors {rows.shape[1]}")
+        if query_rows.shape[1] != rows.shape[1]:
+            raise BenchError(f"the queries have {query_rows.shape[1]} dimensions and the vectors {rows.shape[1]}")
         truth = None
         if self.truth or not self.queries:
             truth = files.neighbours(Path(self.truth or path), own=not self.truth)
-        if truth is not None and len(truth) != len(asked):
-            raise BenchError(f"there are neighbours of {len(truth)} queries, and {len(asked)} queries")
+        if truth is not None and len(truth) != len(query_rows):
+            raise BenchError(f"there are neighbours of {len(truth)} queries, and {len(query_rows)} queries")
         if truth is not None and not (-1 <= truth.min(initial=0) <= truth.max(initial=0) < len(rows)):
             raise BenchError(f"the neighbours name a vector {truth.max()}, and there are {len(rows)}")
         if vectors and vectors < len(rows):
             rows, truth = rows[:vectors], None
         _check_count(vectors, len(rows), self.path)
-        asked = asked[:queries]
-        made = digest({"file": mark, "vectors": len(rows), "queries": len(asked)})
-        return Dataset(made, rows, asked, truth[: len(asked)] if truth is not None else None)
+        query_rows = query_rows[:queries]
+        made = digest({"file": mark, "vectors": len(rows), "queries": len(query_rows)})
+        return Dataset(made, rows, query_rows, truth[: len(query_rows)] if truth is not None else None)
 
 
 def _held_out(rows: "NDArray[float32]", vectors: int | None, queries: int, mark: str) -> Dataset:

@@ -180,12 +180,12 @@ def _answers(driver: VectorDriver, calls: "Calls", book: Book, workload: VectorW
     if workload.ingest_during:
         return kept
     deadline = monotonic() + min(workload.window_s or 10.0, 10.0)
-    asked = {number for number, _ in kept}
-    queries, failures = sum(len(calls[number]) for number in asked), 0
+    searched = {number for number, _ in kept}
+    queries, failures = sum(len(calls[number]) for number in searched), 0
     for number, call in enumerate(calls):
         if queries >= ENOUGH_QUERIES or monotonic() > deadline:
             break
-        if number in asked:
+        if number in searched:
             continue
         try:
             kept.append((number, driver.search(call, workload.k, workload.below)))

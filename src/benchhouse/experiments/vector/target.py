@@ -13,9 +13,7 @@ class VectorTarget(Model):
 
     driver: str = Field("faiss", description="chroma, faiss, lancedb, milvus, pgvector, qdrant, weaviate, or your own.")
     endpoint: str = Field(
-        "",
-        description="Address of a running server. By default one is started for the trial, or the library runs "
-        "inside of it; `embedded` asks for the latter.",
+        "", description="Address of a running server; empty: one is started, or the library runs inside (`embedded`)."
     )
     index: IndexKind = Field("hnsw", description="Kind of index.")
     nlist: int = Field(128, ge=1, description="ivf: number of cells.")
