@@ -69,10 +69,7 @@ _DECLARED = frozenset(metric.name for metric in METRICS)
 class CommandTarget(Model):
     """The program: `argv`, or `shell` where a shell is really wanted."""
 
-    argv: list[str] = Field(
-        default_factory=empty_list,
-        description="Program and arguments; no shell is involved. Relative paths start in `cwd` of the workload.",
-    )
+    argv: list[str] = Field([], description="Program and arguments, without a shell; relative paths start in `cwd`.")
     shell: str = Field("", description="A line for `/bin/sh -c`; the shell's own time is measured with it.")
     name: str = Field("", description="Name in reports.")
 

@@ -15,9 +15,7 @@ def lower(name: str, unit: str, formula: str, role: Role | None = None, *, prima
     return Metric(name=name, unit=unit, direction="lower", formula=formula, role=role, primary=primary)
 
 
-REQUESTS_PER_S = higher(
-    "requests_per_s", "1/s", "good answers / seconds of the window, each by its share in the window"
-)
+REQUESTS_PER_S = higher("requests_per_s", "1/s", "good answers / seconds of the window, each by its share of it")
 GOODPUT = higher("goodput", "1/s", "requests_per_s x share of the good answers that met all clauses of workload.slo")
 LATENCY_SENT = lower("latency_sent", "ms", "as latency, but from when it was really sent")
 FAILURES = (

@@ -71,9 +71,7 @@ class ServingTarget(Model):
 
     driver: str = Field("openai", description="Driver of the server's protocol.")
     url: str = Field(
-        "",
-        description="Address of the server: http://host:port; {port} is a free port for `start`. Several replicas with "
-        "commas: connections are spread over them.",
+        "", description="http://host:port; {port} is a free port for `start`. Several replicas: separated by commas."
     )
     model: str = Field("", description="Model to ask for; by default the only one that the server has.")
     api: Literal["chat", "completions"] | None = Field(None, description="By default chat; completions for a batch.")
