@@ -4,7 +4,8 @@ import builtins
 from typing import TYPE_CHECKING
 
 from benchhouse.automation import alarms
-from benchhouse.automation.alarms import Checked, Standing
+from benchhouse.automation.alarms import Checked
+from benchhouse.automation.alarms import Standing as Standing
 from benchhouse.results import history
 from benchhouse.schema.alarms import Notice
 from benchhouse.schema.errors import BenchError

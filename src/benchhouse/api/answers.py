@@ -75,6 +75,8 @@ def frame(table: "pa.Table", library: Literal["pandas", "polars"]) -> Any:
 
 def plain(value: Any) -> Any:
     """A value of the API as data for JSON."""
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, list | tuple | Rows):
         return [plain(item) for item in value]
     if isinstance(value, Mapping):

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from benchhouse.schema.errors import unwritable
 from benchhouse.schema.logs import LogLine, LogsManifest, PrunedLogs
@@ -62,12 +62,21 @@ class LogArchive:
         return {"output": str(self.path), **self.manifest.model_dump(mode="json")}
 
 
-class Logs:
-    """What trials, servers and workers of a workspace printed.
+class LogFilters(TypedDict, total=False):
+    """Which lines are wanted. A time is `2026-11-15T10:00` (UTC, or with a zone), or `10m` for ten minutes ago."""
 
-    `components` (experiment, worker, orchestrator, or names of servers) and `trials` (beginnings of ids) choose lines.
-    `since` and `until` are times such as `2026-11-15T10:00` (UTC, or with a zone), or `10m` for ten minutes ago.
-    """
+    components: Sequence[str]
+    """experiment, worker, orchestrator, or names of servers."""
+    trials: Sequence[str]
+    """Beginnings of their ids."""
+    since: str | None
+    """Only lines from this time on."""
+    until: str | None
+    """Only lines before this time."""
+
+
+class Logs:
+    """What trials, servers and workers of a workspace printed."""
 
     def __init__(self, workspace: "Workspace") -> None:
         self._workspace = workspace
@@ -76,17 +85,13 @@ class Logs:
         self,
         run: str = "@last",
         output: str | os.PathLike[str] | None = None,
-        *,
-        components: Sequence[str] = (),
-        trials: Sequence[str] = (),
-        since: str | None = None,
-        until: str | None = None,
+        **filters: Unpack[LogFilters],
     ) -> LogArchive:
         """Pack the logs of a run into a tarball, by default `RUN-logs.tar.gz` in the current folder."""
         from benchhouse.runs.log_files import pack
         from benchhouse.runs.logs import select
 
-        selection, run_id = select(components, trials, since, until), self._workspace[run].id
+        selection, run_id = select(**filters), self._workspace[run].id
         path = Path(output or f"{run_id}-logs.tar.gz")
         return LogArchive(path, pack(self._workspace.folder, run_id, selection, path))
 
@@ -94,32 +99,24 @@ class Logs:
         self,
         run: str = "@last",
         lines: int = 20,
-        *,
-        components: Sequence[str] = (),
-        trials: Sequence[str] = (),
-        since: str | None = None,
-        until: str | None = None,
+        **filters: Unpack[LogFilters],
     ) -> list[LogLine]:
         """The newest lines of all trials and components of a run, in the order of their times."""
         from benchhouse.runs.logs import select, tail
 
-        selection = select(components, trials, since, until)
+        selection = select(**filters)
         return tail(self._workspace.folder, self._workspace[run].id, selection, lines)
 
     def follow(
         self,
         run: str = "@last",
         lines: int = 20,
-        *,
-        components: Sequence[str] = (),
-        trials: Sequence[str] = (),
-        since: str | None = None,
-        until: str | None = None,
+        **filters: Unpack[LogFilters],
     ) -> Iterator[list[LogLine]]:
         """The newest lines, then new ones as they are written, until the run has ended. Each batch is in order."""
         from benchhouse.runs.logs import follow, select
 
-        selection = select(components, trials, since, until)
+        selection = select(**filters)
         return follow(self._workspace.folder, self._workspace[run].id, selection, lines)
 
     def prune(self, older_than_s: float | None = None, *, dry_run: bool = False) -> PrunedLogs:

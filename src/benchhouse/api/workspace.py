@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Unpack, get_args, overload
 
 from benchhouse.api.groups import Groups
 from benchhouse.api.run import Run
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from benchhouse.runs.fetch import Fetchable as Fetchable
     from benchhouse.schema.claim import Claim
     from benchhouse.schema.quality import SelftestRecord
+
+Audience = Literal["engineering", "product", "partner"]
+AUDIENCES: tuple[str, ...] = get_args(Audience)
 
 
 def open_workspace(folder: str | os.PathLike[str] | None = None) -> "Workspace":
@@ -320,7 +323,7 @@ class Workspace(Groups):
     def report(
         self,
         *runs: str,
-        audience: Literal["engineering", "product", "partner"] | None = None,
+        audience: Audience | None = None,
         curves: "CurveComparison | None" = None,
         progress: "bool | RunListener" = False,
     ) -> "Report":

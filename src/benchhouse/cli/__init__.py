@@ -39,9 +39,8 @@ class Verbs(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         stem = cmd_name if (_VERBS / f"{cmd_name}.py").is_file() else f"{cmd_name}_"
-        found: click.Command = importlib.import_module(f"benchhouse.cli.verbs.{stem}").command
-        _explain(cmd_name, found)
-        return found
+        command: click.Command = importlib.import_module(f"benchhouse.cli.verbs.{stem}").command
+        return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
@@ -55,25 +54,14 @@ class Verbs(click.Group):
             raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from benchhouse.cli.overview import grouped, in_short
+        from benchhouse.cli.overview import first_clause, grouped
 
         verbs = self.list_commands(ctx)
         widest = max(map(len, verbs))
         with formatter.section("Commands"):
             for title, group in grouped(verbs).items():
                 with formatter.section(title):
-                    formatter.write_dl([(f"{verb:{widest}}", in_short(_first_line(verb))) for verb in group])
-
-
-def _explain(verb: str, command: click.Command) -> None:
-    """Examples into its help; and the first clause wherever click would cut a sentence off."""
-    from benchhouse.cli.overview import in_short, with_examples
-
-    if command.help and "\b\nExamples:" not in command.help:
-        command.help = with_examples(verb, command.help)
-    for below in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
-        sentence = (below.help or "").strip().partition("\n")[0].partition(". ")[0]
-        below.short_help = below.short_help or in_short(sentence).rstrip(".")
+                    formatter.write_dl([(f"{verb:{widest}}", first_clause(_first_line(verb))) for verb in group])
 
 
 def _first_line(verb: str) -> str:
@@ -86,10 +74,13 @@ def _first_line(verb: str) -> str:
     return ""
 
 
-@click.command(cls=Verbs, help=f"Benchmarks whose every number walks back to raw bytes.\n\n{_EXAMPLES}")
-@click.option(
+folder_option = click.option(
     "-C", "folder", metavar="DIR", envvar="BENCH_WORKSPACE", help="Work in DIR instead of the current folder."
 )
+
+
+@click.command(cls=Verbs, help=f"Benchmarks whose every number walks back to raw bytes.\n\n{_EXAMPLES}")
+@folder_option
 @click.version_option(__version__, message="benchhouse %(version)s")
 @click.pass_context
 def bench(ctx: click.Context, folder: str | None) -> None:

@@ -7,28 +7,26 @@ import click
 
 from benchhouse import __version__
 from benchhouse.api import screen
-from benchhouse.cli import bench, options, run, show_error
-from benchhouse.cli.examples import examples
+from benchhouse.api.workspace import Workspace
+from benchhouse.cli import bench, folder_option, options, run, show_error
+from benchhouse.cli.commands import Group, help_with, open_workspace
 from benchhouse.cli.verbs import leaderboard, list_, packages
 from benchhouse.cli.verbs.run import command as run_scenario
 from benchhouse.schema.errors import BenchError, Exit
 
-_EXAMPLES = """\b
-Examples:
-  nexus list packages
-  nexus validate package terratorch
-  nexus validate logical-benchmarks
-  nexus run benchmarks --package terratorch --model ibm/prithvi
-"""
-
 
 @click.group(
-    help=f"Packages of a nexus: list, validate, run.\n\n{_EXAMPLES}\n"
-    "Exit codes: 0 good, 1 a trial failed or something could not be checked, 2 broken files, unregistered experiments."
+    cls=Group,
+    **help_with(
+        "Packages of a nexus: list, validate, run.\n\nExit codes: 0 good, 1 a trial failed or something could not be "
+        "checked, 2 broken files, unregistered experiments.",
+        "nexus list packages",
+        "nexus validate package terratorch",
+        "nexus validate logical-benchmarks",
+        "nexus run benchmarks --package terratorch --model ibm/prithvi",
+    ),
 )
-@click.option(
-    "-C", "folder", metavar="DIR", envvar="BENCH_WORKSPACE", help="Work in DIR instead of the current folder."
-)
+@folder_option
 @click.version_option(__version__, message="nexus of benchhouse %(version)s")
 @click.pass_context
 def nexus(ctx: click.Context, folder: str | None) -> None:
@@ -36,41 +34,30 @@ def nexus(ctx: click.Context, folder: str | None) -> None:
     ctx.invoke(bench.callback, folder=folder)
 
 
-@nexus.group(
+list_group = nexus.subgroup(
     "list",
-    help="List packages, what they install, experiments or benchmarks."
-    + examples("nexus list packages", "nexus list benchmark-experiments"),
+    "List packages, what they install, experiments or benchmarks.",
+    "nexus list packages",
+    "nexus list benchmark-experiments",
 )
-def list_group() -> None:
-    pass
-
-
-@nexus.group(
-    help="Print what a package needs." + examples("nexus get benchmark-requirements terratorch > requirements.txt")
+get_group = nexus.subgroup(
+    "get", "Print what a package needs.", "nexus get benchmark-requirements terratorch > requirements.txt"
 )
-def get() -> None:
-    pass
-
-
-@nexus.group(
-    help="Prove that it holds; never 0 where it does not."
-    + examples("nexus validate package terratorch", "nexus validate benchmarks")
+validate_group = nexus.subgroup(
+    "validate",
+    "Prove that it holds; never 0 where it does not.",
+    "nexus validate package terratorch",
+    "nexus validate benchmarks",
 )
-def validate() -> None:
-    pass
-
-
-@nexus.group(
-    "run", help="Run benchmarks of packages." + examples("nexus run benchmarks --package terratorch --dry-run")
-)
-def run_group() -> None:
-    pass
+run_group = nexus.subgroup("run", "Run benchmarks of packages.", "nexus run benchmarks --package terratorch --dry-run")
 
 
 def _renamed(command: click.Command, typed: str, callback: Callable[..., int] | None = None) -> click.Command:
     """The same command, with an example that has its name here."""
-    text = (command.help or "").partition("\n\n\b")[0] + examples(typed)
-    return click.Command(command.name, params=command.params, callback=callback or command.callback, help=text)
+    text = (command.help or "").partition("\n\n\b")[0]
+    return click.Command(
+        command.name, params=command.params, callback=callback or command.callback, **help_with(text, typed)
+    )
 
 
 def _truthful(command: click.Command, typed: str) -> click.Command:
@@ -79,7 +66,7 @@ def _truthful(command: click.Command, typed: str) -> click.Command:
     def callback(nexus: str | None, **given: object) -> int:
         ctx = click.get_current_context()
         code = int(ctx.invoke(command, nexus=nexus, **given) or 0)
-        return code or (Exit.BAD_INPUT if options.workspace(ctx).packages.broken(nexus=nexus) else Exit.GOOD)
+        return code or (Exit.BAD_INPUT if open_workspace(ctx).packages.broken(nexus=nexus) else Exit.GOOD)
 
     return _renamed(command, typed, callback)
 
@@ -87,52 +74,39 @@ def _truthful(command: click.Command, typed: str) -> click.Command:
 list_group.add_command(_truthful(packages.list_, "nexus list packages"), "packages")
 list_group.add_command(_truthful(list_.experiments, "nexus list benchmark-experiments"), "benchmark-experiments")
 list_group.add_command(_truthful(list_.benchmarks, "nexus list benchmarks"), "benchmarks")
-validate.add_command(_renamed(packages.validate, "nexus validate package terratorch"), "package")
+validate_group.add_command(_renamed(packages.validate, "nexus validate package terratorch"), "package")
 
 
-@list_group.command(
-    "benchmark-packages",
-    help="The Python packages that packages install, and for which experiments."
-    + examples("nexus list benchmark-packages"),
+@list_group.verb(
+    "The Python packages that packages install, and for which experiments.", "nexus list benchmark-packages"
 )
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def benchmark_packages(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    packages = options.workspace(ctx).packages
-    listed = packages.requirements(nexus=nexus)
+def benchmark_packages(workspace: Workspace, nexus: str | None, as_json: bool) -> int:
+    listed = workspace.packages.requirements(nexus=nexus)
     if as_json:
-        screen.as_json(screen.plain(listed))
+        screen.as_json(listed)
     else:
         rows = [(item.package, item.requirement_specifier, ", ".join(item.experiments)) for item in listed]
         screen.table(("package", "benchmark package", "experiments"), rows)
         screen.note("next:  nexus get benchmark-requirements PACKAGE")
-    return _show_errors(packages.broken(nexus=nexus))
+    return _show_errors(workspace.packages.broken(nexus=nexus))
 
 
-@list_group.command(
-    "logical-benchmarks",
-    help="Logical benchmarks, and the experiments that answer each." + examples("nexus list logical-benchmarks"),
-)
+@list_group.verb("Logical benchmarks, and the experiments that answer each.", "nexus list logical-benchmarks")
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def logical_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    code: int = ctx.invoke(leaderboard.command, nexus=nexus, as_json=as_json)
+def logical_benchmarks(workspace: Workspace, nexus: str | None, as_json: bool) -> int:
+    code: int = click.get_current_context().invoke(leaderboard.command, nexus=nexus, as_json=as_json)
     return code
 
 
-@get.command(
-    "benchmark-requirements",
-    help="What PACKAGE (or every one) installs: lines for pip install -r."
-    + examples("nexus get benchmark-requirements terratorch > requirements.txt"),
+@get_group.verb(
+    "What PACKAGE (or every one) installs: lines for pip install -r.",
+    "nexus get benchmark-requirements terratorch > requirements.txt",
 )
 @click.argument("name", metavar="[PACKAGE]", required=False)
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def benchmark_requirements(ctx: click.Context, name: str | None, nexus: str | None, as_json: bool) -> int:
-    requirements = options.workspace(ctx).packages.requirement_lines(name, nexus=nexus)
+def benchmark_requirements(workspace: Workspace, name: str | None, nexus: str | None, as_json: bool) -> int:
+    requirements = workspace.packages.requirement_lines(name, nexus=nexus)
     if as_json:
         screen.as_json(requirements.lines)
     else:
@@ -140,15 +114,12 @@ def benchmark_requirements(ctx: click.Context, name: str | None, nexus: str | No
     return _show_errors(requirements.errors)
 
 
-@validate.command(
-    "benchmarks",
-    help="The benchmarks of all packages: files, experiments, parameters." + examples("nexus validate benchmarks"),
+@validate_group.verb(
+    "The benchmarks of all packages: files, experiments, parameters.", "nexus validate benchmarks", name="benchmarks"
 )
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def validate_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    proof = options.workspace(ctx).packages.validate_benchmarks(nexus=nexus)
+def validate_benchmarks(workspace: Workspace, nexus: str | None, as_json: bool) -> int:
+    proof = workspace.packages.validate_benchmarks(nexus=nexus)
     if as_json:
         screen.as_json([item.as_dict() for item in proof.findings])
         return proof.exit_code
@@ -157,55 +128,53 @@ def validate_benchmarks(ctx: click.Context, nexus: str | None, as_json: bool) ->
         screen.note(f"not checked: {item.what}: {item.why}")
     counted = f"{proof.count('broken')} broken, {len(proof.unchecked)} not checked"
     click.echo(f"{screen.count(proof.benchmarks, 'benchmark')}: {counted}")
-    again = "mend what is named above, then:  nexus validate benchmarks"
+    again = "correct what is named above, then:  nexus validate benchmarks"
     screen.note(again if proof.problems else "next:  nexus validate package")
     return proof.exit_code
 
 
-@validate.command(
-    "logical-benchmarks",
-    help="Logical benchmarks: by themselves, and beside their experiments."
-    + examples("nexus validate logical-benchmarks"),
+@validate_group.verb(
+    "Logical benchmarks: by themselves, and beside their experiments.",
+    "nexus validate logical-benchmarks",
+    name="logical-benchmarks",
 )
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def validate_logical(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    checked = options.workspace(ctx).leaderboards.validate(nexus=nexus)
+def validate_logical(workspace: Workspace, nexus: str | None, as_json: bool) -> int:
+    checked = workspace.leaderboards.validate(nexus=nexus)
     bad = [item for item in checked if not item.good]
+    code = Exit.BAD_INPUT if bad else Exit.GOOD
     if as_json:
         screen.as_json([item.as_dict() for item in checked])
-        return Exit.BAD_INPUT if bad else Exit.GOOD
+        return code
     _show_errors([item.failure for item in bad])
     click.echo(f"{screen.count(len(checked), 'logical benchmark')}: {len(checked) - len(bad)} good, {len(bad)} not")
-    screen.note(
-        "mend what is named above, then:  nexus validate logical-benchmarks" if bad else "next:  bench leaderboard"
-    )
-    return Exit.BAD_INPUT if bad else Exit.GOOD
+    again = "correct what is named above, then:  nexus validate logical-benchmarks"
+    screen.note(again if bad else "next:  bench leaderboard")
+    return code
 
 
-@run_group.command(
-    "benchmarks",
-    help="Run every benchmark of the packages that has its target, one run each."
-    + examples("nexus run benchmarks --package terratorch --dry-run", "nexus run benchmarks --model ibm/prithvi"),
+@run_group.verb(
+    "Run every benchmark of the packages that has its target, one run each.",
+    "nexus run benchmarks --package terratorch --dry-run",
+    "nexus run benchmarks --model ibm/prithvi",
+    name="benchmarks",
+    json=False,
 )
 @click.option("--package", metavar="NAME", help="Only of that package.")
 @click.option("--model", metavar="ID", help="Only for that model.")
 @click.option("--benchmark", metavar="NAME", help="Only of that name.")
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
 @options.nexus_option
-@click.pass_context
 def run_benchmarks(
-    ctx: click.Context, package: str | None, model: str | None, benchmark: str | None, dry_run: bool, nexus: str | None
+    workspace: Workspace, /, package: str | None, dry_run: bool, nexus: str | None, **filters: str | None
 ) -> int:
-    packages = options.workspace(ctx).packages
-    chosen = packages.runnable(package, model=model, benchmark=benchmark, nexus=nexus)
-    code = _show_errors(packages.broken(package, nexus=nexus))
+    chosen = workspace.packages.runnable(package, nexus=nexus, **filters)
+    code = _show_errors(workspace.packages.broken(package, nexus=nexus))
     refused = 0
     for item in chosen:
         screen.note(f"{item.benchmark}:")
         try:
-            ended = ctx.invoke(run_scenario, scenario=Path(item.file), dry_run=dry_run)
+            ended = click.get_current_context().invoke(run_scenario, scenario=Path(item.file), dry_run=dry_run)
         except BenchError as error:  # the others are run all the same
             show_error(error)
             ended, refused = error.exit_code, refused + 1

@@ -1,53 +1,48 @@
 """Notify a channel when a number crosses a limit of alarms.yaml."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
 from benchhouse.api import screen
-from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.api.workspace import Workspace
+from benchhouse.cli.commands import group
 from benchhouse.schema.errors import Exit
 
+if TYPE_CHECKING:
+    from benchhouse.api.alarms import Standing
 
-@click.group(
-    help=f"{__doc__}\n\nWhere there is such a file, every `bench run` and `bench collect` checks it at its end."
-    + examples(
-        "bench alarms list   the state of each; nobody is notified",
-        "bench alarms check   notify of what is new; exit code 3 while one fires",
-        "bench alarms try serving   does the channel work?",
-        "bench alarms log",
-    )
+command = group(
+    f"{__doc__}\n\nWhere there is such a file, every `bench run` and `bench collect` checks it at its end.",
+    "bench alarms list   the state of each; nobody is notified",
+    "bench alarms check   notify of what is new; exit code 3 while one fires",
+    "bench alarms try serving   does the channel work?",
+    "bench alarms log",
 )
-def command() -> None:
-    pass
 
 
-@command.command(name="list", help="The state of each alarm; nobody is notified." + examples("bench alarms list"))
-@options.json_option
-@click.pass_context
-def list_(ctx: click.Context, as_json: bool) -> None:
-    alarms = options.workspace(ctx).alarms.list()
+@command.verb("The state of each alarm; nobody is notified.", "bench alarms list")
+def list_(workspace: Workspace, as_json: bool) -> None:
+    alarms = workspace.alarms.list()
     if as_json:
-        screen.as_json(screen.plain(alarms))
+        screen.as_json(alarms)
         return
-    rows = [(alarm.alarm, alarm.state, alarm.sentence) for alarm in alarms]
-    screen.table(("alarm", "state", "why"), rows, whole=("state",))
+    _table(alarms)
     screen.note("notify of what is new:  bench alarms check")
 
 
-@command.command(
-    help="Check each alarm, record what changed, and notify the channels. Exit code 3 while one fires."
-    + examples("bench alarms check   as every bench run does at its end")
+@command.verb(
+    "Check each alarm, record what changed, and notify the channels. Exit code 3 while one fires.",
+    "bench alarms check   as every bench run does at its end",
 )
-@options.json_option
-@click.pass_context
-def check(ctx: click.Context, as_json: bool) -> int:
-    checked = options.workspace(ctx).alarms.check()
+def check(workspace: Workspace, as_json: bool) -> int:
+    checked = workspace.alarms.check()
     code = Exit.REGRESSION if checked.firing else Exit.GOOD
     if as_json:
         screen.as_json(checked.as_dict() | {"exit_code": int(code)})
         return code
-    rows = [(item.alarm, item.state, item.sentence) for item in checked.standings]
-    screen.table(("alarm", "state", "why"), rows, whole=("state",))
+    _table(checked.standings)
     for line in checked.lines:
         if line.action == "told":
             result = f"could not be notified: {line.error}" if line.error else "was notified"
@@ -59,27 +54,25 @@ def check(ctx: click.Context, as_json: bool) -> int:
     return code
 
 
-@command.command(
-    name="try",
-    help="Send a test message to CHANNEL." + examples("bench alarms try serving   a channel of alarms.yaml"),
-)
+def _table(standings: "Sequence[Standing]") -> None:
+    rows = [(item.alarm, item.state, item.sentence) for item in standings]
+    screen.table(("alarm", "state", "why"), rows, whole=("state",))
+
+
+@command.verb("Send a test message to CHANNEL.", "bench alarms try serving   a channel of alarms.yaml", json=False)
 @click.argument("channel")
-@click.pass_context
-def try_(ctx: click.Context, channel: str) -> None:
-    options.workspace(ctx).alarms.try_channel(channel)
+def try_(workspace: Workspace, channel: str) -> None:
+    workspace.alarms.try_channel(channel)
     click.echo(f"{channel} was notified")
 
 
-@command.command(
-    help="What fired, what was resolved, and who was notified, oldest first."
-    + examples("bench alarms log", "bench alarms log --json")
+@command.verb(
+    "What fired, what was resolved, and who was notified, oldest first.", "bench alarms log", "bench alarms log --json"
 )
-@options.json_option
-@click.pass_context
-def log(ctx: click.Context, as_json: bool) -> None:
-    lines = options.workspace(ctx).alarms.log()
+def log(workspace: Workspace, as_json: bool) -> None:
+    lines = workspace.alarms.log()
     if as_json:
-        screen.as_json([line.model_dump(mode="json") for line in lines])
+        screen.as_json(lines)
         return
     if not lines:
         click.echo("no alarm has fired in this workspace")

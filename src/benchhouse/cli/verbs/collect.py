@@ -3,19 +3,19 @@
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
+from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import Exit
 
 
-@click.command(help=__doc__)
+@verb(__doc__, "bench collect @last   what a submitted run has sealed so far")
 @options.run_argument()
-@options.json_option
-@click.pass_context
-def command(ctx: click.Context, run: str, as_json: bool) -> int:
-    collected = options.workspace(ctx)[run].collect(progress=screen.RunProgress())
+def command(workspace: Workspace, run: str, as_json: bool) -> int:
+    collected = workspace[run].collect(progress=screen.RunProgress())
     code = Exit.TRIAL_FAILED if collected.skipped else Exit.GOOD
     if as_json:
-        screen.as_json(screen.plain(collected))
+        screen.as_json(collected)
         return code
     click.echo(f"run {collected.run_id}: {screen.count(collected.trials, 'trial')}, {collected.rows} rows")
     if collected.under_way:

@@ -2,21 +2,22 @@
 
 import click
 
-from benchhouse.cli.examples import examples
+from benchhouse.cli.commands import help_with
 
 
 @click.command(
-    help=__doc__
-    + examples(
+    cls=click.Command,
+    **help_with(
+        __doc__,
         "bench completion bash > ~/.local/share/bash-completion/completions/bench",
         "bench completion fish > ~/.config/fish/completions/bench.fish",
-    )
+    ),
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
     from click.shell_completion import get_completion_class
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(ctx.find_root().command, {}, "bench", "_BENCH_COMPLETE").source())
+    completion = get_completion_class(shell)
+    assert completion is not None
+    click.echo(completion(ctx.find_root().command, {}, "bench", "_BENCH_COMPLETE").source())

@@ -6,34 +6,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.api import screen
-from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.api.workspace import Workspace
+from benchhouse.cli.commands import group
+from benchhouse.cli.file_checks import check_files
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.contracts import Contracts, ContractTemplate
     from benchhouse.schema.contract import BenchmarkRun
 
-_EXAMPLES = """\b
-Examples:
-  bench contracts show publication-inference > contract.yaml
-  bench contracts render examples/quickstart.yaml      what a scenario amounts to, and what it leaves open
-  bench contracts validate contract.yaml               accepted, downgraded or rejected: never in silence
-"""
 
-
-@click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
-def command() -> None:
-    pass
-
-
-@command.command(
-    "list", help="Contracts to begin with, by class and kind of workload." + examples("bench contracts list")
+command = group(
+    __doc__,
+    "bench contracts show publication-inference > contract.yaml",
+    "bench contracts render examples/quickstart.yaml   what a scenario amounts to, and what it leaves open",
+    "bench contracts validate contract.yaml   accepted, downgraded or rejected: never in silence",
 )
-@options.json_option
-@click.pass_context
-def list_(ctx: click.Context, as_json: bool) -> None:
-    templates = options.workspace(ctx).contracts.list()
+
+
+@command.verb("Contracts to begin with, by class and kind of workload.", "bench contracts list")
+def list_(workspace: Workspace, as_json: bool) -> None:
+    templates = workspace.contracts.list()
     if as_json:
         screen.as_json([{"class": row.pop("benchmark_class")} | row for row in screen.plain(templates)])
         return
@@ -56,20 +49,15 @@ def _by_workload(templates: "list[ContractTemplate]") -> dict[str, list[str]]:
     return metrics_of
 
 
-@command.command(
-    "show",
-    help="A contract as YAML; --schema: the JSON Schema of all."
-    + examples(
-        "bench contracts show publication-inference > contract.yaml",
-        "bench contracts show --schema > contract.schema.json",
-    ),
+@command.verb(
+    "A contract as YAML; --schema: the JSON Schema of all.",
+    "bench contracts show publication-inference > contract.yaml",
+    "bench contracts show --schema > contract.schema.json",
 )
 @click.argument("contract", required=False)
 @click.option("--schema", is_flag=True, help="Print the JSON Schema.")
-@options.json_option
-@click.pass_context
-def show_(ctx: click.Context, contract: str | None, schema: bool, as_json: bool) -> None:
-    contracts = options.workspace(ctx).contracts
+def show_(workspace: Workspace, contract: str | None, schema: bool, as_json: bool) -> None:
+    contracts = workspace.contracts
     if schema:
         screen.as_json(contracts.json_schema())
         return
@@ -86,15 +74,14 @@ def _print(contracts: "Contracts", contract: "BenchmarkRun", as_json: bool) -> N
         click.echo(contracts.text(contract), nl=False)
 
 
-@command.command(
-    help="The contract that a scenario file or a run amounts to; what it leaves open is listed."
-    + examples("bench contracts render scenarios/first.yaml", "bench contracts render @last")
+@command.verb(
+    "The contract that a scenario file or a run amounts to; what it leaves open is listed.",
+    "bench contracts render scenarios/first.yaml",
+    "bench contracts render @last",
 )
 @click.argument("what", metavar="SCENARIO|RUN")
-@options.json_option
-@click.pass_context
-def render(ctx: click.Context, what: str, as_json: bool) -> None:
-    contracts = options.workspace(ctx).contracts
+def render(workspace: Workspace, what: str, as_json: bool) -> None:
+    contracts = workspace.contracts
     rendered = contracts.render(what)
     _print(contracts, rendered.contract, as_json)
     for line in rendered.to_confirm:
@@ -102,36 +89,18 @@ def render(ctx: click.Context, what: str, as_json: bool) -> None:
     screen.note("next:  bench contracts validate FILE")
 
 
-@command.command(
-    help="Check contract files: mistakes with file:line:column (exit code 2). A promise that is missing downgrades the "
-    "contract, which is said, or rejects it (exit code 4)." + examples("bench contracts validate contract.yaml")
+@command.verb(
+    "Check contract files: mistakes with file:line:column (exit code 2). A promise that is missing downgrades the "
+    "contract, which is reported, or rejects it (exit code 4).",
+    "bench contracts validate contract.yaml",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@options.json_option
-@click.pass_context
-def validate(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> int:
-    from benchhouse.cli import show_error
+def validate(workspace: Workspace, files: tuple[Path, ...], as_json: bool) -> int:
+    def check(path: Path) -> tuple[dict[str, Any], str]:
+        checked = workspace.contracts.validate(path)
+        result = {"valid": True, "name": checked.contract.name, **checked.settled.model_dump()}
+        return result, checked.settled.sentence()
 
-    contracts = options.workspace(ctx).contracts
-    results: list[dict[str, Any]] = []
-    codes = [Exit.GOOD]
-    for path in files:
-        try:
-            checked = contracts.validate(path)
-        except BenchError as error:
-            codes.append(Exit.BAD_INPUT)
-            problems = [problem.as_dict() for problem in getattr(error, "problems", [])]
-            results.append({"file": str(path), "valid": False, "error": error.message, "problems": problems})
-            if not as_json:
-                show_error(error)
-            continue
-        if checked.settled.verdict == "rejected":
-            codes.append(Exit.CLAIM_NOT_SAFE)
-        results.append(
-            {"file": str(path), "valid": True, "name": checked.contract.name, **checked.settled.model_dump()}
-        )
-        if not as_json:
-            click.echo(f"{path}: {checked.settled.sentence()}")
-    if as_json:
-        screen.as_json(results)
-    return Exit.BAD_INPUT if Exit.BAD_INPUT in codes else max(codes)
+    code, results = check_files(files, check, as_json)
+    rejected = any(result.get("verdict") == "rejected" for result in results)
+    return code or (Exit.CLAIM_NOT_SAFE if rejected else Exit.GOOD)

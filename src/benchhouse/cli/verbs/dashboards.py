@@ -5,23 +5,16 @@ from pathlib import Path
 import click
 
 from benchhouse.api import screen
-from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.api.workspace import Workspace
+from benchhouse.cli.commands import group
+
+command = group(__doc__, "bench dashboards write grafana")
 
 
-@click.group(help=__doc__ + examples("bench dashboards write grafana"))
-def command() -> None:
-    pass
-
-
-@command.command(
-    help="Write the dashboards as JSON and the rules as YAML into DIR." + examples("bench dashboards write grafana")
-)
+@command.verb("Write the dashboards as JSON and the rules as YAML into DIR.", "bench dashboards write grafana")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@options.json_option
-@click.pass_context
-def write(ctx: click.Context, folder: Path, as_json: bool) -> None:
-    written = options.workspace(ctx).dashboards(folder)
+def write(workspace: Workspace, folder: Path, as_json: bool) -> None:
+    written = workspace.dashboards(folder)
     if as_json:
         screen.as_json(written.to_dict())
         return

@@ -5,24 +5,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
-from benchhouse.cli.shares import SHARE
+from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.gates import Gate, NoBaselineError
 
 
-@click.command(
-    help=f"{__doc__}\n\nThe experiment's primary metrics decide, or those that --metric names. Exit code 0: the "
-    "intervals exclude a worsening of --mde. 3: a regression. 6: these repetitions can't tell, and it is said how many "
-    "would. 7: there is no run to compare with yet."
-    + examples(
-        "bench gate @last-1..@last --mde 3%",
-        "bench gate --baseline s3://team-bench/main --if-no-baseline pass   against the newest run in a store",
-        "bench gate main..@last --mde 5% --metric latency.p99   main: the last run of a scenario of that name",
-    )
+@verb(
+    f"{__doc__}\n\nThe experiment's primary metrics decide, or those that --metric names. Exit code 0: the "
+    "intervals exclude a worsening of --mde. 3: a regression. 6: these repetitions can't tell; how many would is "
+    "reported. 7: there is no run to compare with yet.",
+    "bench gate @last-1..@last --mde 3%",
+    "bench gate --baseline s3://team-bench/main --if-no-baseline pass   against the newest run in a store",
+    "bench gate main..@last --mde 5% --metric latency.p99   main: the last run of a scenario of that name",
 )
 @click.argument("runs", metavar="[BASE..NEW]", default="@last")
 @click.option("--baseline", metavar="STORE", help="Compare NEW (@last, if not given) with the newest run of its "
@@ -30,34 +28,24 @@ if TYPE_CHECKING:
 @click.option("--endpoint", metavar="URL", default="", help="Of the store; else AWS_ENDPOINT_URL, else Amazon's.")
 @click.option("--if-no-baseline", type=click.Choice(["fail", "pass"]), default="fail", show_default=True,
               help="Whether a first run, with nothing to compare with, fails (7) or passes (0).")  # fmt: skip
-@click.option("--mde", type=SHARE, default="3%", show_default=True, help="The smallest worsening that matters.")
+@click.option("--mde", type=options.SHARE, default="3%", show_default=True, help="The smallest worsening that matters.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME",
               help="Judge this metric, or one statistic of it: latency.p99; may be repeated.")  # fmt: skip
-@click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
-@click.option("--outliers", type=click.Choice(["keep", "mad"]), default="keep", show_default=True,
-              help="mad: leave out what lies 5 robust deviations off, and tell how many.")  # fmt: skip
+@options.confidence_option
+@options.outliers_option
 @click.option("--undecided", type=click.Choice(["fail", "pass"]), default="fail", show_default=True,
               help="Whether \"can't tell\" fails the gate (6) or passes it (0).")  # fmt: skip
-@options.json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
-    runs: str,
-    baseline: str | None,
-    endpoint: str,
-    if_no_baseline: str,
-    undecided: str,
-    as_json: bool,
+    workspace: Workspace, /, runs: str, baseline: str | None, if_no_baseline: str, undecided: str, as_json: bool,
     **rules: Any,
-) -> int:
+) -> int:  # fmt: skip
     from benchhouse.api.gates import NoBaselineError
 
     base, dots, new = runs.partition("..") if ".." in runs else ("", "", runs)
     if not new or bool(base and dots) == bool(baseline):
         raise click.UsageError(f"{runs!r}: give BASE..NEW, for example @last-1..@last; or NEW and --baseline STORE")
     try:
-        gate = options.workspace(ctx).gate(base or None, new, baseline=baseline, endpoint=endpoint, **rules)
+        gate = workspace.gate(base or None, new, baseline=baseline, **rules)
     except NoBaselineError as error:
         if if_no_baseline == "fail":
             raise
@@ -94,7 +82,7 @@ def _show(gate: "Gate") -> None:
         columns, rows, right=("can see",), whole=("metric", "can see", "n", "judgement"), spare=("n", "can see")
     )
     for point in gate.missing:
-        screen.note(f"not in NEW, so nothing can be said of it: {point}")
+        screen.note(f"not in NEW, so it is not judged: {point}")
     for difference in table.differences:
         screen.note(f"differs: {difference.dimension}: {difference.a} | {difference.b}")
     for note in table.notes:

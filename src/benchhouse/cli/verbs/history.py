@@ -5,37 +5,32 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
-from benchhouse.cli.shares import SHARE
+from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.answers import CaseSummary
 
 
-@click.command(
-    help=f"{__doc__}\n\nCASE is a scenario (where it has one point), scenario/point, or the id of a case; without "
-    "it, the cases there are. Exit code 3 where new runs are worse than the accepted baseline."
-    + examples(
-        "bench history",
-        "bench history first/name=short",
-        "bench history first/name=short --metric cpu_ms --stat p90",
-        "bench history --json",
-    )
+@verb(
+    f"{__doc__}\n\nCASE is a scenario (where it has one point), scenario/point, or the id of a case; without "
+    "it, the cases there are. Exit code 3 where new runs are worse than the accepted baseline.",
+    "bench history",
+    "bench history first/name=short",
+    "bench history first/name=short --metric cpu_ms --stat p90",
+    "bench history --json",
 )
 @click.argument("case", required=False)
-@click.option("--metric", help="Which metric; by default the first that has a direction.")
-@click.option("--stat", help="Which statistic of it: value, mean, p99, ...")
-@click.option("--floor", type=SHARE, default="1%", show_default=True, help="Smaller changes are not reported.")
-@options.json_option
-@click.pass_context
+@options.metric_options
+@click.option("--floor", type=options.SHARE, default="1%", show_default=True, help="Smaller changes are not reported.")
 def command(
-    ctx: click.Context, case: str | None, metric: str | None, stat: str | None, floor: float, as_json: bool
+    workspace: Workspace, case: str | None, metric: str | None, stat: str | None, floor: float, as_json: bool
 ) -> int:
-    workspace = options.workspace(ctx)
     if case is None:
-        return _list(workspace.cases(), as_json)
+        _list(workspace.cases(), as_json)
+        return Exit.GOOD
     history = workspace.history(metric, case, stat=stat, floor=floor)
     if as_json:
         screen.as_json(history.to_dict())
@@ -44,11 +39,10 @@ def command(
     return history.exit_code
 
 
-def _list(cases: "list[CaseSummary]", as_json: bool) -> int:
+def _list(cases: "list[CaseSummary]", as_json: bool) -> None:
     if as_json:
-        screen.as_json(screen.plain(cases))
-        return Exit.GOOD
+        screen.as_json(cases)
+        return
     rows = [(item.case, f"{item.experiment} {item.version}", item.runs) for item in cases]
     screen.table(("case", "experiment", "runs"), rows, right=("runs",))
     screen.note("next:  bench history CASE")
-    return Exit.GOOD

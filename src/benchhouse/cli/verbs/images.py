@@ -1,76 +1,56 @@
 """Container images, pinned by digest: pull, build, add, list, verify."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.cli.commands import group
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.sites import PinnedImage
 
-_EXAMPLES = """\b
-Examples:
-  bench images pull docker://vllm/vllm-openai:v0.11.0       on a login node; prints the digest
-  bench images add $WORK/containers/vllm.sif                pin an existing one
-  bench images verify                                       exit code 1 where one has changed
-"""
 
-
-@click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
-def command() -> None:
-    pass
-
-
+command = group(
+    __doc__,
+    "bench images pull docker://vllm/vllm-openai:v0.11.0   on a login node; prints the digest",
+    "bench images add $WORK/containers/vllm.sif   pin an existing one",
+    "bench images verify   exit code 1 where one has changed",
+)
 _site_option = click.option("--site", help="Site profile; images are in its `folders.containers`.")
-_name_option = click.option("--name", default="", help="Name of the .sif file.")
 _licence_option = click.option("--licence", default="", help="Licence, where the image has no label for it.")
+_new_image_options = options.together(
+    click.option("--name", default="", help="Name of the .sif file."), _licence_option, _site_option
+)
 
 
-@command.command(
-    help="Pull an image from a registry. A tag is resolved to its digest, which is pinned."
-    + examples(
-        "bench images pull docker://vllm/vllm-openai:v0.11.0",
-        "bench images pull docker://vllm/vllm-openai:v0.11.0 --name vllm",
-    )
+@command.verb(
+    "Pull an image from a registry. A tag is resolved to its digest, which is pinned.",
+    "bench images pull docker://vllm/vllm-openai:v0.11.0",
+    "bench images pull docker://vllm/vllm-openai:v0.11.0 --name vllm",
 )
 @click.argument("source", metavar="docker://NAME[:TAG|@sha256:...]")
-@_name_option
-@_licence_option
-@_site_option
-@options.json_option
-@click.pass_context
-def pull(ctx: click.Context, source: str, name: str, licence: str, site: str | None, as_json: bool) -> None:
-    images = options.workspace(ctx).images
-    _show_one(images.pull(source, name=name, licence=licence, site=site, progress=screen.RunProgress()), as_json)
+@_new_image_options
+def pull(workspace: Workspace, /, source: str, as_json: bool, **settings: Any) -> None:
+    _show_one(workspace.images.pull(source, progress=screen.RunProgress(), **settings), as_json)
 
 
-@command.command(help="Build an image from a definition file." + examples("bench images build vllm.def"))
+@command.verb("Build an image from a definition file.", "bench images build vllm.def")
 @click.argument("definition", metavar="FILE.def", type=click.Path(path_type=Path))
-@_name_option
-@_licence_option
-@_site_option
-@options.json_option
-@click.pass_context
-def build(ctx: click.Context, definition: Path, name: str, licence: str, site: str | None, as_json: bool) -> None:
-    images = options.workspace(ctx).images
-    _show_one(images.build(definition, name=name, licence=licence, site=site), as_json)
+@_new_image_options
+def build(workspace: Workspace, /, definition: Path, as_json: bool, **settings: Any) -> None:
+    _show_one(workspace.images.build(definition, **settings), as_json)
 
 
-@command.command(
-    help="Pin an existing .sif file as it is now."
-    + examples("bench images add containers/vllm.sif --licence Apache-2.0")
-)
+@command.verb("Pin an existing .sif file as it is now.", "bench images add containers/vllm.sif --licence Apache-2.0")
 @click.argument("path", metavar="FILE.sif", type=click.Path(path_type=Path))
 @_licence_option
-@options.json_option
-@click.pass_context
-def add(ctx: click.Context, path: Path, licence: str, as_json: bool) -> None:
-    _show_one(options.workspace(ctx).images.add(path, licence=licence), as_json)
+def add(workspace: Workspace, path: Path, licence: str, as_json: bool) -> None:
+    _show_one(workspace.images.add(path, licence=licence), as_json)
 
 
 def _show_one(pinned: "PinnedImage", as_json: bool) -> None:
@@ -82,24 +62,18 @@ def _show_one(pinned: "PinnedImage", as_json: bool) -> None:
     screen.note(f"next:  runtime: {{kind: apptainer, image: {pinned.path}}}")
 
 
-@command.command("list", help="List pinned images, from their record." + examples("bench images list"))
+@command.verb("List pinned images, from their record.", "bench images list")
 @_site_option
-@options.json_option
-@click.pass_context
-def list_(ctx: click.Context, site: str | None, as_json: bool) -> None:
-    _show(options.workspace(ctx).images.pinned(site), as_json)
+def list_(workspace: Workspace, site: str | None, as_json: bool) -> None:
+    _show(workspace.images.pinned(site), as_json)
     if not as_json:
         screen.note("check their bytes:  bench images verify")
 
 
-@command.command(
-    help="Read all images again; exit code 1 where one differs from what was pinned." + examples("bench images verify")
-)
+@command.verb("Read all images again; exit code 1 where one differs from what was pinned.", "bench images verify")
 @_site_option
-@options.json_option
-@click.pass_context
-def verify(ctx: click.Context, site: str | None, as_json: bool) -> int:
-    pinned = options.workspace(ctx).images.verify(site)
+def verify(workspace: Workspace, site: str | None, as_json: bool) -> int:
+    pinned = workspace.images.verify(site)
     _show(pinned, as_json)
     wrong = [item for item in pinned if item.state != "unchanged"]
     for item in wrong:
@@ -108,13 +82,11 @@ def verify(ctx: click.Context, site: str | None, as_json: bool) -> int:
 
 
 def _show(pinned: "list[PinnedImage]", as_json: bool) -> None:
-    from benchhouse.schema.quantities import show_bytes
-
     if as_json:
         screen.as_json([item.to_dict() for item in pinned])
         return
     rows = [
-        (item.path.name, item.state, show_bytes(item.image.size), item.image.sha256[:12], item.image.licence,
+        (item.path.name, item.state, screen.size(item.image.size), item.image.sha256[:12], item.image.licence,
          item.image.source)
         for item in pinned
     ]  # fmt: skip

@@ -6,18 +6,19 @@ from pathlib import Path
 import click
 
 from benchhouse.api import screen
-from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.api.workspace import Workspace
+from benchhouse.cli.commands import verb
 
 
-@click.command(
-    help=f"{__doc__}\n\nDIR is made if it is not there; without it, this folder. Files that exist stay as they are."
-    + examples("bench init", "bench init my-benchmarks")
+@verb(
+    f"{__doc__}\n\nDIR is made if it is not there; without it, this folder. Files that exist stay as they are.",
+    "bench init",
+    "bench init my-benchmarks",
+    json=False,
 )
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path, file_okay=False))
-@click.pass_context
-def command(ctx: click.Context, folder: Path | None) -> None:
-    made = options.workspace(ctx).init(folder)
+def command(workspace: Workspace, folder: Path | None) -> None:
+    made = workspace.init(folder)
     for path in made:
         click.echo(path)
     first = next((path for path in made if path.suffix == ".yaml"), Path("scenarios/first.yaml"))

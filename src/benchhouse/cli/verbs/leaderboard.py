@@ -1,11 +1,13 @@
 """Rank targets on a logical benchmark: over all results of this workspace."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
+from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
@@ -20,36 +22,25 @@ _SHORT = {
 }
 
 
-@click.command(
-    help=f"{__doc__}\n\nWhatever experiment measured them: its bindings map their inputs and metrics. A rank is one "
+@verb(
+    f"{__doc__}\n\nWhatever experiment measured them: its bindings map their inputs and metrics. A rank is one "
     "and the number of targets that are surely better, after correction for many comparisons; whom the data don't tell "
-    "apart share it. Without ID, the logical benchmarks there are.\n\n\b\n"
-    "Examples:\n"
-    "  bench leaderboard\n"
-    "  bench leaderboard inference_serving\n"
-    "  bench leaderboard inference_serving --where workload=heavy --json"
+    "apart share it. Without ID, list the logical benchmarks.",
+    "bench leaderboard",
+    "bench leaderboard inference_serving",
+    "bench leaderboard inference_serving --where workload=heavy --json",
 )
 @click.argument("benchmark", metavar="ID", required=False)
 @options.where_option
 @click.option("--experiment", metavar="NAME", help="Only what this one of the bound experiments measured.")
 @options.nexus_option
-@click.option("--confidence", default=0.95, show_default=True, type=click.FloatRange(0.5, 0.9999))
-@options.json_option
-@click.pass_context
+@options.confidence_option
 def command(
-    ctx: click.Context,
-    benchmark: str | None,
-    conditions: tuple[str, ...],
-    experiment: str | None,
-    nexus: str | None,
-    confidence: float,
-    as_json: bool,
+    workspace: Workspace, /, benchmark: str | None, conditions: tuple[str, ...], as_json: bool, **settings: Any
 ) -> int:
-    leaderboards = options.workspace(ctx).leaderboards
     if benchmark is None:
-        return _list(leaderboards.list(nexus=nexus), as_json)
-    where = options.pairs(conditions, "--where")
-    ranking = leaderboards.rank(benchmark, where=where, experiment=experiment, confidence=confidence, nexus=nexus)
+        return _list(workspace.leaderboards.list(nexus=settings["nexus"]), as_json)
+    ranking = workspace.leaderboards.rank(benchmark, where=options.pairs(conditions, "--where"), **settings)
     if as_json:
         screen.as_json(ranking.as_dict())
     else:
@@ -59,9 +50,10 @@ def command(
 
 def _list(listed: "list[LogicalSummary]", as_json: bool) -> int:
     broken = [item for item in listed if item.broken]
+    code = Exit.BAD_INPUT if broken else Exit.GOOD
     if as_json:
-        screen.as_json(screen.plain(listed))
-        return Exit.BAD_INPUT if broken else Exit.GOOD
+        screen.as_json(listed)
+        return code
     rows = [
         (item.benchmark, item.target, ", ".join(item.properties), ", ".join(item.metrics), ", ".join(item.experiments))
         for item in listed
@@ -75,7 +67,7 @@ def _list(listed: "list[LogicalSummary]", as_json: bool) -> int:
         screen.note("none; a logical benchmark is a file benchmarks/ID.yaml with `logicalBenchmark:` and `bindings:`")
     elif len(broken) < len(listed):
         screen.note("next:  bench leaderboard ID")
-    return Exit.BAD_INPUT if broken else Exit.GOOD
+    return code
 
 
 def _show(ranking: "Leaderboard") -> None:
@@ -101,18 +93,10 @@ def _table(target: str, board: "Board") -> None:
     for row in board.rows:
         standing, summary = row.standing, row.standing.summary
         spread = screen.spread_text(summary.mean, summary.stdev)
-        rows.append(
-            (
-                "-" if standing.rank is None else str(standing.rank),
-                standing.target,
-                str(summary.n),
-                screen.number(summary.mean, summary.stdev) + (f" ± {spread}" if spread else ""),
-                row.against_best,
-                short.get(standing.verdict, standing.verdict),
-                screen.number(summary.p50, summary.stdev),
-                ", ".join(row.experiments),
-            )
-        )
+        mean = screen.number(summary.mean, summary.stdev) + (f" ± {spread}" if spread else "")
+        rank, verdict = standing.rank or "-", short.get(standing.verdict, standing.verdict)
+        median, experiments = screen.number(summary.p50, summary.stdev), ", ".join(row.experiments)
+        rows.append((rank, standing.target, summary.n, mean, row.against_best, verdict, median, experiments))
     columns = ("rank", target, "n", "mean ± sd", "against the best", "verdict", "median", "measured by")
     whole = [column for column in columns if column not in (target, "measured by")]
     screen.table(columns, rows, right=("rank", "n", "mean ± sd", "median"), whole=whole, spare=columns[-2:])

@@ -6,29 +6,31 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.cli.commands import group
 
 if TYPE_CHECKING:
     from benchhouse.api.catalog import LastRun, ListedExperiment
 
+command = group(
+    __doc__,
+    "bench list experiments   what can be measured",
+    "bench list benchmarks   registered ones",
+    "bench list targets   what was measured here",
+)
 
-@click.group(help=__doc__)
-def command() -> None:
-    pass
 
-
-@command.command(
-    help="Experiments, installed here or registered in a nexus; deprecated and broken ones too."
-    + examples("bench list experiments", "bench list experiments --json")
+@command.verb(
+    "Experiments, installed here or registered in a nexus; deprecated and broken ones too.",
+    "bench list experiments",
+    "bench list experiments --json",
 )
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def experiments(ctx: click.Context, nexus: str | None, as_json: bool) -> None:
-    listed = options.workspace(ctx).catalog.experiments(nexus=nexus)
+def experiments(workspace: Workspace, nexus: str | None, as_json: bool) -> None:
+    listed = workspace.catalog.experiments(nexus=nexus)
     if as_json:
-        screen.as_json(screen.plain(listed))
+        screen.as_json(listed)
         return
     claims = Counter((item.name, item.version) for item in listed)
     rows = [_experiment_row(item, claims[item.name, item.version]) for item in listed]
@@ -47,20 +49,19 @@ def _experiment_row(item: "ListedExperiment", claims: int) -> tuple[str, str, st
     return item.name, item.version, f"{item.distribution} {item.distribution_version}", state, about
 
 
-@command.command(
-    help="Registered benchmarks: of benchmarks/ in the workspace, of installed packages, of a nexus."
-    + examples("bench list benchmarks", "bench list benchmarks --experiment vector.search")
+@command.verb(
+    "Registered benchmarks: of benchmarks/ in the workspace, of installed packages, of a nexus.",
+    "bench list benchmarks",
+    "bench list benchmarks --experiment vector.search",
 )
 @click.option("--package", metavar="NAME", help="Only those of a package of the nexus, or of a distribution.")
 @click.option("--model", metavar="ID", help="Only those that are run for a model.")
 @click.option("--experiment", metavar="NAME", help="Only those of an experiment.")
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **filters: str | None) -> None:
-    listed = options.workspace(ctx).catalog.benchmarks(nexus=nexus, **filters)
+def benchmarks(workspace: Workspace, /, nexus: str | None, as_json: bool, **filters: str | None) -> None:
+    listed = workspace.catalog.benchmarks(nexus=nexus, **filters)
     if as_json:
-        screen.as_json(screen.plain(listed))
+        screen.as_json(listed)
         return
     columns = ("benchmark", "experiment", "models", "used by", "last result", "run", "origin", "what it is")
     rows = [
@@ -73,15 +74,14 @@ def benchmarks(ctx: click.Context, /, nexus: str | None, as_json: bool, **filter
     for item in listed:
         if item.broken:
             screen.note(f"broken: {item.broken}")
-    if not listed:
-        given = ", ".join(f"--{key} {value}" for key, value in filters.items() if value)
-        if given:
-            screen.note(f"none with {given}; all benchmarks:  bench list benchmarks")
-        else:
-            screen.note("none; a benchmark is a YAML file in benchmarks/ with `benchmark:`, `experiment:`, `workload:`")
-            screen.note("logical benchmarks are listed by:  bench leaderboard")
-    elif rows:
+    given = ", ".join(f"--{key} {value}" for key, value in filters.items() if value)
+    if rows:
         screen.note("next:  bench show BENCHMARK")
+    elif not listed and given:
+        screen.note(f"none with {given}; all benchmarks:  bench list benchmarks")
+    elif not listed:
+        screen.note("none; a benchmark is a YAML file in benchmarks/ with `benchmark:`, `experiment:`, `workload:`")
+        screen.note("logical benchmarks are listed by:  bench leaderboard")
 
 
 def _last(last: "LastRun | None") -> tuple[str, str]:
@@ -96,13 +96,11 @@ def _last(last: "LastRun | None") -> tuple[str, str]:
     return f"{value} ({counts}{more})", last.run_id
 
 
-@command.command(help="Targets that were benchmarked in this workspace." + examples("bench list targets"))
-@options.json_option
-@click.pass_context
-def targets(ctx: click.Context, as_json: bool) -> None:
-    listed = options.workspace(ctx).catalog.targets()
+@command.verb("Targets that were benchmarked in this workspace.", "bench list targets")
+def targets(workspace: Workspace, as_json: bool) -> None:
+    listed = workspace.catalog.targets()
     if as_json:
-        screen.as_json(screen.plain(listed))
+        screen.as_json(listed)
         return
     columns = ("target", "experiment", "trials", "last run")
     screen.table(columns, [(item.target, item.experiment, item.trials, item.last_run) for item in listed])

@@ -3,74 +3,52 @@
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.cli.commands import group
 
 if TYPE_CHECKING:
+    from benchhouse.api.observation import LogFilters
     from benchhouse.schema.logs import LogLine
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green", "bright_magenta")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TIMES = "90s, 10m, 2h ago, or 2026-11-15T10:00 (UTC, or with a zone)"
-_EXAMPLES = """\b
-Examples:
-  bench logs tail @last --follow              all components of all trials, as lines are written
-  bench logs tail @last --component postgres -n 50
-  bench logs get @last --since 10m -o logs.tar.gz
-"""
 
 
-class _Filters(TypedDict):
-    """Which lines are wanted."""
-
-    components: tuple[str, ...]
-    trials: tuple[str, ...]
-    since: str | None
-    until: str | None
-
-
-def _filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (
-        click.option("--until", metavar="TIME", help="Only lines before this time."),
-        click.option("--since", metavar="TIME", help=f"Only lines from this time on: {_TIMES}."),
-        click.option("--trial", "trials", metavar="ID", multiple=True, help="Only this trial; repeatable."),
-        click.option(
-            "--component",
-            "components",
-            metavar="NAME",
-            multiple=True,
-            help="Only experiment, worker, orchestrator, or the server of that name; repeatable.",
-        ),
-    ):
-        option(function)
-    return function
+command = group(
+    __doc__,
+    "bench logs tail @last --follow   all components of all trials, as lines are written",
+    "bench logs tail @last --component postgres -n 50",
+    "bench logs get @last --since 10m -o logs.tar.gz",
+)
+_filter_options = options.together(
+    click.option("--component", "components", metavar="NAME", multiple=True,
+                 help="Only experiment, worker, orchestrator, or the server of that name; repeatable."),
+    click.option("--trial", "trials", metavar="ID", multiple=True, help="Only this trial; repeatable."),
+    click.option("--since", metavar="TIME", help=f"Only lines from this time on: {_TIMES}."),
+    click.option("--until", metavar="TIME", help="Only lines before this time."),
+)  # fmt: skip
 
 
-@click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
-def command() -> None:
-    pass
-
-
-@command.command(
-    help="Pack the logs of a run into a tarball, with a manifest of its content."
-    + examples("bench logs get @last", "bench logs get @last --since 10m -o logs.tar.gz")
+@command.verb(
+    "Pack the logs of a run into a tarball, with a manifest of its content.",
+    "bench logs get @last",
+    "bench logs get @last --since 10m -o logs.tar.gz",
 )
 @options.run_argument()
 @_filter_options
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False), help="Default: RUN-logs.tar.gz."
 )
-@options.json_option
-@click.pass_context
-def get(ctx: click.Context, /, run: str, output: Path | None, as_json: bool, **filters: Unpack[_Filters]) -> None:
-    archive = options.workspace(ctx).logs.get(run, output, **filters)
+def get(workspace: Workspace, /, run: str, output: Path | None, as_json: bool, **filters: Unpack["LogFilters"]) -> None:
+    archive = workspace.logs.get(run, output, **filters)
     manifest = archive.manifest
     if as_json:
         screen.as_json(archive.to_dict())
@@ -84,18 +62,21 @@ def get(ctx: click.Context, /, run: str, output: Path | None, as_json: bool, **f
         )
 
 
-@command.command(
-    help="Show the newest lines of all trials and components, in the order of their times."
-    + examples("bench logs tail @last --follow", "bench logs tail @last --component worker -n 50")
+@command.verb(
+    "Show the newest lines of all trials and components, in the order of their times.",
+    "bench logs tail @last --follow",
+    "bench logs tail @last --component worker -n 50",
+    json=False,
 )
 @options.run_argument()
 @_filter_options
 @click.option("-f", "--follow", is_flag=True, help="Print new lines until the run has ended.")
 @click.option("-n", "--lines", metavar="N", type=click.IntRange(0), default=20, help="Number of lines (20).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
-@click.pass_context
-def tail(ctx: click.Context, /, run: str, follow: bool, lines: int, as_json: bool, **filters: Unpack[_Filters]) -> None:
-    logs = options.workspace(ctx).logs
+def tail(
+    workspace: Workspace, /, run: str, follow: bool, lines: int, as_json: bool, **filters: Unpack["LogFilters"]
+) -> None:
+    logs = workspace.logs
     batches = logs.follow(run, lines, **filters) if follow else iter([logs.tail(run, lines, **filters)])
     style = _Style(colours=sys.stdout.isatty() and not os.environ.get("NO_COLOR"))
     for batch in batches:
@@ -104,31 +85,22 @@ def tail(ctx: click.Context, /, run: str, follow: bool, lines: int, as_json: boo
         sys.stdout.flush()
 
 
-@command.command(
-    help="Remove old logs of workers, orchestrators and Slurm jobs, and those of servers and monitors that have ended. "
-    "Trials keep theirs: they are evidence, sealed and hashed."
-    + examples("bench logs prune --older-than 30d --dry-run")
+@command.verb(
+    "Remove old logs of workers, orchestrators and Slurm jobs, and those of servers and monitors that have ended. "
+    "Trials keep theirs: they are evidence, sealed and hashed.",
+    "bench logs prune --older-than 30d --dry-run",
 )
-@click.option(
-    "--older-than",
-    "older_than_s",
-    type=options.DURATION,
-    metavar="TIME",
-    help="Age since their last change: 30d, 12h. Default: keep_logs of the site.",
-)
-@click.option("--dry-run", is_flag=True, help="Only list what would be removed.")
-@options.json_option
-@click.pass_context
-def prune(ctx: click.Context, older_than_s: float | None, dry_run: bool, as_json: bool) -> None:
-    from benchhouse.schema.quantities import show_bytes
-
-    pruned = options.workspace(ctx).logs.prune(older_than_s, dry_run=dry_run)
+@click.option("--older-than", "older_than_s", type=options.DURATION, metavar="TIME",
+              help="Age since their last change: 30d, 12h. Default: keep_logs of the site.")  # fmt: skip
+@options.dry_run_option
+def prune(workspace: Workspace, older_than_s: float | None, dry_run: bool, as_json: bool) -> None:
+    pruned = workspace.logs.prune(older_than_s, dry_run=dry_run)
     if as_json:
-        screen.as_json(screen.plain(pruned))
+        screen.as_json(pruned)
         return
     for path in pruned.removed:
         click.echo(path)
-    screen.note(f"{len(pruned.removed)} {'would be' if dry_run else 'were'} removed ({show_bytes(pruned.size)})")
+    screen.note(f"{len(pruned.removed)} {'would be' if dry_run else 'were'} removed ({screen.size(pruned.size)})")
 
 
 class _Style:

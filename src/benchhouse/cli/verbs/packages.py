@@ -1,40 +1,33 @@
 """Packages of a nexus: which benchmarks are for which models, and whether all of it holds."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
-from benchhouse.schema.errors import Exit
+from benchhouse.cli.commands import group
 
 if TYPE_CHECKING:
     from benchhouse.api.packages import PackageBenchmark, Proof
 
-_EXAMPLES = """\b
-Examples:
-  bench packages list
-  bench packages show terratorch
-  bench packages validate                   schemas, experiments, parameters, and that all of it installs together
-  bench packages validate terratorch --install      what is not installed here is tried in an environment of its own
-"""
+command = group(
+    __doc__,
+    "bench packages list",
+    "bench packages show terratorch",
+    "bench packages validate   schemas, experiments, parameters, and that all of it installs together",
+    "bench packages validate terratorch --install   what is not installed here is tried in an environment of its own",
+)
 
 
-@click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
-def command() -> None:
-    pass
-
-
-@command.command("list", help="All packages of the nexus." + examples("bench packages list"))
+@command.verb("All packages of the nexus.", "bench packages list")
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def list_(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
-    listed = options.workspace(ctx).packages.list(nexus=nexus)
+def list_(workspace: Workspace, nexus: str | None, as_json: bool) -> None:
+    listed = workspace.packages.list(nexus=nexus)
     if as_json:
-        screen.as_json(screen.plain(listed))
-        return Exit.GOOD
+        screen.as_json(listed)
+        return
     columns = ("package", "Python packages", "experiments", "models", "benchmarks", "broken")
     rows = [
         (item.package, item.benchmark_packages, item.experiments, item.models, item.benchmarks, len(item.broken) or "")
@@ -45,21 +38,15 @@ def list_(ctx: click.Context, nexus: str | None, as_json: bool) -> int:
         screen.note("what is broken, and where:  bench packages validate --static")
     else:
         screen.note("next:  bench packages show PACKAGE")
-    return Exit.GOOD
 
 
-@command.command(
-    "show",
-    help="One package: what it installs, its models and its benchmarks." + examples("bench packages show terratorch"),
-)
+@command.verb("One package: what it installs, its models and its benchmarks.", "bench packages show terratorch")
 @click.argument("name", metavar="PACKAGE")
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def show_(ctx: click.Context, name: str, nexus: str | None, as_json: bool) -> None:
-    details = options.workspace(ctx).packages.show(name, nexus=nexus)
+def show_(workspace: Workspace, name: str, nexus: str | None, as_json: bool) -> None:
+    details = workspace.packages.show(name, nexus=nexus)
     if as_json:
-        screen.as_json(screen.plain(details))
+        screen.as_json(details)
         return
     click.echo(f"{details.package}  ({details.file})")
     for item in details.benchmark_packages:
@@ -82,26 +69,18 @@ def _row(item: "PackageBenchmark", model: str) -> tuple[str, str, str, str]:
     return item.benchmark, model, ", ".join(runs) or f"uses {item.uses}", item.file
 
 
-@command.command(
-    help="Prove it; exit code 2 for what is broken, 1 for what could not be checked, 0 for neither."
-    + examples(
-        "bench packages validate", "bench packages validate terratorch --static   the files alone, without a resolver"
-    )
+@command.verb(
+    "Prove it; exit code 2 for what is broken, 1 for what could not be checked, 0 for neither.",
+    "bench packages validate",
+    "bench packages validate terratorch --static   the files alone, without a resolver",
 )
 @click.argument("name", metavar="[PACKAGE]", required=False)
 @click.option("--static", is_flag=True, help="Files, and experiments that are installed here; nothing is resolved.")
 @click.option("--install", is_flag=True, help="Check what is not installed here in an environment of its own.")
 @click.option("--timeout", "timeout_s", type=float, default=120, show_default=True, help="Seconds for each resolution.")
 @options.nexus_option
-@options.json_option
-@click.pass_context
-def validate(
-    ctx: click.Context, /, name: str | None, static: bool, install: bool, timeout_s: float, nexus: str | None,
-    as_json: bool,
-) -> int:  # fmt: skip
-    proof = options.workspace(ctx).packages.validate(
-        name, static=static, install=install, timeout_s=timeout_s, nexus=nexus, note=screen.note
-    )
+def validate(workspace: Workspace, /, name: str | None, as_json: bool, **settings: Any) -> int:
+    proof = workspace.packages.validate(name, note=screen.note, **settings)
     if as_json:
         screen.as_json(proof.to_dict())
     else:
@@ -117,7 +96,7 @@ def _show_proof(proof: "Proof") -> None:
     scope = f"{screen.count(proof.packages, 'package')}, {screen.count(proof.benchmarks, 'benchmark')}"
     click.echo(f"{scope}: {screen.count(len(proof.problems), 'problem')}, {len(proof.unchecked)} not checked")
     if proof.problems:
-        screen.note("mend what is named above, then:  bench packages validate")
+        screen.note("correct what is named above, then:  bench packages validate")
     elif proof.unchecked and not proof.static:
         screen.note("check it in an environment of its own:  bench packages validate --install")
     elif proof.static:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
+from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quoting import printable
 
@@ -15,29 +17,23 @@ if TYPE_CHECKING:
     from benchhouse.api.workspace import PlanSummary
 
 
-@click.command(help=__doc__)
-@options.scenario_argument(required=False)
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="The same as SCENARIO.")
+@verb(
+    __doc__,
+    "bench plan scenarios/first.yaml   points, trials, time, digest",
+    "bench plan scenarios/first.yaml --dry-run   the exact jobs",
+)
+@options.scenario_or_config
 @click.option("--dry-run", is_flag=True, help="Print the exact jobs of the first trials.")
 @click.option("--points", default=20, show_default=True, type=click.IntRange(min=0), help="How many points to list.")
 @options.where_options
-@options.json_option
 @options.logical_options
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
-    scenario: Path | None,
-    config: Path | None,
-    dry_run: bool,
-    points: int,
-    as_json: bool,
+    workspace: Workspace, /, scenario: Path | None, config: Path | None, dry_run: bool, points: int, as_json: bool,
     **where: str | None,
-) -> None:
+) -> None:  # fmt: skip
     path = scenario or config
     if path is None:
         raise BenchError("give a scenario file", "bench plan SCENARIO.yaml")
-    workspace = options.workspace(ctx)
     if dry_run:
         click.echo(workspace.render(path, **where))
         return
@@ -62,10 +58,8 @@ def _document(plan: "PlanSummary") -> dict[str, Any]:
 
 
 def _print(plan: "PlanSummary") -> None:
-    from benchhouse.schema.quantities import show_seconds
-
     estimate = plan.estimate
-    time = show_seconds(estimate.seconds) if estimate.seconds is not None else "unknown"
+    time = screen.duration(estimate.seconds) if estimate.seconds is not None else "unknown"
     cost = f", cost {screen.number(estimate.cost)}" if estimate.cost is not None else ""
     repeated = f"{screen.count(plan.points, 'point')} x {screen.count(plan.repetitions, 'repetition')}"
     upto = ""
@@ -74,7 +68,7 @@ def _print(plan: "PlanSummary") -> None:
         repeated = f"{screen.count(plan.points, 'point')} x {until['min']} to {until['max']} repetitions"
         repeated += f" (until known to {until['ci']:.2%})"
     warmups = f" + {plan.warmup} warm-ups each" if plan.warmup else ""
-    facts = [
+    screen.facts([
         ("scenario", plan.scenario),
         ("experiment", f"{plan.experiment} {plan.version} ({plan.distribution or 'not installed'})"),
         ("trials", f"{upto}{plan.trials} = {repeated}{warmups}, {plan.order}, seed {plan.seed}"),
@@ -84,24 +78,20 @@ def _print(plan: "PlanSummary") -> None:
         ("time", f"{time}{cost} ({estimate.basis})"),
         ("storage", plan.storage.text),
         ("plan digest", plan.plan_digest),
-    ]
-    screen.facts(facts)
+    ])  # fmt: skip
     if plan.first_points and plan.first_points[0]:
         click.echo()
         columns = list(plan.first_points[0])
         rows = [[_short(point[column]) for column in columns] for point in plan.first_points]
         screen.table(columns, rows)
-        more = plan.points - len(rows)
-        if more:
+        if more := plan.points - len(rows):
             screen.note(f"... and {more} more points (--points N shows more)")
     for line in plan.notes:
         screen.note(f"note: {line}")
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    from benchhouse.schema.quantities import show_bytes, show_seconds
-
-    shown = {"memory": show_bytes, "wall": show_seconds, "cpu": show_seconds}
+    shown = {"memory": screen.size, "wall": screen.duration, "cpu": screen.duration}
     return ", ".join(f"{key} {shown.get(key, str)(value)}" for key, value in values.items())
 
 

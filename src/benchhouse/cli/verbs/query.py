@@ -6,15 +6,8 @@ import sys
 import click
 
 from benchhouse.api import screen
-from benchhouse.cli import options
-
-_EXAMPLES = """\b
-Examples:
-  bench query "SELECT run_id, executor, trials, failed FROM benchmark_run_fact"
-  bench query --csv "SELECT target_name, point, qps, recall FROM vector_outcome_fact"
-  bench query --engine postgresql://ada@db.example.org/bench "SELECT count(*) FROM trial_fact"
-  bench warehouse schema                      the tables, column by column
-"""
+from benchhouse.api.workspace import Workspace
+from benchhouse.cli.commands import verb
 
 
 class Query(click.Command):
@@ -27,9 +20,13 @@ class Query(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(
+@verb(
+    __doc__,
+    'bench query "SELECT run_id, executor, trials, failed FROM benchmark_run_fact"',
+    'bench query --csv "SELECT target_name, point, qps, recall FROM vector_outcome_fact"',
+    'bench query --engine postgresql://ada@db.example.org/bench "SELECT count(*) FROM trial_fact"',
+    "bench warehouse schema   the tables, column by column",
     cls=Query,
-    help=f"{__doc__}\n\n{_EXAMPLES}",
 )
 @click.argument("sql")
 @click.option(
@@ -37,10 +34,8 @@ class Query(click.Command):
     help="Ask there, in its dialect: postgresql://..., clickhouse:FOLDER, or another workspace's folder.",
 )  # fmt: skip
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
-@options.json_option
-@click.pass_context
-def command(ctx: click.Context, sql: str, engine: str | None, as_csv: bool, as_json: bool) -> None:
-    result = options.workspace(ctx).query(sql, engine=engine)
+def command(workspace: Workspace, sql: str, engine: str | None, as_csv: bool, as_json: bool) -> None:
+    result = workspace.query(sql, engine=engine)
     if as_json:
         screen.as_json(result.to_dict())
     elif as_csv:

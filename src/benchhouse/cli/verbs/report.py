@@ -1,36 +1,23 @@
 """Write a report of runs: one HTML file that opens offline, and Markdown."""
 
-from typing import Literal
-
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import AUDIENCES, Audience, Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
-
-_AUDIENCES = ["engineering", "product", "partner"]
+from benchhouse.cli.commands import verb
 
 
-@click.command(
-    help=f"{__doc__}\n\n--for writes one page for one reader, from the same evidence: of one run against the newest "
-    "earlier one of its plan, or of two, the second against the first."
-    + examples(
-        "bench report   of the last run",
-        "bench report @last-1 @last   of both, side by side",
-        "bench report @last-1 @last --for product   impact, confidence, next step",
-    )
+@verb(
+    f"{__doc__}\n\n--for writes one page for one reader, from the same evidence: of one run against the newest "
+    "earlier one of its plan, or of two, the second against the first.",
+    "bench report   of the last run",
+    "bench report @last-1 @last   of both, side by side",
+    "bench report @last-1 @last --for product   impact, confidence, next step",
 )
 @click.argument("runs", nargs=-1, shell_complete=options.complete_run)
-@click.option("--for", "audience", type=click.Choice(_AUDIENCES), help="One page for one reader.")
-@options.json_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    runs: tuple[str, ...],
-    audience: Literal["engineering", "product", "partner"] | None,
-    as_json: bool,
-) -> None:
-    workspace = options.workspace(ctx)
+@click.option("--for", "audience", type=click.Choice(AUDIENCES), help="One page for one reader.")
+def command(workspace: Workspace, runs: tuple[str, ...], audience: Audience | None, as_json: bool) -> None:
     if audience and len(runs) > 2:
         raise click.UsageError("--for takes one run, or two: the base and the run")
     page = workspace.report(*runs, audience=audience, progress=screen.RunProgress())

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
+from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
@@ -17,43 +19,32 @@ if TYPE_CHECKING:
 _MOST_TEXTS = 3
 
 
-@click.command(help=__doc__)
-@options.scenario_argument(required=False)
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="The same as SCENARIO.")
-@click.option("--resume", metavar="RUN", shell_complete=options.complete_run, help="Carry on that run.")
-@click.option(
-    "--rerun-failed",
-    is_flag=True,
-    help="Run the failed and invalid trials of that run (or of the last run of this plan) again.",
+@verb(
+    __doc__,
+    "bench run scenarios/first.yaml   plan, run, collect, show",
+    "bench run scenarios/first.yaml --dry-run   only print what would start",
+    "bench run scenarios/first.yaml --executor slurm   elsewhere: the same plan",
+    "bench run --resume @last   carry on after Ctrl-C",
 )
+@options.scenario_or_config
+@click.option("--resume", metavar="RUN", shell_complete=options.complete_run, help="Carry on that run.")
+@click.option("--rerun-failed", is_flag=True,
+              help="Run failed and invalid trials of that run (or of the last run of this plan) again.")  # fmt: skip
 @click.option("--new", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
 @click.option("--parallel", type=click.IntRange(min=1), help="Trials at a time; the default is the scenario's, 1.")
-@click.option(
-    "--textfile",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Also keep the results as a Prometheus text file in DIR, for node exporter's textfile collector.",
-)
-@click.option(
-    "--label", "labels", multiple=True, metavar="NAME=VALUE", help="Of the text file: cluster, region or node_pool."
-)
+@click.option("--textfile", type=options.FILE, metavar="DIR",
+              help="Also keep the results as a Prometheus text file in DIR, for node exporter's textfile collector."
+              )  # fmt: skip
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE",
+              help="Of the text file: cluster, region or node_pool.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and stop.")
 @options.where_options
-@options.json_option
 @options.logical_options
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
-    scenario: Path | None,
-    config: Path | None,
-    resume: str | None,
-    new: bool,
-    dry_run: bool,
-    as_json: bool,
-    **settings: Any,
-) -> int:
-    workspace, path = options.workspace(ctx), scenario or config
+    workspace: Workspace, /, scenario: Path | None, config: Path | None, resume: str | None, new: bool, dry_run: bool,
+    as_json: bool, **settings: Any,
+) -> int:  # fmt: skip
+    path = scenario or config
     settings["labels"] = options.pairs(settings["labels"], "--label", "NAME=VALUE")
     where = {key: settings[key] for key in ("executor", "runtime", "site")}
     if resume and (path or new or dry_run or where["runtime"]):
@@ -66,9 +57,7 @@ def command(
     if dry_run and path:
         click.echo(workspace.render(path, **where))
         return Exit.GOOD
-    # Also where a script started this in the background, with SIGINT ignored; batch systems send SIGTERM.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    interrupt_on_signals()
     progress = _Progress(as_json)
     try:
         if resume:
@@ -85,18 +74,29 @@ def command(
     return progress.exit_code
 
 
-class _Progress(screen.RunProgress):
+def interrupt_on_signals() -> None:
+    """Also where a script started this in the background, with SIGINT ignored; batch systems send SIGTERM."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+
+
+class ResumableProgress(screen.RunProgress):
+    """Remembers which run an interruption leaves unfinished."""
+
+    run_id = ""
+
+    def begin(self, run_id: str, plan: Any) -> None:
+        self.run_id = run_id
+        super().begin(run_id, plan)
+
+
+class _Progress(ResumableProgress):
     """Shows each run while it goes on, and its result at its end."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__()
         self.as_json = as_json
-        self.run_id = ""
         self.exit_code = Exit.GOOD
-
-    def begin(self, run_id: str, plan: Any) -> None:
-        self.run_id = run_id
-        super().begin(run_id, plan)
 
     def show(self, run: "Run") -> None:
         self.exit_code = max(self.exit_code, run.exit_code)
@@ -106,8 +106,7 @@ class _Progress(screen.RunProgress):
 def _show_json(run: "Run") -> None:
     assert run.summary is not None
     summary = {name: getattr(run.summary, name) for name in ("run_id", "scenario", "outcomes", "complete", "seconds")}
-    trials = {"failures": screen.plain(run.failures()), "invalid": screen.plain(run.invalid())}
-    screen.as_json(summary | {"points": run.points().to_dicts()} | trials)
+    screen.as_json(summary | {"points": run.points(), "failures": run.failures(), "invalid": run.invalid()})
 
 
 def _show(run: "Run") -> None:
@@ -140,6 +139,5 @@ def _show_warnings(run: "Run") -> None:
         for warning in same[:_MOST_TEXTS]:
             screen.note(f"warning, {screen.count(warning.trials, 'trial')}: {code}: {warning.text}")
         if len(same) > _MOST_TEXTS:
-            screen.note(
-                f"... and {len(same) - _MOST_TEXTS} other texts of {code}: bench report, or meta.json of a trial"
-            )
+            more = len(same) - _MOST_TEXTS
+            screen.note(f"... and {more} other texts of {code}: bench report, or meta.json of a trial")

@@ -1,52 +1,41 @@
 """Run a workload against itself: how often equal things look different here, and what could be found."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
-from benchhouse.schema.errors import Exit
+from benchhouse.cli.commands import verb
 
 if TYPE_CHECKING:
     from benchhouse.schema.quality import SelftestRecord
 
 
-@click.command(
-    help=f"{__doc__}\n\nTrials of SCENARIO (by default that of the last run) take turns as A and B. It is kept, "
-    "and compare, gate and history cite it."
-    + examples(
-        "bench selftest examples/quickstart.yaml",
-        "bench selftest examples/quickstart.yaml --pairs 100   a narrower interval of the rate",
-        "bench selftest --last   what the last one said",
-    )
+@verb(
+    f"{__doc__}\n\nTrials of SCENARIO (by default that of the last run) take turns as A and B. It is kept, "
+    "and compare, gate and history cite it.",
+    "bench selftest examples/quickstart.yaml",
+    "bench selftest examples/quickstart.yaml --pairs 100   a narrower interval of the rate",
+    "bench selftest --last   the result of the last one",
 )
 @options.scenario_argument(required=False)
 @click.option("--pairs", type=click.IntRange(5, 10_000), default=20, show_default=True, help="A/A pairs of each point.")
 @click.option("--repetitions", type=click.IntRange(3, 1000), help="Trials on each side; as the scenario says.")
 @click.option("--last", is_flag=True, help="Run nothing: show the newest result.")
-@options.json_option
-@click.pass_context
-def command(
-    ctx: click.Context, scenario: Path | None, pairs: int, repetitions: int | None, last: bool, as_json: bool
-) -> int:
-    workspace = options.workspace(ctx)
-    if last:
-        record = workspace.last_selftest()
-        if record is None:
-            if as_json:
-                screen.as_json(None)
-            screen.note("no selftest has been run here:  bench selftest SCENARIO.yaml")
-            return Exit.GOOD
-    else:
-        record = workspace.selftest(scenario, pairs=pairs, repetitions=repetitions, progress=screen.RunProgress())
+def command(workspace: Workspace, /, scenario: Path | None, last: bool, as_json: bool, **settings: Any) -> None:
+    record = (
+        workspace.last_selftest() if last
+        else workspace.selftest(scenario, progress=screen.RunProgress(), **settings)
+    )  # fmt: skip
     if as_json:
-        screen.as_json(record.model_dump(mode="json"))
-    else:
+        screen.as_json(record)
+    if record is None:
+        screen.note("no selftest has been run here:  bench selftest SCENARIO.yaml")
+    elif not as_json:
         _show(record)
-    return Exit.GOOD
 
 
 def _show(record: "SelftestRecord") -> None:

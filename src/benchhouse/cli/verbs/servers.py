@@ -6,46 +6,36 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.cli.commands import group
+from benchhouse.cli.file_checks import check_files
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.servers import RecipeStatus, StartedServer
 
-_EXAMPLES = """\b
-Examples:
-  bench servers list                   recipes, and which programs are installed
-  bench servers start postgres         until: bench servers stop ID
-  bench servers check ID               exit code 0 when it answers
-"""
-
-
-@click.group(help=f"{__doc__}\n\n{_EXAMPLES}")
-def command() -> None:
-    pass
-
-
-@command.command(
-    "list", help="List recipes, with the version of each installed program." + examples("bench servers list")
+command = group(
+    __doc__,
+    "bench servers list   recipes, and which programs are installed",
+    "bench servers start postgres   until: bench servers stop ID",
+    "bench servers check ID   exit code 0 when it answers",
 )
-@options.json_option
-@click.pass_context
-def list_(ctx: click.Context, as_json: bool) -> None:
-    recipes = options.workspace(ctx).servers.recipes()
+
+
+@command.verb("List recipes, with the version of each installed program.", "bench servers list")
+def list_(workspace: Workspace, as_json: bool) -> None:
+    recipes = workspace.servers.recipes()
     if as_json:
-        screen.as_json(screen.plain(recipes))
+        screen.as_json(recipes)
         return
-    screen.table(
-        ("recipe", "version", "licence", "description"),
-        [
-            (item.recipe, _version(item), item.licence, item.description.partition(": ")[0])
-            for item in recipes
-            if not item.broken
-        ],
-        whole=("recipe", "version"),
-        spare=("licence",),
-    )
+    rows = [
+        (item.recipe, _version(item), item.licence, item.description.partition(": ")[0])
+        for item in recipes
+        if not item.broken
+    ]
+    columns = ("recipe", "version", "licence", "description")
+    screen.table(columns, rows, whole=("recipe", "version"), spare=("licence",))
     for item in recipes:
         if item.broken:
             screen.note(item.broken)
@@ -58,55 +48,36 @@ def _version(item: "RecipeStatus") -> str:
     return "in its image" if item.pinned else "not installed"
 
 
-@command.command(
-    "show",
-    help="Print a recipe as YAML; to change it, save it in recipes/."
-    + examples("bench servers show postgres > recipes/postgres.yaml"),
+@command.verb(
+    "Print a recipe as YAML; to change it, save it in recipes/.",
+    "bench servers show postgres > recipes/postgres.yaml",
+    json=False,
 )
 @click.argument("recipe")
-@click.pass_context
-def show_(ctx: click.Context, recipe: str) -> None:
+def show_(workspace: Workspace, recipe: str) -> None:
     from benchhouse.api.servers import recipe_text
 
-    click.echo(recipe_text(options.workspace(ctx).servers.recipe(recipe)), nl=False)
+    click.echo(recipe_text(workspace.servers.recipe(recipe)), nl=False)
 
 
-@command.command(
-    help="Check recipe files without starting anything." + examples("bench servers validate recipes/postgres.yaml")
-)
+@command.verb("Check recipe files without starting anything.", "bench servers validate recipes/postgres.yaml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@options.json_option
-@click.pass_context
-def validate(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> int:
-    from benchhouse.cli import show_error
+def validate(workspace: Workspace, files: tuple[Path, ...], as_json: bool) -> int:
+    def check(path: Path) -> tuple[dict[str, Any], str]:
+        recipe = workspace.servers.validate(path)
+        return {"recipe": recipe.name, "problems": []}, f"ok, recipe {recipe.name}"
 
-    servers = options.workspace(ctx).servers
-    results: list[dict[str, Any]] = []
-    bad = False
-    for path in files:
-        try:
-            recipe = servers.validate(path)
-            results.append({"file": str(path), "recipe": recipe.name, "problems": []})
-            if not as_json:
-                click.echo(f"{path}: ok, recipe {recipe.name}")
-        except BenchError as error:
-            bad = True
-            problems = [problem.as_dict() for problem in getattr(error, "problems", [])]
-            results.append({"file": str(path), "recipe": None, "problems": problems or [{"message": error.message}]})
-            if not as_json:
-                show_error(error)
-    if as_json:
-        screen.as_json(results)
-    return Exit.BAD_INPUT if bad else Exit.GOOD
+    def on_error(error: BenchError, problems: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"recipe": None, "problems": problems or [{"message": error.message}]}
+
+    return check_files(files, check, as_json, on_error)[0]
 
 
-@command.command(
-    help="Start a server, wait until it is ready, and leave it running."
-    + examples(
-        "bench servers start postgres",
-        "bench servers start postgres --replicas 2 --timeout 2m",
-        "bench servers start postgres --executor slurm --time 2h   a job on a compute node",
-    )
+@command.verb(
+    "Start a server, wait until it is ready, and leave it running.",
+    "bench servers start postgres",
+    "bench servers start postgres --replicas 2 --timeout 2m",
+    "bench servers start postgres --executor slurm --time 2h   a job on a compute node",
 )
 @click.argument("recipe")
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Parameter of the recipe.")
@@ -115,35 +86,19 @@ def validate(ctx: click.Context, files: tuple[Path, ...], as_json: bool) -> int:
 @click.option("--executor", metavar="NAME", help="Where it runs: local, or slurm for a job on a compute node.")
 @click.option("--site", metavar="SITE", help="Site profile, by name or file.")
 @click.option("--time", "time_s", type=options.DURATION, help="Time limit of its batch job, e.g. 2h.")
-@options.json_option
-@click.pass_context
-def start(
-    ctx: click.Context,
-    /,
-    recipe: str,
-    parameters: tuple[str, ...],
-    replicas: int | None,
-    timeout_s: float | None,
-    as_json: bool,
-    **placement: Any,
-) -> None:
+def start(workspace: Workspace, /, recipe: str, parameters: tuple[str, ...], as_json: bool, **settings: Any) -> None:
     from benchhouse.api.servers import Placement
 
-    started = options.workspace(ctx).servers.start(
-        recipe,
-        options.pairs(parameters, "--parameter"),
-        replicas=replicas,
-        timeout_s=timeout_s,
-        placement=Placement(**placement),
-        progress=screen.RunProgress(),
-    )
+    placement = Placement(**{name: settings.pop(name) for name in ("executor", "site", "time_s")})
+    values = options.pairs(parameters, "--parameter")
+    started = workspace.servers.start(recipe, values, placement=placement, progress=screen.RunProgress(), **settings)
     show_started(started, as_json)
 
 
 def show_started(server: "StartedServer", as_json: bool) -> None:
     """Its id and endpoints."""
     if as_json:
-        screen.as_json(screen.plain(server))
+        screen.as_json(server)
         return
     click.echo(server.id)
     for endpoint in server.endpoints:
@@ -151,44 +106,34 @@ def show_started(server: "StartedServer", as_json: bool) -> None:
     screen.note(f"ready after {server.start_s:.1f} s; stop it:  bench servers stop {server.id}")
 
 
-@command.command(
-    help="List running servers: those started here and those attached to runs." + examples("bench servers ps")
-)
-@options.json_option
-@click.pass_context
-def ps(ctx: click.Context, as_json: bool) -> None:
-    servers = options.workspace(ctx).servers.running()
+@command.verb("List running servers: those started here and those attached to runs.", "bench servers ps")
+def ps(workspace: Workspace, as_json: bool) -> None:
+    servers = workspace.servers.running()
     if as_json:
-        screen.as_json(screen.plain(servers))
+        screen.as_json(servers)
         return
     if not servers:
         screen.note("no server is running; start one:  bench servers start RECIPE")
         return
-    screen.table(
-        ("id", "job", "health", "endpoint", "version", "since", "run"),
-        [
-            (item.id, item.job, item.phase, ", ".join(item.endpoints), item.version, item.started, item.run_id)
-            for item in servers
-        ],
-        whole=("id", "job", "health", "endpoint"),
-        spare=("version", "since", "run"),
-    )
+    rows = [
+        (item.id, item.job, item.phase, ", ".join(item.endpoints), item.version, item.started, item.run_id)
+        for item in servers
+    ]
+    columns = ("id", "job", "health", "endpoint", "version", "since", "run")
+    screen.table(columns, rows, whole=columns[:4], spare=columns[4:])
 
 
-@command.command(
-    help="Check whether a server is healthy; exit code 0 when it answers, else 1."
-    + examples("bench servers check ID   as listed by bench servers ps")
+@command.verb(
+    "Check whether a server is healthy; exit code 0 when it answers, else 1.",
+    "bench servers check ID   as listed by bench servers ps",
 )
 @click.argument("id_", metavar="ID")
-@click.option(
-    "--timeout", "timeout_s", type=options.DURATION, default="5s", show_default=True, help="Timeout of the answer."
-)
-@options.json_option
-@click.pass_context
-def check(ctx: click.Context, id_: str, timeout_s: float, as_json: bool) -> int:
-    server = options.workspace(ctx).servers.check(id_, timeout_s=timeout_s)
+@click.option("--timeout", "timeout_s", type=options.DURATION, default="5s", show_default=True,
+              help="Timeout of the answer.")  # fmt: skip
+def check(workspace: Workspace, id_: str, timeout_s: float, as_json: bool) -> int:
+    server = workspace.servers.check(id_, timeout_s=timeout_s)
     if as_json:
-        screen.as_json(screen.plain(server))
+        screen.as_json(server)
     elif server.healthy:
         click.echo(f"{server.id} answers: {', '.join(server.endpoints)}")
     else:
@@ -198,31 +143,29 @@ def check(ctx: click.Context, id_: str, timeout_s: float, as_json: bool) -> int:
     return Exit.GOOD if server.healthy else Exit.TRIAL_FAILED
 
 
-@command.command(help="Print the last lines that a server wrote." + examples("bench servers logs ID -n 20"))
+@command.verb("Print the last lines that a server wrote.", "bench servers logs ID -n 20", json=False)
 @click.argument("id_", metavar="ID")
 @click.option("-n", "lines", type=click.IntRange(1), default=50, show_default=True, help="Number of lines.")
-@click.pass_context
-def logs(ctx: click.Context, id_: str, lines: int) -> None:
-    output = options.workspace(ctx).servers.logs(id_, lines=lines)
+def logs(workspace: Workspace, id_: str, lines: int) -> None:
+    output = workspace.servers.logs(id_, lines=lines)
     for line in output.lines:
         click.echo(line, nl=False)
     screen.note(f"all of it: {output.folder}")
 
 
-@command.command(
-    help="Stop a server, or with --all every server that was started here."
-    + examples("bench servers stop ID", "bench servers stop --all")
+@command.verb(
+    "Stop a server, or with --all every server that was started here.",
+    "bench servers stop ID",
+    "bench servers stop --all",
 )
 @click.argument("id_", metavar="ID", required=False)
 @click.option("--all", "everything", is_flag=True, help="Stop all that were started by `bench servers start`.")
-@options.json_option
-@click.pass_context
-def stop(ctx: click.Context, id_: str | None, everything: bool, as_json: bool) -> None:
+def stop(workspace: Workspace, id_: str | None, everything: bool, as_json: bool) -> None:
     if (id_ is None) != everything:
         raise BenchError("give the id of a server, or --all", "see: bench servers ps")
-    servers = options.workspace(ctx).servers
+    servers = workspace.servers
     ended = servers.stop_all() if id_ is None else servers.stop(id_)
     if as_json:
-        screen.as_json(screen.plain(ended))
+        screen.as_json(ended)
         return
     click.echo(f"stopped {', '.join(ended.stopped)}" if ended.stopped else "no server was running")

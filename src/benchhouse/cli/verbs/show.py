@@ -7,28 +7,27 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
     from benchhouse.api.catalog import BenchmarkDetails, Input
-    from benchhouse.api.workspace import Workspace
 
 _DEEPEST = 2
 
 
-@click.command(
-    help=f"{__doc__}\n\nNAME is an experiment or a registered benchmark; else a run: @last, its id or the beginning of "
-    "it, or the scenario that it is the last run of."
-    + examples("bench show vector.search", "bench show @last", "bench show 20260315 --json")
+@verb(
+    f"{__doc__}\n\nNAME is an experiment or a registered benchmark; else a run: @last, its id or the beginning of "
+    "it, or the scenario that it is the last run of.",
+    "bench show vector.search",
+    "bench show @last",
+    "bench show 20260315 --json",
 )
 @click.argument("name", shell_complete=options.complete_experiment)
 @click.option("--version", help="Version of the experiment; by default the newest.")
-@options.json_option
-@click.pass_context
-def command(ctx: click.Context, name: str, version: str | None, as_json: bool) -> None:
-    workspace = options.workspace(ctx)
+def command(workspace: Workspace, name: str, version: str | None, as_json: bool) -> None:
     if version is None and not workspace.catalog.is_listed(name) and _show_run(workspace, name, as_json):
         return
     details = workspace.catalog.show(name, version)
@@ -51,9 +50,8 @@ def command(ctx: click.Context, name: str, version: str | None, as_json: bool) -
     _show_inputs("workload", details.workload, details.benchmark.workload if details.benchmark else {})
     if details.metrics:
         click.echo("\nmetrics")
-        columns = ("metric", "unit", "better", "formula")
-        rows = [(item.name, item.unit, item.direction or "", item.formula) for item in details.metrics]
-        screen.table(columns, rows, whole=("metric", "unit", "better"))
+        rows = [(item.name, item.unit, item.direction, item.formula) for item in details.metrics]
+        screen.table(("metric", "unit", "better", "formula"), rows, whole=("metric", "unit", "better"))
     for item in details.data:
         click.echo(f"data  {item.name}  {item.source}  sha256 {item.sha256[:12]}  {item.licence}")
     needs = [f"{key} {value}" for key, value in details.resources if value is not None]
@@ -68,7 +66,7 @@ def _show_inputs(title: str, inputs: "list[Input]", fixed: dict[str, Any]) -> No
         screen.table(("input", "type", "default", "meaning"), rows, whole=("input",))
 
 
-def _show_run(workspace: "Workspace", name: str, as_json: bool) -> bool:
+def _show_run(workspace: Workspace, name: str, as_json: bool) -> bool:
     """Show the run of that name, if there is one."""
     try:
         run = workspace[name]
@@ -79,21 +77,19 @@ def _show_run(workspace: "Workspace", name: str, as_json: bool) -> bool:
     overview = run.overview()
     points = run.points() if overview.hosts else None
     if as_json:
-        table = points.to_dicts() if points else []
-        screen.as_json(screen.plain(overview) | {"outcomes": dict(overview.outcomes), "points_table": table})
+        screen.as_json(screen.plain(overview) | {"outcomes": dict(overview.outcomes), "points_table": points or []})
         return True
     outcomes = screen.outcomes(dict(overview.outcomes))
     done = f"{overview.done} of {screen.count(overview.trials, 'trial')}{f', {outcomes}' if outcomes else ''}"
     hosts = ", ".join(overview.hosts) or overview.submitted_from
     site = f", site {overview.site}" if overview.site else ""
-    for title, text in (
+    screen.facts([
         ("run", f"{overview.run_id}  ({overview.scenario}, {overview.created[:19]})"),
         ("experiment", f"{overview.experiment} {overview.version}  ({overview.distribution})"),
         ("state", f"{overview.state}: {done}"),
         ("where", f"{overview.executor}, {overview.runtime}{site}: {hosts}"),
         ("scenario", overview.scenario_file),
-    ):
-        click.echo(f"{title:<10}  {text}")
+    ])  # fmt: skip
     if points:
         click.echo()
         points.show()

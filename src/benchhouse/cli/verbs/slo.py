@@ -1,35 +1,29 @@
 """Find the knee: the highest load that meets a service-level objective."""
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
-from benchhouse.cli.examples import examples
-from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.cli.commands import group
+from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.analysis.slo_search import Search
     from benchhouse.api.slo import Answer, Probed
 
-_EXAMPLES = """\b
-Examples:
-  bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'
-  bench slo find server.yaml --slo 'e2e.p95<2s' --over concurrency --to 256
-"""
+command = group(__doc__, "bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'")
 
 
-@click.group(help=__doc__ + examples("bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'"))
-def command() -> None:
-    pass
-
-
-@command.command(
-    help="Search for the knee, the highest load at which every clause of --slo holds, with an interval. Each probe is "
-    "a run of SCENARIO, which has one point, with its load and number of requests set (its duration is not used)."
-    f"\n\n{_EXAMPLES}"
+@command.verb(
+    "Search for the knee, the highest load at which every clause of --slo holds, with an interval. Each probe is "
+    "a run of SCENARIO, which has one point, with its load and number of requests set (its duration is not used).",
+    "bench slo find server.yaml --slo 'ttft.p99<300ms,error<0.1%'",
+    "bench slo find server.yaml --slo 'e2e.p95<2s' --over concurrency --to 256",
 )
 @options.scenario_argument()
 @click.option("--slo", "objective", required=True, help="Clauses such as ttft.p99<300ms, error<0.1%, goodput>95%.")
@@ -37,28 +31,21 @@ def command() -> None:
 @click.option("--from", "first", type=click.FloatRange(min=0, min_open=True), help="Load of the first probe.")
 @click.option("--to", "highest", type=click.FloatRange(min=0, min_open=True), help="Highest load that is tried.")
 @click.option("--requests", type=click.IntRange(min=200), default=500_000, show_default=True, help="At most, in all.")
-@click.option("--precision", default="3%", show_default=True, help="Half the width of the interval, of the load.")
-@options.json_option
-@click.pass_context
-def find(
-    ctx: click.Context,
-    scenario: Path,
-    objective: str,
-    over: str | None,
-    first: float | None,
-    highest: float | None,
-    requests: int,
-    precision: str,
-    as_json: bool,
-) -> int:
+@click.option("--precision", type=options.SHARE, default="3%", show_default=True,
+              help="Half the width of the interval, as a share of the load.")  # fmt: skip
+def find(workspace: Workspace, /, scenario: Path, objective: str, as_json: bool, **settings: Any) -> int:
     from benchhouse.api.slo import SearchRequest, read_slo
 
-    parsed = read_slo(objective)
-    names = [str(clause) for clause in parsed.clauses]
-    request = SearchRequest(parsed, over, first, highest, requests, _share(precision))
-    answer = options.workspace(ctx).find_knee(
-        scenario, request, each=lambda probed, search: _tell(probed, search, names), note=screen.note
-    )
+    slo = read_slo(objective)
+    names = [str(clause) for clause in slo.clauses]
+
+    def show_probe(probed: "Probed", search: "Search") -> None:
+        shares = ", ".join(f"{name}: {share:.2%} over" for name, share in zip(names, probed.over, strict=True))
+        known = search.result()
+        between = f"; the knee lies between {known.low:.4g} and {known.high:.4g}" if known.high < math.inf else ""
+        screen.note(f"probe {known.probes}: {'holds' if probed.holds else 'misses'} ({shares}){between}")
+
+    answer = workspace.find_knee(scenario, SearchRequest(slo, **settings), each=show_probe, note=screen.note)
     if as_json:
         screen.as_json(answer.as_json())
     else:
@@ -66,50 +53,32 @@ def find(
     return Exit.GOOD if answer.found.status in ("found", "all_pass") else Exit.TRIAL_FAILED
 
 
-def _share(text: str) -> float:
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = 0.0
-    if not 0 < share < 1:
-        raise BenchError(f"--precision {text!r} is not a share", "write 3% or 0.03")
-    return share
-
-
-def _tell(probed: "Probed", search: "Search", names: list[str]) -> None:
-    shares = ", ".join(f"{name}: {share:.2%} over" for name, share in zip(names, probed.over, strict=True))
-    verdict = "holds" if probed.holds else "misses"
-    known = search.result()
-    between = f"; the knee lies between {known.low:.4g} and {known.high:.4g}" if known.high < float("inf") else ""
-    screen.note(f"probe {known.probes}: {verdict} ({shares}){between}")
-
-
 def _show(answer: "Answer", names: list[str]) -> None:
-    found = answer.found
+    result = answer.found
     rows = [
         (
             f"{point.load:.4g}",
-            str(point.requests),
+            point.requests,
             f"{point.delivered:.4g}",
-            *(f"{one.observed:.2%}" for one in point.over),
+            *(f"{over.observed:.2%}" for over in point.over),
         )
-        for point in found.curve
+        for point in result.curve
     ]
     columns = [answer.over, "requests", "delivered/s", *(f"over {name}" for name in names)]
     screen.table(columns, rows, right=columns)
     unit = "requests/s" if answer.over == "rps" else "in flight"
-    if found.status == "none_pass":
-        click.echo(f"no load meets {answer.slo}: even {found.curve[0].load:.4g} {unit} misses it")
-    elif found.status == "all_pass":
-        click.echo(f"knee above {found.knee:.4g} {unit}: the highest load allowed (--to) still meets {answer.slo}")
-    elif found.status == "client_limited":
+    if result.status == "none_pass":
+        click.echo(f"no load meets {answer.slo}: even {result.curve[0].load:.4g} {unit} misses it")
+    elif result.status == "all_pass":
+        click.echo(f"knee above {result.knee:.4g} {unit}: the highest load allowed (--to) still meets {answer.slo}")
+    elif result.status == "client_limited":
         click.echo(
-            f"knee above {found.knee:.4g} {unit}, client-limited: the highest load that the client could deliver still "
-            f"meets {answer.slo}"
+            f"knee above {result.knee:.4g} {unit}, client-limited: the highest load that the client could deliver "
+            f"still meets {answer.slo}"
         )
     else:
-        sure = f"{found.confidence:.0%} interval {found.low:.4g} to {found.high:.4g}"
-        click.echo(f"knee: {found.knee:.4g} {unit}, the highest load that meets {answer.slo} ({sure})")
+        sure = f"{result.confidence:.0%} interval {result.low:.4g} to {result.high:.4g}"
+        click.echo(f"knee: {result.knee:.4g} {unit}, the highest load that meets {answer.slo} ({sure})")
     _show_limits(answer, unit)
     screen.note(f"all of it: {answer.path}; each probe is a run: bench report {answer.probes[-1].run_id}")
 
@@ -125,4 +94,4 @@ def _show_limits(answer: "Answer", unit: str) -> None:
             "more processes, or accept its lateness (workload: {lateness_limit: 20ms})"
         )
     if answer.found.status == "budget" and answer.found.requests:
-        screen.note(f"not as precise as asked after {answer.found.requests} requests; raise --requests")
+        screen.note(f"not as precise as requested after {answer.found.requests} requests; raise --requests")

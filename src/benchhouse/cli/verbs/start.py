@@ -3,26 +3,23 @@
 import click
 
 from benchhouse.api import screen
-from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.api.workspace import Workspace
+from benchhouse.cli.commands import verb
 
 
-@click.command(
-    help=f"""{__doc__}
-
-A scenario file is submitted: its servers are started first, then monitors and logs, then the load, and all of it
-ends together. Anything else is the name of a recipe."""
-    + examples("bench start scenarios/first.yaml", "bench start postgres   until: bench servers stop ID")
+@verb(
+    f"{__doc__}\n\nA scenario file is submitted: its servers are started first, then monitors and logs, then the load, "
+    "and all of it ends together. Anything else is the name of a recipe.",
+    "bench start scenarios/first.yaml",
+    "bench start postgres   until: bench servers stop ID",
 )
 @click.argument("what", metavar="SCENARIO|RECIPE")
-@options.json_option
-@click.pass_context
-def command(ctx: click.Context, what: str, as_json: bool) -> None:
+def command(workspace: Workspace, what: str, as_json: bool) -> None:
     from benchhouse.api.servers import StartedServer
     from benchhouse.cli.verbs.servers import show_started
     from benchhouse.cli.verbs.submit import show_submitted
 
-    started = options.workspace(ctx).start(what, progress=screen.RunProgress())
+    started = workspace.start(what, progress=screen.RunProgress())
     if isinstance(started, StartedServer):
         show_started(started, as_json)
     else:

@@ -6,31 +6,29 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
+from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.quoting import shortened
 
 if TYPE_CHECKING:
     from benchhouse.api.run import RunStatus
-    from benchhouse.api.workspace import Workspace
 
 _MOST_RUNS = 20
 _MOST_TRIALS = 5
 
 
-@click.command(help=__doc__)
+@verb(__doc__, "bench status   the newest runs", "bench status @last --watch   one run, until it has ended")
 @options.run_argument(default=None, required=False)
 @click.option("--watch", is_flag=True, help="Refresh until the run has ended.")
-@options.json_option
-@click.pass_context
-def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> int:
-    workspace = options.workspace(ctx)
+def command(workspace: Workspace, run: str | None, watch: bool, as_json: bool) -> int:
     if run is None and not watch:
         return _list(workspace, as_json)
     chosen = workspace[run or "@last"]
     status = chosen.status()
     if as_json:
-        screen.as_json(screen.plain(status))
+        screen.as_json(status)
     elif watch and screen.console().is_terminal:
         from rich.live import Live
         from rich.text import Text
@@ -52,7 +50,7 @@ def command(ctx: click.Context, run: str | None, watch: bool, as_json: bool) -> 
     return Exit.TRIAL_FAILED if set(status.outcomes) - {"succeeded"} else Exit.GOOD
 
 
-def _list(workspace: "Workspace", as_json: bool) -> int:
+def _list(workspace: Workspace, as_json: bool) -> int:
     """The newest runs; one whose files can't be read does not hide the others."""
     runs = workspace.runs(made_here=True)
     rows, code = [], Exit.GOOD
@@ -63,7 +61,7 @@ def _list(workspace: "Workspace", as_json: bool) -> int:
             screen.note(f"not listed: {error.message}")
             code = Exit.TRIAL_FAILED
     if as_json:
-        screen.as_json(screen.plain(rows))
+        screen.as_json(rows)
     elif rows:
         cells = [
             (row.run_id, row.scenario, row.state, f"{row.done}/{row.trials}", screen.outcomes(row.outcomes))
@@ -81,10 +79,8 @@ def _list(workspace: "Workspace", as_json: bool) -> int:
 
 
 def _lines(status: "RunStatus") -> list[str]:
-    from benchhouse.schema.quantities import show_seconds
     from benchhouse.schema.trial import outcome_words
 
-    left = status.estimated_left_s
     lines = [
         f"run        {status.run_id}  ({status.scenario}, {status.experiment}, {status.executor})",
         f"state      {status.state}" + (f", process {status.owner_pid}" if status.owner_pid else ""),
@@ -108,8 +104,8 @@ def _lines(status: "RunStatus") -> list[str]:
         lines.append(f"retries    {status.retries}")
     if status.running:
         lines.append(f"running    {shortened([name[:8] for name in status.running], 8)}")
-    if left is not None:
-        lines.append(f"left       about {show_seconds(left)}")
+    if status.estimated_left_s is not None:
+        lines.append(f"left       about {screen.duration(status.estimated_left_s)}")
     invalid = [f"INVALID    {item.trial_id[:8]} {_first(item.reason)}" for item in status.invalid]
     failed = [
         f"failed     {item.trial_id[:8]} {outcome_words(item.outcome)}: {_first(item.reason)}"

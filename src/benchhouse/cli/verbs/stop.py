@@ -3,18 +3,18 @@
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
+from benchhouse.cli.commands import verb
 
 
-@click.command(help=__doc__)
+@verb(__doc__, "bench stop @last   what is sealed is kept")
 @options.run_argument()
-@options.json_option
-@click.pass_context
-def command(ctx: click.Context, run: str, as_json: bool) -> None:
-    chosen = options.workspace(ctx)[run]
+def command(workspace: Workspace, run: str, as_json: bool) -> None:
+    chosen = workspace[run]
     stopped = chosen.stop()
     if as_json:
-        screen.as_json(screen.plain(stopped))
+        screen.as_json(stopped)
         return
     if stopped.cancelled_trials:
         click.echo(f"run {stopped.run_id} stopped, {screen.count(stopped.cancelled_trials, 'trial')} cancelled")

@@ -6,27 +6,30 @@ from typing import TYPE_CHECKING
 import click
 
 from benchhouse.api import screen
+from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
+from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import Submitted
 
 
-@click.command(help=__doc__)
-@options.scenario_argument(required=False)
-@click.option("-c", "--config", type=click.Path(path_type=Path), help="The same as SCENARIO.")
+@verb(
+    __doc__,
+    "bench submit scenarios/first.yaml   prints the run's id",
+    "bench submit scenarios/first.yaml --executor slurm   one job array",
+)
+@options.scenario_or_config
 @click.option("--new", is_flag=True, help="Start a new run even if one of the same plan is unfinished.")
 @options.where_options
-@options.json_option
-@click.pass_context
 def command(
-    ctx: click.Context, /, scenario: Path | None, config: Path | None, new: bool, as_json: bool, **where: str | None
+    workspace: Workspace, /, scenario: Path | None, config: Path | None, new: bool, as_json: bool, **where: str | None
 ) -> None:
     path = scenario or config
     if path is None:
         raise BenchError("give a scenario file", "bench submit -c SCENARIO.yaml")
-    show_submitted(options.workspace(ctx).submit(path, progress=screen.RunProgress(), new=new, **where), as_json)
+    show_submitted(workspace.submit(path, progress=screen.RunProgress(), new=new, **where), as_json)
 
 
 def show_submitted(submitted: "Submitted", as_json: bool) -> None:

@@ -1,26 +1,24 @@
 """Time commands, and compare them: one line, as with hyperfine, kept as a run like any other."""
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchhouse.api import screen
-from benchhouse.cli import options
-from benchhouse.cli.examples import examples
+from benchhouse.api.workspace import Workspace
+from benchhouse.cli.commands import verb
+from benchhouse.cli.verbs.run import ResumableProgress, interrupt_on_signals
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
     from benchhouse.api.timing import Timing
 
 
-@click.command(
-    help=f"{__doc__}\n\nThe commands take turns and run in this folder. Exit code 1 where one of them failed."
-    + examples(
-        "bench time 'sleep 0.1' 'sleep 0.2'",
-        "bench time --runs 50 --warmup 3 -n old './old < data' -n new './new < data'",
-        "bench time --no-shell 'gzip -9 -c data.txt' --json",
-    )
+@verb(
+    f"{__doc__}\n\nThe commands take turns and run in this folder. Exit code 1 where one of them failed.",
+    "bench time 'sleep 0.1' 'sleep 0.2'",
+    "bench time --runs 50 --warmup 3 -n old './old < data' -n new './new < data'",
+    "bench time --no-shell 'gzip -9 -c data.txt' --json",
 )
 @click.argument("commands", nargs=-1, required=True, metavar="COMMAND...")
 @click.option("-n", "--name", "names", multiple=True, help="Name of a command in tables; once for each, in order.")
@@ -32,26 +30,11 @@ if TYPE_CHECKING:
     "-N", "--no-shell", is_flag=True, help="Start the program without /bin/sh, whose own time counts otherwise."
 )
 @click.option("-p", "--prepare", default="", metavar="COMMAND", help="Run this before each run, not timed.")
-@options.json_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    commands: tuple[str, ...],
-    names: tuple[str, ...],
-    runs: int,
-    warmup: int,
-    no_shell: bool,
-    prepare: str,
-    as_json: bool,
-) -> int:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    progress = _Progress()
+def command(workspace: Workspace, /, commands: tuple[str, ...], no_shell: bool, as_json: bool, **settings: Any) -> int:
+    interrupt_on_signals()
+    progress = ResumableProgress()
     try:
-        run, timing = options.workspace(ctx).time(
-            *commands, names=names, runs=runs, warmup=warmup, shell=not no_shell, prepare=prepare, progress=progress
-        )
+        run, timing = workspace.time(*commands, shell=not no_shell, progress=progress, **settings)
     except KeyboardInterrupt:
         if not progress.run_id:
             raise
@@ -59,23 +42,13 @@ def command(
         return Exit.INTERRUPTED
     assert run.summary is not None
     if as_json:
-        outcome = {"outcomes": run.summary.outcomes, "exit_code": int(run.exit_code)}
-        screen.as_json(screen.plain(timing) | outcome)
+        ended = {"outcomes": run.summary.outcomes, "exit_code": int(run.exit_code)}
+        screen.as_json(screen.plain(timing) | ended)
         return run.exit_code
     _show(timing)
     screen.failure_blocks(run.failures())
     screen.note(f"next:  bench show {run.id}, bench report {run.id}")
     return run.exit_code
-
-
-class _Progress(screen.RunProgress):
-    """Remembers which run an interruption leaves unfinished."""
-
-    run_id = ""
-
-    def begin(self, run_id: str, plan: Any) -> None:
-        self.run_id = run_id
-        super().begin(run_id, plan)
 
 
 def _show(timing: "Timing") -> None:

@@ -1,36 +1,22 @@
 """Check scenario files and logical benchmarks: every mistake at once, with file, line and column."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from benchhouse.api import screen
-from benchhouse.cli import options
-from benchhouse.schema.errors import BenchError, Exit
+from benchhouse.api.workspace import Workspace
+from benchhouse.cli.commands import verb
+from benchhouse.cli.file_checks import check_files
 
 
-@click.command(help=__doc__)
+@verb(__doc__, "bench validate scenarios/first.yaml   all mistakes, with line and column")
 @click.argument("scenarios", nargs=-1, required=True, type=click.Path(path_type=Path))
-@options.json_option
-@click.pass_context
-def command(ctx: click.Context, scenarios: tuple[Path, ...], as_json: bool) -> int:
-    from benchhouse.cli import show_error
+def command(workspace: Workspace, scenarios: tuple[Path, ...], as_json: bool) -> int:
+    def check(path: Path) -> tuple[dict[str, Any], str]:
+        counts = workspace.validate(path).counts
+        amounts = ", ".join(screen.count(number, noun.removesuffix("s")) for noun, number in counts.items())
+        return {"valid": True, **counts}, f"valid, {amounts}"
 
-    workspace, results, good = options.workspace(ctx), [], True
-    for path in scenarios:
-        try:
-            counts = workspace.validate(path).counts
-        except BenchError as error:
-            good = False
-            problems = [item.as_dict() for item in getattr(error, "problems", [])]
-            results.append({"file": str(path), "valid": False, "error": error.message, "problems": problems})
-            if not as_json:
-                show_error(error)
-            continue
-        results.append({"file": str(path), "valid": True, **counts})
-        if not as_json:
-            amounts = ", ".join(screen.count(number, noun.removesuffix("s")) for noun, number in counts.items())
-            click.echo(f"{path}: valid, {amounts}")
-    if as_json:
-        screen.as_json(results)
-    return Exit.GOOD if good else Exit.BAD_INPUT
+    return check_files(scenarios, check, as_json)[0]
