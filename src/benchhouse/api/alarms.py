@@ -1,8 +1,8 @@
 """Numbers that are watched: accepted baselines, alarm rules and the channels that are notified."""
 
 import builtins
-from typing import TYPE_CHECKING
 
+from benchhouse.api.groups import Group
 from benchhouse.automation import alarms
 from benchhouse.automation.alarms import Checked
 from benchhouse.automation.alarms import Standing as Standing
@@ -11,15 +11,9 @@ from benchhouse.schema.alarms import Notice
 from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quality import BaselineRecord
 
-if TYPE_CHECKING:
-    from benchhouse.api.workspace import Workspace
 
-
-class Alarms:
+class Alarms(Group):
     """The rules of alarms.yaml."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
 
     def list(self) -> "builtins.list[Standing]":
         """How each alarm stands now; nobody is notified."""
@@ -41,11 +35,8 @@ class Alarms:
         return alarms.recorded(self._folder)
 
 
-class Baselines:
+class Baselines(Group):
     """Levels that were accepted, and that new runs are held to."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
 
     def list(self) -> "builtins.list[BaselineRecord]":
         """All baselines that count now."""

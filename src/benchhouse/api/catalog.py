@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from benchhouse.api.groups import Group
+from benchhouse.nexus import experiments
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
@@ -10,7 +12,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from benchhouse.api.workspace import Workspace
     from benchhouse.catalog.inputs import Input as Input
     from benchhouse.nexus.benchmarks import LastRun as LastRun
     from benchhouse.nexus.benchmarks import ListedBenchmark as ListedBenchmark
@@ -38,11 +39,8 @@ class MeasuredTarget:
     """The id of the newest run that has trials of it."""
 
 
-class Catalog:
+class Catalog(Group):
     """What is installed, registered, and was measured."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
 
     def experiments(
         self, *, nexus: "str | Path | None" = None, installed_only: bool = False
@@ -51,8 +49,6 @@ class Catalog:
 
         `nexus` is a folder with packages/; by default the nearest one at or above the workspace.
         """
-        from benchhouse.nexus import experiments
-
         if installed_only:
             return [experiments.ListedExperiment(**vars(item)) for item in experiments.installed()]
         return experiments.list_with_registered(self._folder, nexus)
@@ -69,9 +65,9 @@ class Catalog:
 
         `package`, `model` and `experiment` keep those that belong to it; files that can't be read are listed too.
         """
-        from benchhouse.nexus.benchmarks import Filter, registered
+        from benchhouse.nexus.benchmarks import registered
 
-        return registered(self._folder, nexus, Filter(package, model, experiment))
+        return registered(self._folder, nexus, package, model, experiment)
 
     def targets(self) -> list[MeasuredTarget]:
         """Targets that were benchmarked in this workspace."""
@@ -85,15 +81,11 @@ class Catalog:
 
         `name` may also be a registered benchmark: then what it fixes, and the experiment behind it.
         """
-        from benchhouse.nexus.experiments import describe
-
-        return describe(self._folder, name, version)
+        return experiments.describe(self._folder, name, version)
 
     def is_listed(self, name: str) -> bool:
         """Whether an experiment or a registered benchmark has exactly this name."""
-        from benchhouse.nexus.experiments import is_listed
-
-        return is_listed(self._folder, name)
+        return experiments.is_listed(self._folder, name)
 
     def json_schema(self, file_format: FileFormat) -> dict[str, Any]:
         """The JSON Schema of a file format, for an editor that checks as you type."""

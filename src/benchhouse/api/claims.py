@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchhouse.api.groups import Group
 from benchhouse.claims import shelf
 from benchhouse.runs.selection import find_selector
 from benchhouse.schema.claim import Claim
@@ -16,7 +17,6 @@ from benchhouse.schema.layout import WorkspaceFolder
 if TYPE_CHECKING:
     from securesystemslib.signer._key import Key  # the package exports it without saying so
 
-    from benchhouse.api.workspace import Workspace
     from benchhouse.claims.lint import Linted
     from benchhouse.claims.packet import Packet
     from benchhouse.claims.signatures import Signature
@@ -57,11 +57,8 @@ class KeyPair:
     keyid: str
 
 
-class Claims:
+class Claims(Group):
     """The claims of a workspace; written once, named by their digest."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._workspace, self._folder = workspace, workspace.folder
 
     def make(self, number: str, against: str | None = None, *, realism: bool = False) -> Claim:
         """Claim a number (its ref, or `RUN[:key=value]:metric[.stat]`); with `against`, the change from there.

@@ -3,8 +3,9 @@
 import builtins
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from benchhouse.api.groups import Group
 from benchhouse.claims import contracts
 from benchhouse.claims.contract_rules import UNKNOWN, Settled
 from benchhouse.claims.contracts import RunEvidence
@@ -13,9 +14,6 @@ from benchhouse.runs.ledger import Ledger
 from benchhouse.runs.preparation import Where, prepare, prepare_text
 from benchhouse.schema.contract import BenchmarkRun
 from benchhouse.schema.layout import TrialFolder
-
-if TYPE_CHECKING:
-    from benchhouse.api.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -45,11 +43,8 @@ class CheckedContract:
     settled: Settled
 
 
-class Contracts:
+class Contracts(Group):
     """BenchmarkRun contracts of a workspace."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._workspace = workspace
 
     def list(self) -> builtins.list[ContractTemplate]:
         """Contracts to begin with, by class and kind of workload."""

@@ -87,16 +87,8 @@ def settings_of(keywords: RunKeywords) -> tuple[Where, RunSettings]:
     return Where(**places), RunSettings(**rest)
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a run ended, and what of it could be collected."""
-
-    summary: RunSummary
-    collected: Collected
-
-
 def prepare_source(workspace: WorkspaceFolder, source: Source, where: Where | None = None) -> tuple[Prepared, Path]:
-    """A scenario that was read and planned, and the file that it is said to stand in."""
+    """A scenario that was read and planned, and its file, or a label for it."""
     if isinstance(source, str | os.PathLike):
         return prepare(workspace, Path(source), where), Path(source)
     return _prepare_content(workspace, source, where)
@@ -115,12 +107,11 @@ def _prepare_content(
     workspace: WorkspaceFolder, source: Mapping[str, Any] | Scenario, where: Where | None
 ) -> tuple[Prepared, Path]:
     """A scenario made in Python: relative paths in it start from the workspace, and messages quote it as YAML."""
-    content = (
-        source.model_dump(mode="json", exclude_unset=True, by_alias=True) if isinstance(source, Scenario) else source
-    )
-    label = Path(f"<scenario {content.get('scenario', '')}>")  # it stands in no file
+    if isinstance(source, Scenario):
+        source = source.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    label = Path(f"<scenario {source.get('scenario', '')}>")  # it stands in no file
     try:
-        text = dump_yaml(to_jsonable_python(dict(content)))
+        text = dump_yaml(to_jsonable_python(dict(source)))
     except PydanticSerializationError as error:
         raise BenchError(
             f"{label} holds what YAML has no form for: {error}", "use text, numbers, lists and dicts"
@@ -147,7 +138,7 @@ def carry_out(
     prepared: Prepared,
     settings: RunSettings = RunSettings(),  # noqa: B008 - frozen
     listener: RunListener = QUIET,
-) -> Ended:
+) -> RunSummary:
     """Execute what is missing of a run, collect it, and check the alarms.
 
     What is done is collected also when the run is interrupted or breaks off; the exception goes on to the caller.
@@ -156,7 +147,7 @@ def carry_out(
         listener.note(f"note: {line}")
     run_id = ledger.folder.run_id
     export = hot_metrics.open_export(prepared, settings.textfile, run_id, settings.labels, listener.note)
-    options = RunOptions(settings.parallel, settings.rerun_failed, export, _keep)
+    options = RunOptions(settings.parallel, settings.rerun_failed, export, keeper)
     listener.begin(run_id, prepared.plan)
     try:
         summary = execution.execute(workspace, prepared, ledger, options, listener)
@@ -167,7 +158,7 @@ def carry_out(
     finally:
         listener.end()
     collected = collect_run(workspace, run_id, listener)
-    return Ended(replace(summary, complete=summary.complete and not collected.skipped), collected)
+    return replace(summary, complete=summary.complete and not collected.skipped)
 
 
 def collect_run(workspace: WorkspaceFolder, run_id: str, listener: Listener) -> Collected:
@@ -209,18 +200,19 @@ def submit(workspace: WorkspaceFolder, prepared: Prepared, ledger: Ledger, liste
     return Submitted(run_id, trials, pid=execution.start_in_background(workspace, ledger))
 
 
-def _keep() -> Keep:
+def keeper() -> Keep:
+    """What keeps servers of a run alive; it is imported where a run has some."""
     from benchhouse.worker.keeper import keep
 
     return keep
 
 
 def _collect(workspace: WorkspaceFolder, run_id: str, listener: Listener) -> Collected:
-    """Collect, and tell of every sealed trial that could not be."""
+    """Collect, and note every sealed trial that could not be."""
     collected = collect(workspace, run_id)
     if collected.unread_events:
         events = f"{collected.unread_events} event{'' if collected.unread_events == 1 else 's'}"
-        listener.note(f"{run_id}: {events} of a newer version not read; look with that version")
+        listener.note(f"{run_id}: {events} of a newer version not read; use that version to see them")
     for line in collected.skipped:
         listener.note(f"not collected: {line}")
     return collected
@@ -228,11 +220,11 @@ def _collect(workspace: WorkspaceFolder, run_id: str, listener: Listener) -> Col
 
 def listener_of(progress: bool | RunListener) -> RunListener:
     """True shows progress on the terminal or in the notebook; False nothing."""
-    if isinstance(progress, bool):
-        if not progress:
-            return QUIET
-        from benchhouse.report.notebook_progress import NotebookProgress, in_notebook
-        from benchhouse.report.terminal.progress import RunProgress
+    if not isinstance(progress, bool):
+        return progress
+    if not progress:
+        return QUIET
+    from benchhouse.report.notebook_progress import NotebookProgress, in_notebook
+    from benchhouse.report.terminal.progress import RunProgress
 
-        return NotebookProgress() if in_notebook() else RunProgress()
-    return progress
+    return NotebookProgress() if in_notebook() else RunProgress()

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from benchhouse.results.comparisons import scenario_of
 from benchhouse.results.gate import Gate, GateRules, NoBaselineError, gate
@@ -31,14 +31,9 @@ class GateKeywords(TypedDict, total=False):
 
 
 def rules(keywords: GateKeywords) -> GateRules:
-    """The rules of the gate, the usual ones where nothing is said."""
-    usual = GateRules()
-    return GateRules(
-        keywords.get("mde", usual.mde),
-        tuple(keywords.get("metrics", ())),
-        keywords.get("confidence", usual.confidence),
-        keywords.get("outliers", usual.outliers),
-    )
+    """The rules of the gate, with defaults for what is not given."""
+    given: dict[str, Any] = {**keywords, "metrics": tuple(keywords.get("metrics", ()))}
+    return GateRules(**given)
 
 
 def judge(workspace: "Workspace", base: str, new: str, rules: GateRules) -> Gate:

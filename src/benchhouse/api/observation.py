@@ -5,48 +5,39 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
+from benchhouse.api.groups import Group
+from benchhouse.runs import log_files, logs
 from benchhouse.schema.errors import unwritable
 from benchhouse.schema.logs import LogLine, LogsManifest, PrunedLogs
-
-if TYPE_CHECKING:
-    from benchhouse.api.workspace import Workspace
-    from benchhouse.worker.monitors.standing import MonitorStatus
+from benchhouse.worker.monitors import standing
+from benchhouse.worker.monitors.standing import MonitorStatus
 
 RULES = "benchhouse_rules.yml"
 
 
-class Monitors:
+class Monitors(Group):
     """Free-standing monitors of a workspace: they sample the machine, or a process, without a benchmark."""
 
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
-
-    def start(self, *, pid: int | None = None, interval_s: float = 1.0, for_s: float | None = None) -> "MonitorStatus":
+    def start(self, *, pid: int | None = None, interval_s: float = 1.0, for_s: float | None = None) -> MonitorStatus:
         """Start a monitor in the background; it samples when this returns.
 
         With `pid` it samples that process and all below it too, and ends with it. `for_s` ends it after that many
         seconds. `interval_s` is at least 0.1.
         """
-        from benchhouse.worker.monitors.standing import start
+        return standing.start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
 
-        return start(self._folder, pid=pid, interval_s=interval_s, for_s=for_s)
-
-    def stop(self, monitor: str = "@last") -> "MonitorStatus":
+    def stop(self, monitor: str = "@last") -> MonitorStatus:
         """End a monitor and return what it measured; its samples are kept as Parquet files.
 
         It is named by its id, the beginning of it, or `@last`: the last one that runs.
         """
-        from benchhouse.worker.monitors.standing import stop
+        return standing.stop(self._folder, monitor)
 
-        return stop(self._folder, monitor)
-
-    def all(self) -> "list[MonitorStatus]":
+    def all(self) -> list[MonitorStatus]:
         """Every monitor of the workspace, the last first."""
-        from benchhouse.worker.monitors.standing import list_monitors
-
-        return list_monitors(self._folder)
+        return standing.list_monitors(self._folder)
 
 
 @dataclass(frozen=True)
@@ -75,59 +66,32 @@ class LogFilters(TypedDict, total=False):
     """Only lines before this time."""
 
 
-class Logs:
+class Logs(Group):
     """What trials, servers and workers of a workspace printed."""
 
-    def __init__(self, workspace: "Workspace") -> None:
-        self._workspace = workspace
-
     def get(
-        self,
-        run: str = "@last",
-        output: str | os.PathLike[str] | None = None,
-        **filters: Unpack[LogFilters],
+        self, run: str = "@last", output: str | os.PathLike[str] | None = None, **filters: Unpack[LogFilters]
     ) -> LogArchive:
         """Pack the logs of a run into a tarball, by default `RUN-logs.tar.gz` in the current folder."""
-        from benchhouse.runs.log_files import pack
-        from benchhouse.runs.logs import select
-
-        selection, run_id = select(**filters), self._workspace[run].id
+        selection, run_id = logs.select(**filters), self._workspace[run].id
         path = Path(output or f"{run_id}-logs.tar.gz")
-        return LogArchive(path, pack(self._workspace.folder, run_id, selection, path))
+        return LogArchive(path, log_files.pack(self._folder, run_id, selection, path))
 
-    def tail(
-        self,
-        run: str = "@last",
-        lines: int = 20,
-        **filters: Unpack[LogFilters],
-    ) -> list[LogLine]:
+    def tail(self, run: str = "@last", lines: int = 20, **filters: Unpack[LogFilters]) -> list[LogLine]:
         """The newest lines of all trials and components of a run, in the order of their times."""
-        from benchhouse.runs.logs import select, tail
+        return logs.tail(self._folder, self._workspace[run].id, logs.select(**filters), lines)
 
-        selection = select(**filters)
-        return tail(self._workspace.folder, self._workspace[run].id, selection, lines)
-
-    def follow(
-        self,
-        run: str = "@last",
-        lines: int = 20,
-        **filters: Unpack[LogFilters],
-    ) -> Iterator[list[LogLine]]:
+    def follow(self, run: str = "@last", lines: int = 20, **filters: Unpack[LogFilters]) -> Iterator[list[LogLine]]:
         """The newest lines, then new ones as they are written, until the run has ended. Each batch is in order."""
-        from benchhouse.runs.logs import follow, select
-
-        selection = select(**filters)
-        return follow(self._workspace.folder, self._workspace[run].id, selection, lines)
+        return logs.follow(self._folder, self._workspace[run].id, logs.select(**filters), lines)
 
     def prune(self, older_than_s: float | None = None, *, dry_run: bool = False) -> PrunedLogs:
         """Remove old logs that are not evidence: of workers, orchestrators, Slurm jobs, ended servers and monitors.
 
         Age is counted from the last change; by default the site's `keep_logs` is the limit.
         """
-        from benchhouse.runs.log_files import keep_logs_s, prune
-
-        folder = self._workspace.folder
-        return prune(folder, keep_logs_s(folder) if older_than_s is None else older_than_s, dry_run=dry_run)
+        age_s = log_files.keep_logs_s(self._folder) if older_than_s is None else older_than_s
+        return log_files.prune(self._folder, age_s, dry_run=dry_run)
 
 
 @dataclass(frozen=True)

@@ -2,55 +2,44 @@
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchhouse.api.groups import Group
+from benchhouse.nexus import logical, package_scaffold, packages, scaffold
+from benchhouse.nexus.logical import Checked, LogicalSummary
+from benchhouse.nexus.packages import (
+    PackageBenchmark,
+    PackageDetails,
+    PackageRequirement,
+    PackageSummary,
+    RequirementLines,
+)
+from benchhouse.plan.logical import Asked
 from benchhouse.schema.errors import BenchError
 
 if TYPE_CHECKING:
-    from benchhouse.api.workspace import Workspace
-    from benchhouse.catalog.nexus import Nexus
     from benchhouse.nexus.leaderboard import Board as Board
     from benchhouse.nexus.leaderboard import Leaderboard as Leaderboard
-    from benchhouse.nexus.logical import Checked as Checked
-    from benchhouse.nexus.logical import LogicalSummary as LogicalSummary
     from benchhouse.nexus.package_checks import Proof as Proof
-    from benchhouse.nexus.packages import PackageBenchmark as PackageBenchmark
-    from benchhouse.nexus.packages import PackageDetails as PackageDetails
-    from benchhouse.nexus.packages import PackageRequirement as PackageRequirement
-    from benchhouse.nexus.packages import PackageSummary as PackageSummary
+
+__all__ = ["LogicalSummary", "PackageBenchmark"]
 
 
-@dataclass(frozen=True)
-class RequirementLines:
-    """What packages install, as `pip install -r` takes it; and what of their files is wrong."""
-
-    lines: list[str]
-    errors: list[BenchError]
-
-
-class Packages:
+class Packages(Group):
     """Packages of a nexus: which benchmarks are for which models, and whether all of it holds.
 
     In every method `nexus` is a folder with packages/; by default $BENCH_NEXUS, else the nearest one at or above the
     workspace.
     """
 
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
-
-    def list(self, *, nexus: str | Path | None = None) -> "builtins.list[PackageSummary]":
+    def list(self, *, nexus: str | Path | None = None) -> builtins.list[PackageSummary]:
         """All packages of the nexus; one that can't be read has `broken`."""
-        from benchhouse.nexus.packages import list_packages
+        return packages.list_packages(packages.load(self._folder, nexus))
 
-        return list_packages(self._load(nexus))
-
-    def show(self, package: str, *, nexus: str | Path | None = None) -> "PackageDetails":
+    def show(self, package: str, *, nexus: str | Path | None = None) -> PackageDetails:
         """One package: what it installs, its models and its benchmarks."""
-        from benchhouse.nexus.packages import show_package
-
-        return show_package(self._load(nexus), package)
+        return packages.show_package(packages.load(self._folder, nexus), package)
 
     def validate(
         self,
@@ -71,31 +60,25 @@ class Packages:
 
         if static and install:
             raise BenchError("give --static or --install, not both", "--static installs nothing")
-        return prove(self._folder, self._load(nexus), package, Depth(static, install, timeout_s), note)
+        return prove(self._folder, packages.load(self._folder, nexus), package, Depth(static, install, timeout_s), note)
 
     def validate_benchmarks(self, *, nexus: str | Path | None = None) -> "Proof":
         """The benchmarks of all packages: files, experiments, parameters. What can't be checked here is not good."""
         from benchhouse.nexus.package_checks import prove_benchmarks
 
-        return prove_benchmarks(self._folder, self._load(nexus))
+        return prove_benchmarks(self._folder, packages.load(self._folder, nexus))
 
-    def requirements(self, *, nexus: str | Path | None = None) -> "builtins.list[PackageRequirement]":
+    def requirements(self, *, nexus: str | Path | None = None) -> builtins.list[PackageRequirement]:
         """The Python packages that packages install, and for which experiments."""
-        from benchhouse.nexus.packages import list_requirements
-
-        return list_requirements(self._load(nexus))
+        return packages.list_requirements(packages.load(self._folder, nexus))
 
     def requirement_lines(self, package: str | None = None, *, nexus: str | Path | None = None) -> RequirementLines:
         """What a package, or every one, installs: lines for `pip install -r`."""
-        from benchhouse.nexus.packages import requirement_lines
-
-        return RequirementLines(*requirement_lines(self._load(nexus), package))
+        return packages.requirement_lines(packages.load(self._folder, nexus), package)
 
     def broken(self, package: str | None = None, *, nexus: str | Path | None = None) -> builtins.list[BenchError]:
         """What is wrong with files that can't be read: of a package, or of any."""
-        from benchhouse.nexus.packages import broken_files
-
-        return broken_files(self._load(nexus), package)
+        return packages.broken_files(packages.load(self._folder, nexus), package)
 
     def runnable(
         self,
@@ -104,29 +87,17 @@ class Packages:
         model: str | None = None,
         benchmark: str | None = None,
         nexus: str | Path | None = None,
-    ) -> "builtins.list[PackageBenchmark]":
+    ) -> builtins.list[PackageBenchmark]:
         """Benchmarks that have their target and can be run by `ws.run(item.file)`: all, or those that are named."""
-        from benchhouse.nexus.packages import runnable
-
-        return runnable(self._load(nexus), package, model, benchmark)
-
-    def _load(self, nexus: str | Path | None) -> "Nexus":
-        from benchhouse.nexus.packages import load
-
-        return load(self._folder, nexus)
+        return packages.runnable(packages.load(self._folder, nexus), package, model, benchmark)
 
 
-class Leaderboards:
+class Leaderboards(Group):
     """Targets ranked on logical benchmarks, over all results of the workspace, whatever experiment measured them."""
 
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
-
-    def list(self, *, nexus: str | Path | None = None) -> "builtins.list[LogicalSummary]":
+    def list(self, *, nexus: str | Path | None = None) -> builtins.list[LogicalSummary]:
         """The logical benchmarks there are, and the experiments that answer each."""
-        from benchhouse.nexus.logical import benchmarks
-
-        return benchmarks(self._folder, nexus)
+        return logical.benchmarks(self._folder, nexus)
 
     def rank(
         self,
@@ -145,11 +116,9 @@ class Leaderboards:
 
         return leaderboard(self._folder, benchmark, where or {}, nexus, confidence, experiment)
 
-    def validate(self, *, nexus: str | Path | None = None) -> "builtins.list[Checked]":
+    def validate(self, *, nexus: str | Path | None = None) -> builtins.list[Checked]:
         """Check every logical benchmark by itself, and beside the experiments that its bindings name."""
-        from benchhouse.nexus.logical import validate
-
-        return validate(self._folder, nexus)
+        return logical.validate(self._folder, nexus)
 
     def scenario(
         self,
@@ -166,40 +135,27 @@ class Leaderboards:
         `where` gives values of the benchmark's properties, `settings` those of inputs that its binding leaves open.
         `experiment` chooses the binding where several experiments answer it.
         """
-        from benchhouse.nexus import logical
-
-        request = logical.Asked(tuple(targets), where or {}, settings or {}, repetitions)
+        request = Asked(tuple(targets), where or {}, settings or {}, repetitions)
         return logical.scenario_file(self._folder, benchmark, request, experiment)
 
 
-class Scaffolds:
+class Scaffolds(Group):
     """First files, to be filled in: nothing that exists is overwritten. Every method returns what was written."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
 
     def experiment(self, name: str, *, into: str | Path = "") -> Path:
         """An installable experiment package whose own test passes, in a new folder below `into`."""
-        from benchhouse.nexus.scaffold import experiment
-
-        return experiment(name, self._folder.root / into)
+        return scaffold.experiment(name, self._folder.root / into)
 
     def scenario(self, name: str, *, experiment: str = "command") -> Path:
         """A commented scenario file to start from."""
-        from benchhouse.nexus.scaffold import scenario
-
-        return scenario(name, experiment, self._folder.root)
+        return scaffold.scenario(name, experiment, self._folder.root)
 
     def package(self, name: str, *, nexus: str | Path | None = None) -> Path:
         """A package of a nexus; without a nexus the workspace becomes one."""
-        from benchhouse.nexus.package_scaffold import package
-
-        return package(self._folder, name, nexus)
+        return package_scaffold.package(self._folder, name, nexus)
 
     def model(self, package: str, model: str, *, owner: str = "", nexus: str | Path | None = None) -> Path:
         """A model of a package: what is below its folder is run for it."""
-        from benchhouse.nexus import package_scaffold
-
         return package_scaffold.model(self._folder, package, model, owner, nexus)
 
     def benchmark(
@@ -213,6 +169,4 @@ class Scaffolds:
         nexus: str | Path | None = None,
     ) -> Path:
         """A benchmark of a package; with `model`, one that is run for that model, of an experiment or of `uses`."""
-        from benchhouse.nexus import package_scaffold
-
         return package_scaffold.benchmark(self._folder, name, package, model, experiment, uses, nexus)

@@ -13,7 +13,7 @@ from benchhouse.evidence import journals
 from benchhouse.evidence.writing import now
 from benchhouse.results.numbers import headline_stats
 from benchhouse.runs.ledger import Ledger, list_runs
-from benchhouse.runs.preparation import Prepared, Where, prepare, prepare_text
+from benchhouse.runs.preparation import Where, prepare, prepare_text
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.quality import SelftestMetric, SelftestRecord
@@ -25,66 +25,55 @@ FEWEST_REPETITIONS = 3
 _CONFIDENCE = 0.95
 
 
-def plan_selftest(
-    workspace: WorkspaceFolder, path: Path | None, pairs: int, repetitions: int | None
-) -> tuple[Prepared, Path, int]:
-    """The scenario with as many repetitions as the pairs need; without a file, the scenario of the last run."""
-    if path is None:
-        path = _last_scenario(workspace)
-        prepared = prepare_text(workspace, path.read_text(encoding="utf-8"), str(path), _home(workspace, path), Where())
-        home = _home(workspace, path)
-    else:
-        prepared, home = prepare(workspace, path, Where()), path.parent
-    scenario = prepared.plan.scenario
-    said = scenario.until.min if scenario.until else scenario.most_repetitions
-    each = repetitions or max(FEWEST_REPETITIONS, said)
-    document: dict[str, Any] = yaml.safe_load(prepared.file.document.text)
-    name = scenario.scenario.removesuffix(SUFFIX)
-    document |= {"scenario": name + SUFFIX, "repetitions": 2 * each * pairs, "order": "interleaved"}
-    return prepare_text(workspace, dump_yaml(document), str(path), home, Where()), path, each
-
-
-def _last_scenario(workspace: WorkspaceFolder) -> Path:
-    runs = list_runs(workspace)
-    if not runs:
-        raise BenchError("there is no run here whose workload could be tested", "bench selftest SCENARIO.yaml")
-    return workspace.run(runs[-1]).scenario
-
-
-def _home(workspace: WorkspaceFolder, path: Path) -> Path:
-    return Ledger(workspace.run(path.parent.name)).record.folder
-
-
 def selftest(
     workspace: WorkspaceFolder,
-    prepared: Prepared,
-    path: Path,
-    repetitions: int,
+    path: Path | None,
+    pairs: int,
+    repetitions: int | None,
     listener: RunListener = QUIET,
 ) -> SelftestRecord:
-    """Run it (or resume what was interrupted), pair neighbours, and keep what they say."""
+    """Run a scenario (or resume what was interrupted), pair neighbours, and keep what they say.
+
+    Without a file, the scenario of the last run.
+    """
+    if path is None:
+        runs = list_runs(workspace)
+        if not runs:
+            raise BenchError("there is no run here whose workload could be tested", "bench selftest SCENARIO.yaml")
+        last = workspace.run(runs[-1])
+        path, home = last.scenario, Ledger(last).record.folder
+        original = prepare_text(workspace, path.read_text(encoding="utf-8"), str(path), home, Where())
+    else:
+        original, home = prepare(workspace, path, Where()), path.parent
+    scenario = original.plan.scenario
+    usual = scenario.until.min if scenario.until else scenario.most_repetitions
+    each = repetitions or max(FEWEST_REPETITIONS, usual)
+    name = scenario.scenario.removesuffix(SUFFIX)
+    document: dict[str, Any] = yaml.safe_load(original.file.document.text)
+    document |= {"scenario": name + SUFFIX, "repetitions": 2 * each * pairs, "order": "interleaved"}
+    prepared = prepare_text(workspace, dump_yaml(document), str(path), home, Where())
     ledger = execution.open_run(workspace, prepared, path, listener)
     execution.carry_out(workspace, ledger, prepared, listener=listener)
     run_id = ledger.folder.run_id
     with Warehouse.open(workspace) as warehouse:
         rows = queries.points(warehouse, [run_id]).dicts()
         hosts = sorted({row["host"] for row in queries.trials(warehouse, [run_id]).dicts()})
-    found = _metrics(rows, repetitions)
-    if not found:
+    metrics = _metrics(rows, each)
+    if not metrics:
         raise BenchError(
-            f"run {run_id} has too few successful trials for a pair of {repetitions} and {repetitions}",
+            f"run {run_id} has too few successful trials for a pair of {each} and {each}",
             f"see why: bench status {run_id}",
             Exit.TRIAL_FAILED,
         )
     record = SelftestRecord(
         time=now(),
         host=", ".join(hosts),
-        scenario=prepared.plan.scenario.scenario.removesuffix(SUFFIX),
+        scenario=name,
         run_id=run_id,
         plan_digest=prepared.plan.digest,
-        repetitions=repetitions,
+        repetitions=each,
         confidence=_CONFIDENCE,
-        metrics=found,
+        metrics=metrics,
     )
     journals.append(journals.selftests(workspace), record, f"bench selftest {path}")
     return record
@@ -98,22 +87,12 @@ def _metrics(rows: list[dict[str, Any]], repetitions: int) -> list[SelftestMetri
         if row["stat"] in headline_stats(stats):
             key = row["metric"], row["stat"], row["direction"]
             pairs.setdefault(key, []).extend(split(row["values"], repetitions))
-    found = []
-    for (metric, stat, direction), mine in pairs.items():
-        if not mine:
+    metrics = []
+    for (metric, stat, direction), members in pairs.items():
+        if not members:
             continue
-        tested = judge_pairs(mine, "higher" if direction == "higher" else "lower", confidence=_CONFIDENCE)
-        found.append(
-            SelftestMetric(
-                metric=metric,
-                stat=stat,
-                pairs=tested.pairs,
-                false_positives=tested.false_positives,
-                rate=tested.rate,
-                rate_low=tested.rate_interval[0],
-                rate_high=tested.rate_interval[1],
-                cv=tested.cv,
-                smallest_effect=tested.smallest_effect,
-            )
-        )
-    return found
+        tested = judge_pairs(members, "higher" if direction == "higher" else "lower", confidence=_CONFIDENCE)
+        low, high = tested.rate_interval
+        values = {name: getattr(tested, name) for name in ("pairs", "false_positives", "rate", "cv", "smallest_effect")}
+        metrics.append(SelftestMetric(metric=metric, stat=stat, rate_low=low, rate_high=high, **values))
+    return metrics

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchhouse.api.groups import Group
 from benchhouse.catalog.recipes import find_recipe, load_recipe
 from benchhouse.runs import servers
 from benchhouse.runs.servers import (
@@ -21,26 +22,12 @@ from benchhouse.sites.recipes import RecipeStatus, list_recipe_status, recipe_te
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import RunListener
-    from benchhouse.api.workspace import Workspace
 
-__all__ = [
-    "CheckedServer",
-    "Placement",
-    "RecipeStatus",
-    "Server",
-    "ServerOutput",
-    "Servers",
-    "StartedServer",
-    "StoppedServers",
-    "recipe_text",
-]
+__all__ = ["Placement", "RecipeStatus", "Servers", "StartedServer", "recipe_text"]
 
 
-class Servers:
+class Servers(Group):
     """The servers of a workspace. They are named by their id, or the beginning of it."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
 
     def recipes(self) -> list[RecipeStatus]:
         """All recipes, with the version of each program that is installed here."""

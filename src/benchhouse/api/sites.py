@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchhouse.api.groups import Group
 from benchhouse.schema.site import Site, SiteCheck
 from benchhouse.sites import check, images, places
 from benchhouse.sites.check import SiteSummary, profile_text
@@ -11,16 +12,12 @@ from benchhouse.sites.images import PinnedImage
 
 if TYPE_CHECKING:
     from benchhouse.api.execution import RunListener
-    from benchhouse.api.workspace import Workspace
 
 __all__ = ["Images", "PinnedImage", "SiteSummary", "Sites", "profile_text"]
 
 
-class Sites:
+class Sites(Group):
     """Site profiles: those that are shipped, and the workspace's own `site.yaml`."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
 
     def profiles(self) -> list[SiteSummary]:
         """All profiles, with the one in use marked."""
@@ -42,11 +39,8 @@ class Sites:
         return checked
 
 
-class Images:
+class Images(Group):
     """Container images of a site, each pinned by the digest of its bytes. `site` is a profile by name or file."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
 
     def pull(
         self,

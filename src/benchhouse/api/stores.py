@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from benchhouse.api.groups import Group
 from benchhouse.documents.misfits import from_pydantic
-from benchhouse.documents.problems import ProblemsError
+from benchhouse.documents.problems import ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
 from benchhouse.evidence.store import Carried as Carried
 from benchhouse.evidence.verify import Damage
@@ -20,7 +20,6 @@ from benchhouse.schema.errors import BenchError, unwritable
 from benchhouse.schema.retention import Pruning, Retention
 
 if TYPE_CHECKING:
-    from benchhouse.api.workspace import Workspace
     from benchhouse.warehouse.ingest import Rebuilt
     from benchhouse.warehouse.transfer import Moved as Moved
 
@@ -34,11 +33,8 @@ class StoreCheck:
     damage: list[Damage]
 
 
-class EvidenceStore:
+class EvidenceStore(Group):
     """Sealed trials in a store: `s3://bucket/prefix` or a folder. Content-addressed; nothing is ever removed."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
 
     def push(
         self,
@@ -92,11 +88,8 @@ class TableInfo:
     columns: list[ColumnInfo]
 
 
-class Tables:
+class Tables(Group):
     """The curated tables of a workspace; they can be made again from the evidence at any time."""
-
-    def __init__(self, workspace: "Workspace") -> None:
-        self._folder = workspace.folder
 
     def schema(self, table: str | None = None) -> list[TableInfo]:
         """The tables, or one of them, column by column."""
@@ -104,9 +97,10 @@ class Tables:
 
         known = VIEWS | TABLES
         if table is not None and table not in known:
-            close = get_close_matches(table, known, n=1)
-            hint = f"Did you mean '{close[0]}'?" if close else f"There are: {', '.join(known)}"
-            raise BenchError(f"no table '{table}'", hint)
+            guess = did_you_mean(table, known)
+            raise BenchError(
+                f"no table '{table}'", f"Did you mean '{guess}'?" if guess else f"There are: {', '.join(known)}"
+            )
         return [
             TableInfo(
                 item.name,

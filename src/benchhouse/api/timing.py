@@ -89,10 +89,10 @@ def run_timing(
 ) -> "tuple[Run, Timing]":
     """Run the commands in `folder`, as a new run each time: earlier ones were under other circumstances."""
     names = _names(request)
-    targets = [_target(name, command, request) for name, command in zip(names, request.commands, strict=True)]
+    targets = [_target(name, command, request.shell) for name, command in zip(names, request.commands, strict=True)]
     workload: dict[str, Any] = {"executions": request.executions, "warmup": 0, "cwd": "."}
     if request.prepare:
-        workload["prepare"] = ["/bin/sh", "-c", request.prepare]
+        workload["prepare"] = ["/bin/sh", "-c", _escaped(request.prepare)]
     scenario = {
         "scenario": SCENARIO,
         "experiment": "command",
@@ -101,10 +101,10 @@ def run_timing(
         "repetitions": request.rounds,
         "warmup": request.warmup,
     }
-    prepared = prepare_text(workspace.folder, dump_yaml(_escaped(scenario)), _FILE, folder, Where())
+    prepared = prepare_text(workspace.folder, dump_yaml(scenario), _FILE, folder, Where())
     ledger = execution.open_run(workspace.folder, prepared, folder / _FILE, listener, new=True)
-    ended = execution.carry_out(workspace.folder, ledger, prepared, listener=listener)
-    run = Run(workspace, ledger.folder.run_id, ended.summary)
+    summary = execution.carry_out(workspace.folder, ledger, prepared, listener=listener)
+    run = Run(workspace, ledger.folder.run_id, summary)
     return run, timing(run, request)
 
 
@@ -156,21 +156,17 @@ def _names(request: TimingRequest) -> list[str]:
     return names
 
 
-def _target(name: str, command: str, request: TimingRequest) -> dict[str, Any]:
+def _target(name: str, command: str, shell: bool) -> dict[str, Any]:
     if not command.strip():
         raise BenchError("an empty command can't be timed", "bench time 'sleep 0.1' 'sleep 0.2'")
-    if request.shell:
-        return {"name": name, "shell": command}
+    if shell:
+        return {"name": _escaped(name), "shell": _escaped(command)}
     try:
-        return {"name": name, "argv": shlex.split(command)}
+        return {"name": _escaped(name), "argv": [_escaped(part) for part in shlex.split(command)]}
     except ValueError as error:
         raise BenchError(f"{command!r} can't be split into words: {error}") from error
 
 
-def _escaped(value: Any) -> Any:
+def _escaped(text: str) -> str:
     """A `$` is for the shell, not for the scenario."""
-    if isinstance(value, dict):
-        return {key: _escaped(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_escaped(item) for item in value]
-    return value.replace("$", "$$") if isinstance(value, str) else value
+    return text.replace("$", "$$")

@@ -14,12 +14,9 @@ from benchhouse.warehouse import queries
 from benchhouse.warehouse.query import Warehouse
 
 if TYPE_CHECKING:
-    from benchhouse.results.comparison import ComparisonTable
     from benchhouse.results.why import FailedTrial, Why
 
-_CLOCKS = (
-    "Windows are told in seconds since each trial's own start: clocks that disagree between nodes move nothing here."
-)
+_CLOCKS = "Windows are in seconds since each trial's own start: clocks that disagree between nodes move nothing here."
 _MOST_FAILURES = 20
 
 
@@ -38,67 +35,66 @@ def why(workspace: WorkspaceFolder, run_id: str, vs: str | None = None, confiden
         chosen = "as asked for"
         if not base and facts:
             base, chosen = report.choose_base(warehouse, run_id)
-        failures = [_failed(workspace, row) for row in queries.failures(warehouse, [run_id]).dicts()]
-    scenario = facts[0]["scenario"] if facts else _record(workspace, run_id)[0]
+        failures = [_failed(row) for row in queries.failures(warehouse, [run_id]).dicts()]
+    recorded_scenario, recorded_file = _record(workspace, run_id)
     good = any(row["outcome"] == "succeeded" and not row["warmup"] for row in facts)
     if not facts:
         notes.append(f"No trial of {run_id} has been collected yet.")
     elif not good:
         notes.append(f"No trial of {run_id} succeeded: there is no number to compare, only what failed.")
-    made = report.Why(
+    if (more := len(failures) - _MOST_FAILURES) > 0:
+        notes.append(f"And {more:,} more trials failed than are listed: bench status {run_id} --json names them all.")
+    answer = report.Why(
         run_id=run_id,
         base=base if good else "",
         base_chosen=chosen if good else "nothing to compare",
-        scenario=scenario,
+        scenario=facts[0]["scenario"] if facts else recorded_scenario,
         compared=0,
         points=[],
         failures=failures[:_MOST_FAILURES],
         pending=reasons,
         notes=notes,
-        scenario_file=_record(workspace, run_id)[1] or _config(facts),
+        scenario_file=recorded_file or (f"{facts[0]['folder']}/effective_config.yaml" if facts else ""),
     )
     if not good or not base:
-        return made
+        return answer
     table = compare(workspace, base, run_id, CompareOptions(confidence=confidence))
     with Warehouse.open(workspace) as warehouse:
         points = report.explain(warehouse, table, run_id, base, reasons)
-    return made.model_copy(update={"points": points, **_compared(table)})
+    compared = {
+        "points": points,
+        "compared": len(table.rows),
+        "better": [row.sentence for row in table.rows if row.verdict == "better"],
+        "differences": [f"{item.dimension}: {item.a} | {item.b}" for item in table.differences],
+        "notes": [*notes, *table.notes, _CLOCKS],
+    }
+    return answer.model_copy(update=compared)
 
 
-def page(workspace: WorkspaceFolder, found: "Why", audience: str = "") -> Path:
+def page(workspace: WorkspaceFolder, why: "Why", audience: str = "") -> Path:
     """Write reports/<scenario>/why.html, or the view of an audience, with the same as Markdown beside it."""
     from benchhouse.report import pages, views
     from benchhouse.results.why import filled_in
 
     with Warehouse.open(workspace) as warehouse:
-        setting = views.gather_setting(warehouse, found)
-    told = {at: filled_in(found, one.next) for at, one in enumerate(found.diagnosed)}
+        setting = views.gather_setting(warehouse, why)
+    next_steps = {at: filled_in(why, diagnosis.next) for at, diagnosis in enumerate(why.diagnosed)}
     if audience:
-        name = next((one for one in views.AUDIENCES if one == audience), None)
-        if name is None:
+        known = next((name for name in views.AUDIENCES if name == audience), None)
+        if known is None:
             raise BenchError(f"no view for {audience!r}", hint=f"There are {', '.join(views.AUDIENCES)}.")
-        made = views.view(found, name, setting, told)
+        content = views.view(why, known, setting, next_steps)
     else:
-        made = views.why_page(found, setting, told)
-    folder = workspace.reports / (found.scenario or found.run_id)
+        content = views.why_page(why, setting, next_steps)
+    folder = workspace.reports / (why.scenario or why.run_id)
     path = folder / f"{f'for-{audience}' if audience else 'why'}.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(path.with_suffix(".md"), pages.as_markdown(made))
-        write_text(path, pages.as_html(made))
+        write_text(path.with_suffix(".md"), pages.as_markdown(content))
+        write_text(path, pages.as_html(content))
     except OSError as error:
-        raise unwritable(workspace.reports, error, f"bench why {found.run_id} --html") from error
+        raise unwritable(workspace.reports, error, f"bench why {why.run_id} --html") from error
     return path
-
-
-def _compared(table: "ComparisonTable") -> dict[str, object]:
-    differences = [f"{one.dimension}: {one.a} | {one.b}" for one in table.differences]
-    return {
-        "compared": len(table.rows),
-        "better": [row.sentence for row in table.rows if row.verdict == "better"],
-        "differences": differences,
-        "notes": [*table.notes, _CLOCKS],
-    }
 
 
 def _pending(workspace: WorkspaceFolder, run_id: str) -> tuple[dict[str, int], list[str]]:
@@ -124,11 +120,7 @@ def _record(workspace: WorkspaceFolder, run_id: str) -> tuple[str, str]:
     return "", ""
 
 
-def _config(facts: list[dict[str, str]]) -> str:
-    return f"{facts[0]['folder']}/effective_config.yaml" if facts else ""
-
-
-def _failed(workspace: WorkspaceFolder, row: dict[str, str]) -> "FailedTrial":
+def _failed(row: dict[str, str]) -> "FailedTrial":
     from benchhouse.results.why import FailedTrial
 
     return FailedTrial(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, get_args, overload
 from benchhouse.api.groups import Groups
 from benchhouse.api.run import Run
 from benchhouse.schema.errors import BenchError
+from benchhouse.schema.lists import shortened
 from benchhouse.sites import places
 
 if TYPE_CHECKING:
@@ -138,8 +139,8 @@ class Workspace(Groups):
             ledger = execution.open_run(
                 self.folder, prepared, path, listener, new=new, rerun_failed=chosen.rerun_failed
             )
-            ended = execution.carry_out(self.folder, ledger, prepared, chosen, listener)
-            runs.append(Run(self, ledger.folder.run_id, ended.summary))
+            summary = execution.carry_out(self.folder, ledger, prepared, chosen, listener)
+            runs.append(Run(self, ledger.folder.run_id, summary))
             each(runs[-1])
         return runs
 
@@ -167,8 +168,8 @@ class Workspace(Groups):
 
         where, chosen = execution.settings_of(settings)
         ledger, prepared = resume_run(self.folder, run, where)
-        ended = execution.carry_out(self.folder, ledger, prepared, chosen, execution.listener_of(progress))
-        return Run(self, ledger.folder.run_id, ended.summary)
+        summary = execution.carry_out(self.folder, ledger, prepared, chosen, execution.listener_of(progress))
+        return Run(self, ledger.folder.run_id, summary)
 
     def plan(self, scenario: "Source", *, points: int = 20, **where: Unpack["PlaceKeywords"]) -> "list[PlanSummary]":
         """What a scenario would run: points, trials, time, cost, disk space; one for each experiment of a space."""
@@ -281,12 +282,11 @@ class Workspace(Groups):
 
         Without a scenario, that of the last run. What it says is cited by comparisons from then on.
         """
-        from benchhouse.api import selftest
         from benchhouse.api.execution import listener_of
+        from benchhouse.api.selftest import selftest
 
         path = Path(scenario) if scenario is not None else None
-        prepared, path, each = selftest.plan_selftest(self.folder, path, pairs, repetitions)
-        return selftest.selftest(self.folder, prepared, path, each, listener_of(progress))
+        return selftest(self.folder, path, pairs, repetitions, listener_of(progress))
 
     def last_selftest(self) -> "SelftestRecord | None":
         """The newest selftest of this workspace."""
@@ -440,5 +440,5 @@ class Workspace(Groups):
         cases = self.cases()
         if len(cases) == 1:
             return cases[0].case
-        names = ", ".join(item.case for item in cases[:5]) + (f" and {len(cases) - 5} more" if len(cases) > 5 else "")
-        raise BenchError("there are histories of several cases" if cases else "no run has been collected yet", names)
+        message = "there are histories of several cases" if cases else "no run has been collected yet"
+        raise BenchError(message, shortened([item.case for item in cases]))

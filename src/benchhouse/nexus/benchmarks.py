@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.catalog.benchmarks import Broken, Registered, list_benchmarks
+from benchhouse.catalog.benchmarks import Registered, list_benchmarks
 from benchhouse.catalog.listing import list_experiments
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, load_nexus
 from benchhouse.documents.yaml_reader import load_yaml
@@ -55,37 +55,21 @@ class LastRun:
 class ListedBenchmark:
     """A registered benchmark: what it runs, for which models, who uses it; or a file that can't be read (`broken`)."""
 
-    benchmark: str
-    kind: str
+    benchmark: str = ""
+    kind: str = ""
     """`benchmark`, `scenario` or `space`."""
-    experiment: str
-    experiments: list[str]
-    version: str | list[str] | None
-    origin: str
+    experiment: str = ""
+    experiments: list[str] = field(default_factory=list)
+    version: str | list[str] | None = None
+    origin: str = ""
     """`workspace`, `nexus`, or the distribution."""
-    package: str
-    models: list[str]
-    file: str
-    description: str
-    used_by: list[str]
+    package: str = ""
+    models: list[str] = field(default_factory=list)
+    file: str = ""
+    description: str = ""
+    used_by: list[str] = field(default_factory=list)
     broken: str | None = None
     last: LastRun | None = None
-
-
-@dataclass(frozen=True)
-class Filter:
-    """Which benchmarks to list; by default all."""
-
-    package: str | None = None
-    model: str | None = None
-    experiment: str | None = None
-
-    def keeps(self, item: ListedBenchmark) -> bool:
-        return (
-            self.package in (None, item.package)
-            and (self.model is None or self.model in item.models)
-            and (self.experiment is None or self.experiment in item.experiments)
-        )
 
 
 @dataclass
@@ -104,12 +88,12 @@ class _Users:
         return self.by_name.get(name, [])
 
     def all_of(self, name: str) -> set[str]:
-        """Those that use it by way of another, too."""
-        found, todo = set[str](), self.of(name)
+        """Also those that use it by way of another."""
+        users, todo = set[str](), self.of(name)
         while todo:
-            found.update(todo)
-            todo = [who for user in todo for who in self.of(user) if who not in found]
-        return found
+            users.update(todo)
+            todo = [who for user in todo for who in self.of(user) if who not in users]
+        return users
 
     def runs_of(self, name: str) -> set[tuple[str, str]]:
         return {self.runs[who] for who in self.all_of(name)}
@@ -119,9 +103,13 @@ class _Users:
 
 
 def registered(
-    workspace: WorkspaceFolder, nexus: str | Path | None = None, wanted: Filter | None = None
+    workspace: WorkspaceFolder,
+    nexus: str | Path | None = None,
+    package: str | None = None,
+    model: str | None = None,
+    experiment: str | None = None,
 ) -> list[ListedBenchmark]:
-    """Each benchmark that the filter keeps, and each file that can't be read."""
+    """Each benchmark of the package, model and experiment (all, by default), and each file that can't be read."""
     good, unread = list_benchmarks(workspace.benchmarks)
     root = places.nexus(nexus, workspace.root)
     whole = load_nexus(root) if root else Nexus(workspace.root, ())
@@ -131,10 +119,17 @@ def registered(
         (_nexus_row(item, users), users.runs_of(item.id) | {(_scenario(item), item.target)})
         for item in whole.instances()
     ]
-    kept = [(row, runs) for row, runs in rows if (wanted or Filter()).keeps(row)]
+    kept = [
+        (row, runs)
+        for row, runs in rows
+        if package in (None, row.package) and model in (None, *row.models) and experiment in (None, *row.experiments)
+    ]
     last_runs = _last_runs(workspace, [runs for _, runs in kept])
     listed = [replace(row, last=last) for (row, _), last in zip(kept, last_runs, strict=True)]
-    return listed + [_unreadable(item) for item in (*unread, *whole.broken)]
+    return listed + [
+        ListedBenchmark(origin=item.origin, package=item.origin, file=item.place, broken=item.error.message)
+        for item in (*unread, *whole.broken)
+    ]
 
 
 def _row(item: Registered, users: _Users) -> ListedBenchmark:
@@ -171,23 +166,6 @@ def _nexus_row(item: BenchmarkInstance, users: _Users) -> ListedBenchmark:
     )
 
 
-def _unreadable(item: Broken) -> ListedBenchmark:
-    return ListedBenchmark(
-        benchmark="",
-        kind="",
-        experiment="",
-        experiments=[],
-        version=None,
-        origin=item.origin,
-        package=item.origin,
-        models=[],
-        file=item.place,
-        description="",
-        used_by=[],
-        broken=item.error.message,
-    )
-
-
 def _scenario(item: BenchmarkInstance) -> str:
     """What its results are filed under; a space's are under the name of its folder."""
     return str(item.document.data.get("scenario", item.name))
@@ -195,7 +173,7 @@ def _scenario(item: BenchmarkInstance) -> str:
 
 def _users(workspace: WorkspaceFolder, nexus: Nexus) -> _Users:
     """From scenarios in the workspace's own folders, and from all of the nexus."""
-    found = _Users({item.name: item.id for package in nexus.packages for item in package.instances})
+    users = _Users({item.name: item.id for package in nexus.packages for item in package.instances})
     for folder in (workspace.root, workspace.root / "scenarios", workspace.root / "examples"):
         for path in sorted(folder.glob("*.yaml")):
             try:
@@ -203,11 +181,11 @@ def _users(workspace: WorkspaceFolder, nexus: Nexus) -> _Users:
             except BenchError:
                 continue  # not a scenario of ours, or a broken one: `bench validate` tells
             if "uses" in data and "scenario" in data:
-                found.add(str(data["uses"]), str(data["scenario"]), str(data["scenario"]))
+                users.add(str(data["uses"]), str(data["scenario"]), str(data["scenario"]))
     for item in nexus.instances():
         if item.uses:
-            found.add(item.uses, item.id, _scenario(item), item.target)
-    return found
+            users.add(item.uses, item.id, _scenario(item), item.target)
+    return users
 
 
 def _last_runs(workspace: WorkspaceFolder, wanted: list[set[tuple[str, str]]]) -> list[LastRun | None]:

@@ -80,29 +80,11 @@ class ExperimentDetails:
 
     def to_dict(self) -> dict[str, Any]:
         """As `bench show NAME --json` prints it."""
-        from dataclasses import asdict
+        from pydantic_core import to_jsonable_python
 
-        return {
-            "name": self.name,
-            "version": self.version,
-            "object": self.object,
-            "distribution": self.distribution,
-            "distribution_version": self.distribution_version,
-            "description": self.description,
-            "component": self.component,
-            "services": self.services,
-            "metrics": [item.model_dump(mode="json") for item in self.metrics],
-            "resources": self.resources.model_dump(mode="json"),
-            "data": [item.model_dump(mode="json") for item in self.data],
-            "deprecated": self.deprecated.model_dump(mode="json") if self.deprecated else None,
-            "broken": None,
-            "bridge": self.bridge,
-            "inputs": self.properties,
-            "notes": self.notes,
-            "benchmark": self.benchmark.to_dict() if self.benchmark else None,
-            "target": [asdict(item) for item in self.target],
-            "workload": [asdict(item) for item in self.workload],
-        }
+        document: dict[str, Any] = to_jsonable_python(self)
+        benchmark = self.benchmark.to_dict() if self.benchmark else None
+        return document | {"inputs": document.pop("properties"), "benchmark": benchmark, "broken": None}
 
 
 def installed() -> list[Listed]:

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
-from benchhouse.analysis.compare import CONFIDENCE, Comparison, p_value
+from benchhouse.analysis.compare import CONFIDENCE, p_value
 from benchhouse.analysis.leaderboard import FEW, Standing, rank_targets, sentence
 from benchhouse.catalog.domains import listed
 from benchhouse.catalog.logical import Answer, Logical, answer, by_experiment, fits_version, mapped_metric
@@ -72,33 +72,39 @@ class Row:
 
     @property
     def against_best(self) -> str:
-        """How far from the best, with its interval; empty where nothing is compared."""
-        return against_text(self.standing.against_best)
+        """How far from the best, with its interval: `+12.3% (+10.1% to +14.6%)`; in the metric's unit without a share.
+
+        Empty where nothing is compared.
+        """
+        compared = self.standing.against_best
+        if compared is None:
+            return ""
+        if compared.change is not None and (compared.change_interval or not compared.difference_interval):
+            value, interval, form = compared.change, compared.change_interval, "+.1%"
+        else:
+            value, interval, form = compared.difference, compared.difference_interval, "+.4g"
+        ends = [format(end, form) for end in interval or ()]
+        text = format(value, form) + (f" ({' to '.join(ends)})" if ends and ends[0] != ends[1] else "")
+        return text.replace("-", "−")  # as `bench compare` writes it
 
     def as_dict(self) -> dict[str, Any]:
-        told, beside = self.standing.summary, self.standing.against_best
+        standing, summary, beside = self.standing, self.standing.summary, self.standing.against_best
+        compared = ("change", "change_interval", "difference", "difference_interval")
         return {
-            "rank": self.standing.rank,
-            "target": self.standing.target,
-            "n": told.n,
-            "mean": told.mean,
-            "median": told.p50,
-            "stdev": told.stdev,
-            "min": told.min,
-            "max": told.max,
-            "change": beside.change if beside else None,
-            "change_interval": beside.change_interval if beside else None,
-            "difference": beside.difference if beside else None,
-            "difference_interval": beside.difference_interval if beside else None,
-            "verdict": self.standing.verdict,
-            "surely_better": list(self.standing.better),
+            "rank": standing.rank,
+            "target": standing.target,
+            "n": summary.n,
+            "mean": summary.mean,
+            "median": summary.p50,
+            "stdev": summary.stdev,
+            "min": summary.min,
+            "max": summary.max,
+            **{name: getattr(beside, name) if beside else None for name in compared},
+            "verdict": standing.verdict,
+            "surely_better": list(standing.better),
             "experiments": self.experiments,
             "experiments_disagree": self.disagree,
-            "points": self.points,
-            "invalid": self.invalid,
-            "failed": self.failed,
-            "runs": self.runs,
-            "trials": self.trials,
+            **{name: getattr(self, name) for name in ("points", "invalid", "failed", "runs", "trials")},
         }
 
 
@@ -117,19 +123,12 @@ class Board:
     @property
     def title(self) -> str:
         """`time_ms at load=heavy`."""
-        said = " ".join(f"{name}={value}" for name, value in self.properties.items())
-        return f"{self.metric} at {said}" if said else self.metric
+        place = " ".join(f"{name}={value}" for name, value in self.properties.items())
+        return f"{self.metric} at {place}" if place else self.metric
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "properties": self.properties,
-            "metric": self.metric,
-            "unit": self.unit,
-            "direction": self.direction,
-            "sentence": self.sentence,
-            "refused": self.refused,
-            "standings": [row.as_dict() for row in self.rows],
-        }
+        names = ("properties", "metric", "unit", "direction", "sentence", "refused")
+        return {name: getattr(self, name) for name in names} | {"standings": [row.as_dict() for row in self.rows]}
 
 
 @dataclass(frozen=True)
@@ -144,13 +143,8 @@ class Leaderboard:
     experiments: list[str]  # that answer it
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "benchmark": self.benchmark,
-            "target": self.target,
-            "boards": [board.as_dict() for board in self.boards],
-            "notes": self.notes,
-            "queries": self.queries,
-        }
+        boards = [board.as_dict() for board in self.boards]
+        return {name: getattr(self, name) for name in ("benchmark", "target", "notes", "queries")} | {"boards": boards}
 
 
 @dataclass(frozen=True)
@@ -179,25 +173,27 @@ def leaderboard(
     experiment: str | None = None,
 ) -> Leaderboard:
     """Rank the targets of a logical benchmark over all that was collected here, or all that `experiment` measured."""
-    found = logical_api.find(workspace, name, nexus)
-    wanted = read_where(found, where)
-    bindings = by_experiment(logical_api.bindings_to(found, experiment))
+    logical = logical_api.find(workspace, name, nexus)
+    wanted = read_where(logical, where)
+    bindings = by_experiment(logical_api.bindings_to(logical, experiment))
     with Warehouse.open(workspace) as warehouse:
-        asked = warehouse.query(INSTANCES, {"experiments": sorted(bindings)}, name="leaderboard instances")
-        taken, nowhere = _take(found, bindings, asked.dicts(), wanted)
-        metrics = sorted({name for item in taken for name in _measured(found, item.binding)})
+        instances = warehouse.query(INSTANCES, {"experiments": sorted(bindings)}, name="leaderboard instances")
+        taken, unmapped = _take(logical, bindings, instances.dicts(), wanted)
+        metrics = sorted({name for item in taken for name in _measured(logical, item.binding)})
         digests = sorted({item.row["instance_digest"] for item in taken})
-        parameters = {"instances": digests, "metrics": metrics}
-        answered = warehouse.query(VALUES, parameters, name="leaderboard values")
-    notes = [_nowhere(source, reason, count) for (source, reason), count in sorted(nowhere.items())]
-    boards = _boards(found, taken, answered.dicts(), confidence)
+        values = warehouse.query(VALUES, {"instances": digests, "metrics": metrics}, name="leaderboard values")
+    boards = _boards(logical, taken, values.dicts(), confidence)
+    notes = [
+        f"not of this benchmark: {_trials(count)} of {source}, {reason}"
+        for (source, reason), count in sorted(unmapped.items())
+    ]
     return Leaderboard(
-        benchmark=found.name,
-        target=found.file.logical_benchmark.target.identifier,
+        benchmark=logical.name,
+        target=logical.file.logical_benchmark.target.identifier,
         boards=boards,
         notes=[*_doubts(boards), *_left_out(taken), *notes],
-        queries=[asked.spec.digest(), answered.spec.digest()],
-        experiments=sorted({one.experiment.experiment_identifier for one in found.file.bindings}),
+        queries=[instances.spec.digest(), values.spec.digest()],
+        experiments=sorted({item.experiment.experiment_identifier for item in logical.file.bindings}),
     )
 
 
@@ -206,7 +202,7 @@ def _take(
 ) -> tuple[list[_Taken], Counter[tuple[str, str]]]:
     """The points that answer the benchmark, and how many trials of others there are, by experiment and reason."""
     taken: list[_Taken] = []
-    nowhere: Counter[tuple[str, str]] = Counter()
+    unmapped: Counter[tuple[str, str]] = Counter()
     for row in rows:
         target, parameters = json.loads(row["target"]), json.loads(row["parameters"])
         reasons: list[str] = []
@@ -214,17 +210,17 @@ def _take(
         for binding in bindings[row["experiment"]]:
             if not fits_version(binding.experiment.experiment_version, row["experiment_version"]):
                 continue
-            found = answer(logical, binding, row["target_name"], target, parameters)
-            if isinstance(found, str):
-                reasons.append(found)
-            elif found is not None:
+            point = answer(logical, binding, row["target_name"], target, parameters)
+            if isinstance(point, str):
+                reasons.append(point)
+            elif point is not None:
                 matched = True
-                said = dict(zip(logical.properties, found.properties, strict=True))
-                if all(said[name] == value for name, value in where.items()):
-                    taken.append(_Taken(binding, found, row))
+                properties = dict(zip(logical.properties, point.properties, strict=True))
+                if all(properties[name] == value for name, value in where.items()):
+                    taken.append(_Taken(binding, point, row))
         if reasons and not matched:
-            nowhere[row["experiment"], reasons[0]] += row["succeeded"]
-    return taken, nowhere
+            unmapped[row["experiment"], reasons[0]] += row["succeeded"]
+    return taken, unmapped
 
 
 def _measured(logical: Logical, binding: Binding) -> Iterable[str]:
@@ -266,31 +262,32 @@ def _board(
     values: Mapping[str, list[dict[str, Any]]],
     confidence: float,
 ) -> Board | None:
-    found: dict[str, _Gathered] = {}
+    by_target: dict[str, _Gathered] = {}
     units: dict[str, set[str]] = {}
-    ways: dict[str, set[str]] = {}
+    directions: dict[str, set[str]] = {}
     for member in members:
         for value in _headline(values.get(member.row["instance_digest"], []), mapped_metric(member.binding, metric)):
             if not math.isfinite(value["value"]):
                 continue
             units.setdefault(value["unit"], set()).add(member.source)
             if value["direction"]:
-                ways.setdefault(value["direction"], set()).add(member.source)
-            gathered = found.setdefault(member.answer.target, _Gathered())
+                directions.setdefault(value["direction"], set()).add(member.source)
+            gathered = by_target.setdefault(member.answer.target, _Gathered())
             gathered.values[value["trial_id"]] = value["value"]
             gathered.by_source.setdefault(member.source, []).append(value["value"])
             gathered.runs.add(value["run_id"])
             gathered.instances.add(value["instance_digest"])
-    if not found:
+    if not by_target:
         return None
-    direction = logical.directions.get(metric) or (next(iter(ways)) if len(ways) == 1 else "")
-    refused = _refusal(logical, metric, units, ways)
+    direction = logical.directions.get(metric) or (next(iter(directions)) if len(directions) == 1 else "")
+    refused = _refusal(logical, metric, units, directions)
     if refused or direction not in ("higher", "lower"):
         unit = next(iter(units)) if len(units) == 1 else ""
         return Board(properties, metric, unit, direction, [], "", refused)
-    way: Literal["higher", "lower"] = "higher" if direction == "higher" else "lower"
-    standings = rank_targets({name: list(item.values.values()) for name, item in found.items()}, way, confidence)
-    rows = [_row(standing, found[standing.target], members) for standing in standings]
+    better: Literal["higher", "lower"] = "higher" if direction == "higher" else "lower"
+    samples = {name: list(item.values.values()) for name, item in by_target.items()}
+    standings = rank_targets(samples, better, confidence)
+    rows = [_row(standing, by_target[standing.target], members) for standing in standings]
     return Board(properties, metric, next(iter(units)), direction, rows, sentence(standings))
 
 
@@ -302,14 +299,15 @@ def _headline(values: Iterable[dict[str, Any]], wanted: str) -> list[dict[str, A
     return [item for item in values if item["metric"] == name and item["stat"] in stats]
 
 
-def _refusal(logical: Logical, metric: str, units: Mapping[str, set[str]], ways: Mapping[str, set[str]]) -> str:
+def _refusal(logical: Logical, metric: str, units: Mapping[str, set[str]], directions: Mapping[str, set[str]]) -> str:
     """Why the values can't stand on one board; they are never averaged over such a difference."""
     if len(units) > 1:
-        return f"the unit differs: {_told(units)}"
-    said = logical.directions.get(metric)
-    if len(ways) > 1 or (said and set(ways) - {said}):
-        return f"which way is better differs: {_told(ways)}" + (f", {said} in {logical.name}.yaml" if said else "")
-    if not ways and not said:
+        return f"the unit differs: {_by_source(units)}"
+    declared = logical.directions.get(metric)
+    if len(directions) > 1 or (declared and set(directions) - {declared}):
+        here = f", {declared} in {logical.name}.yaml" if declared else ""
+        return f"which way is better differs: {_by_source(directions)}{here}"
+    if not directions and not declared:
         return (
             f"nobody says which way is better; say it in {logical.name}.yaml: "
             f"metadata: {{directions: {{{metric}: lower}}}}"
@@ -317,8 +315,8 @@ def _refusal(logical: Logical, metric: str, units: Mapping[str, set[str]], ways:
     return ""
 
 
-def _told(found: Mapping[str, set[str]]) -> str:
-    return "; ".join(f"{what} of {', '.join(sorted(whose))}" for what, whose in sorted(found.items()))
+def _by_source(sources: Mapping[str, set[str]]) -> str:
+    return "; ".join(f"{what} of {', '.join(sorted(names))}" for what, names in sorted(sources.items()))
 
 
 def _row(standing: Standing, gathered: _Gathered, members: list[_Taken]) -> Row:
@@ -356,8 +354,7 @@ def _doubts(boards: Iterable[Board]) -> list[str]:
 def _disagree(by_source: Mapping[str, list[float]]) -> bool:
     """Whether two experiments surely differ about one target: a chance of 1% is left, whatever their number."""
     pairs = list(combinations(by_source.values(), 2))
-    found = [p for a, b in pairs if (p := p_value(a, b)) is not None]
-    return any(p * len(pairs) <= _SURE for p in found)
+    return any((p := p_value(a, b)) is not None and p * len(pairs) <= _SURE for a, b in pairs)
 
 
 def _left_out(taken: Iterable[_Taken]) -> list[str]:
@@ -366,27 +363,9 @@ def _left_out(taken: Iterable[_Taken]) -> list[str]:
     for row, target in {item.row["instance_digest"]: (item.row, item.answer.target) for item in taken}.values():
         invalid[target] += row["invalid"]
         failed[target] += row["failed"]
-    told = [f"left out: {_trials(n)} of {target}, INVALID by their own check" for target, n in invalid.items() if n]
-    return told + [f"left out: {_trials(n)} of {target} that failed" for target, n in failed.items() if n]
+    notes = [f"left out: {_trials(n)} of {target}, INVALID by their own check" for target, n in invalid.items() if n]
+    return notes + [f"left out: {_trials(n)} of {target} that failed" for target, n in failed.items() if n]
 
 
 def _trials(count: int) -> str:
     return f"{count} trial" if count == 1 else f"{count} trials"
-
-
-def _nowhere(source: str, reason: str, count: int) -> str:
-    return f"not of this benchmark: {_trials(count)} of {source}, {reason}"
-
-
-def against_text(compared: Comparison | None) -> str:
-    """How far from the best, with its interval: `+12.3% (+10.1% to +14.6%)`; in the metric's unit where no share is."""
-    if compared is None:
-        return ""
-    if compared.change is not None and (compared.change_interval or not compared.difference_interval):
-        ends = compared.change_interval
-        told, sides = f"{compared.change:+.1%}", [f"{end:+.1%}" for end in ends] if ends else []
-    else:
-        ends = compared.difference_interval
-        told, sides = f"{compared.difference:+.4g}", [f"{end:+.4g}" for end in ends] if ends else []
-    text = told + (f" ({' to '.join(sides)})" if sides and sides[0] != sides[1] else "")
-    return text.replace("-", "−")  # as `bench compare` writes it

@@ -29,8 +29,6 @@ from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.nexus import Binding, BoundExperiment, is_logical
 from benchhouse.sites import places
 
-__all__ = ["Asked"]
-
 
 @dataclass(frozen=True)
 class LogicalSummary:
@@ -48,7 +46,7 @@ class LogicalSummary:
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of checking one file."""
+    """The result of checking one file."""
 
     path: str
     name: str
@@ -102,7 +100,7 @@ def benchmarks(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> l
 
 
 def validate_file(path: Path) -> Checked | None:
-    """The same for one file; None where it is not meant as a logical benchmark."""
+    """One file, checked; None where it is not meant as a logical benchmark."""
     if not is_logical(load_yaml(path).data):
         return None
     return _check(read_logical(path), list_experiments(places.cache()))
@@ -112,8 +110,7 @@ def validate(workspace: WorkspaceFolder, nexus: str | Path | None = None) -> lis
     """Every logical benchmark, checked by itself and beside the experiments that its bindings name."""
     good, broken = list_logical(*roots(workspace, nexus))
     installed = list_experiments(places.cache())
-    found: list[Logical | Unreadable] = [*broken, *good]
-    return [_check(item, installed) for item in found]
+    return [*(_check(item, installed) for item in broken), *(_check(item, installed) for item in good)]
 
 
 def find(workspace: WorkspaceFolder, name: str, nexus: str | Path | None = None) -> Logical:
@@ -122,17 +119,17 @@ def find(workspace: WorkspaceFolder, name: str, nexus: str | Path | None = None)
 
 def bindings_to(logical: Logical, experiment: str | None) -> list[Binding]:
     """The bindings to an experiment, or all of them."""
-    found = [
+    bindings = [
         item
         for item in logical.file.bindings
         if experiment in (None, item.experiment.experiment_identifier, experiment_name(item.experiment))
     ]
-    if not found:
+    if not bindings:
         offered = list(by_experiment(logical.file.bindings))
         guess = did_you_mean(experiment or "", offered)
         hint = f"did you mean '{guess}'? " if guess else ""
         raise BenchError(f"'{logical.name}' has no binding to '{experiment}'", f"{hint}it has: {', '.join(offered)}")
-    return found
+    return bindings
 
 
 def scenario_file(
@@ -157,11 +154,11 @@ def _first_scenario(
 ) -> dict[str, Any]:
     """By the first of the bindings that has such a point: one experiment may have several, each for a part."""
     refused: BenchError | None = None
-    for binding, found in choices:
+    for binding, experiment in choices:
         if problems := _check(logical, installed, only=binding).problems:
             raise ProblemsError(problems)
         try:
-            return make_scenario(logical, binding, found.name, found.version, asked)
+            return make_scenario(logical, binding, experiment.name, experiment.version, asked)
         except BenchError as error:
             refused = refused or error
     assert refused
@@ -179,20 +176,20 @@ def _literal(data: Any) -> Any:
 
 def _choose(logical: Logical, installed: Sequence[Listed], wanted: str | None) -> list[tuple[Binding, Listed]]:
     """The bindings to run by: to the experiment that was asked for, else to the only one that is installed."""
-    bindings = bindings_to(logical, wanted)
-    found: list[tuple[Binding, Listed]] = []
+    choices: list[tuple[Binding, Listed]] = []
     error: BenchError | None = None
-    for binding in bindings:
+    for binding in bindings_to(logical, wanted):
         try:
-            found.append((binding, _installed(binding.experiment, installed)))
+            choices.append((binding, _installed(binding.experiment, installed)))
         except BenchError as refused:
             error = refused
-    if not found and error:
+    if not choices and error:
         raise error
-    if len({item.name for _, item in found}) > 1:
-        names = ", ".join(dict.fromkeys(item.name for _, item in found))
-        raise BenchError(f"several experiments answer '{logical.name}': {names}", "choose one: --experiment NAME")
-    return found
+    names = list(dict.fromkeys(item.name for _, item in choices))
+    if len(names) > 1:
+        message = f"several experiments answer '{logical.name}': {', '.join(names)}"
+        raise BenchError(message, "choose one: --experiment NAME")
+    return choices
 
 
 def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:

@@ -1,11 +1,11 @@
 """Proof that the packages of a nexus hold: files, experiments, parameters, and that all of it installs together.
 
-Nothing is taken for granted: what could not be looked at is `unchecked`, and only `static` lets that pass.
+Nothing is taken for granted: what could not be examined is `unchecked`, and only `static` lets that pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +15,8 @@ from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, Referenc
 from benchhouse.catalog.nexus_requirements import Requirement, index_name, normal_name, requirements
 from benchhouse.documents.problems import Problem, ProblemsError, did_you_mean
 from benchhouse.nexus import logical
-from benchhouse.nexus.package_installs import look_inside
 from benchhouse.nexus.packages import pick
-from benchhouse.nexus.resolution import TIMEOUT_S, UnresolvedError, resolve_together
+from benchhouse.nexus.resolution import TIMEOUT_S, UnresolvedError, look_inside, resolve_together
 from benchhouse.runs import preparation
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.layout import WorkspaceFolder
@@ -31,7 +30,7 @@ _OURS = "benchhouse"
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of one thing that was to be proven; `why` where it could not be."""
+    """One check and its result; `why` where it could not be made."""
 
     package: str
     what: str  # the id of a benchmark, `nexus.yaml`, `model.yaml` or `install`
@@ -40,10 +39,7 @@ class Finding:
     why: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        problems = [item.as_dict() for item in self.problems]
-        return {
-            "package": self.package, "what": self.what, "state": self.state, "problems": problems, "why": self.why,
-        }  # fmt: skip
+        return vars(self) | {"problems": [item.as_dict() for item in self.problems]}
 
 
 @dataclass(frozen=True)
@@ -87,17 +83,13 @@ class Proof:
         }
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Look:
-    """What is known of this machine while a nexus is looked through."""
+    """What is known of this machine while a nexus is examined."""
 
     workspace: WorkspaceFolder
     nexus: Nexus
     listed: Sequence[Listed]
-    installed: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.installed = {item.name for item in self.listed}
 
     def used(self, item: BenchmarkInstance) -> Registered | None:
         """The benchmark that it uses, with all that that one uses."""
@@ -118,18 +110,18 @@ def prove(
     nexus: Nexus,
     name: str | None = None,
     depth: Depth | None = None,
-    say: Callable[[str], None] = lambda message: None,
+    note: Callable[[str], None] = lambda message: None,
 ) -> Proof:
     """Look through one package, or all."""
     depth = depth or Depth()
     chosen = [pick(nexus, name)] if name else list(nexus.packages)
     broken = [item for item in nexus.broken if name in (None, item.origin)]
-    findings = [_broken(item.origin, item.place, item.error, item.place) for item in broken]
+    findings = [_broken(item.origin, item.place, item.error) for item in broken]
     findings += [item for item in _same_names(nexus.packages) if name in (None, item.package)]
     with listed_once(places.cache()) as listed:
         look = _Look(workspace, nexus, listed)
         findings += _top_level(look) if name is None else []
-        findings += [item for package in chosen for item in _look_through(look, package, depth, say)]
+        findings += [item for package in chosen for item in _look_through(look, package, depth, note)]
     benchmarks = sum(1 for package in chosen for _ in package.all_instances())
     return Proof(tuple(findings), len(chosen), benchmarks, depth.static)
 
@@ -144,63 +136,58 @@ def _top_level(look: _Look) -> Iterator[Finding]:
     seen: set[str] = set()
     for item in logical.validate(look.workspace, str(look.nexus.root)):
         seen.add(Path(item.path).name)
-        good = Finding("", item.path, "good")
-        yield good if item.good else _broken("", item.path, item.failure, item.path)
+        yield Finding("", item.path, "good") if item.good else _broken("", item.path, item.failure)
     for unread in list_benchmarks(look.nexus.root / "benchmarks")[1]:
         if unread.origin == "workspace" and Path(unread.place).name not in seen:
-            yield _broken("", unread.place, unread.error, unread.place)
+            yield _broken("", unread.place, unread.error)
 
 
-def _look_through(look: _Look, package: Package, depth: Depth, say: Callable[[str], None]) -> list[Finding]:
+def _look_through(look: _Look, package: Package, depth: Depth, note: Callable[[str], None]) -> list[Finding]:
     needs, problems = requirements(package, look.nexus.root)
-    found = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
-    found += [_check(look, package, item) for item in package.all_instances()]
+    findings = [_finding(package.name, "nexus.yaml", problems), *_registered(look, package)]
+    findings += [_check(look, package, item) for item in package.all_instances()]
     if depth.static or problems:
-        return found
+        return findings
     needs += _needs_of_used(look, package, needs)
     if not needs:
-        return found
-    say(f"{package.name}: resolving {len(needs)} requirement(s) together")
-    lock, resolved = _together(package, needs, depth.timeout_s)
-    found.append(resolved)
-    if depth.install and lock and any(item.state == "unchecked" for item in found):
-        say(f"{package.name}: installing {len(lock.splitlines())} distributions in an environment of its own")
-        found = _inside(package, look.nexus, lock, found)
-    return found
+        return findings
+    note(f"{package.name}: resolving {len(needs)} requirement(s) together")
+    try:
+        lock = resolve_together(needs, depth.timeout_s)
+    except UnresolvedError as error:
+        return [*findings, _not_installable(package, error)]
+    findings.append(Finding(package.name, "install", "good"))
+    if depth.install and lock and any(item.state == "unchecked" for item in findings):
+        note(f"{package.name}: installing {len(lock.splitlines())} distributions in an environment of its own")
+        return _inside(package, look.nexus, lock, findings)
+    return findings
 
 
 def _needs_of_used(look: _Look, package: Package, own: Sequence[Requirement]) -> list[Requirement]:
     """What the benchmarks of other packages need that this one uses: it is run in the same environment."""
-    found = {item.text: item for item in own}
+    needs = {item.text: item for item in own}
     for item in package.all_instances():
-        with suppress(BenchError):  # told where it is checked
+        with suppress(BenchError):  # reported where it is checked
             used = look.used(item)
             other = look.nexus.package(used.chain[0].origin) if used and used.chain[0].in_nexus else None
             if used is None or other is None or other is package:
                 continue
             for need in requirements(other, look.nexus.root)[0]:
                 if used.experiment in other.entry.benchmark_packages[need.number].experiments:
-                    found.setdefault(need.text, need)
-    return list(found.values())[len(own) :]
+                    needs.setdefault(need.text, need)
+    return list(needs.values())[len(own) :]
 
 
 def _finding(package: str, what: str, problems: Sequence[Problem]) -> Finding:
     return Finding(package, what, "broken" if problems else "good", tuple(problems))
 
 
-def _broken(package: str, what: str, error: BenchError, place: str) -> Finding:
-    """`place` is told where the error does not say one."""
+def _broken(package: str, what: str, error: BenchError, place: str = "") -> Finding:
+    """`place`, else `what`, is the file where the error does not name one."""
+    place = place or what
     message = error.message.removeprefix(place).removeprefix(":").lstrip()
     problems = getattr(error, "problems", None) or [Problem(message, place, None, None, "", error.hint)]
     return Finding(package, what, "broken", tuple(problems))
-
-
-def _together(package: Package, asked: list[Requirement], timeout_s: float) -> tuple[str, Finding]:
-    """The lock of what it installs, and whether there is one."""
-    try:
-        return resolve_together(asked, timeout_s), Finding(package.name, "install", "good")
-    except UnresolvedError as error:
-        return "", _not_installable(package, error)
 
 
 def _not_installable(package: Package, error: BenchError) -> Finding:
@@ -256,20 +243,20 @@ def _same_names(packages: Sequence[Package]) -> Iterator[Finding]:
 def _registered(look: _Look, package: Package) -> Iterator[Finding]:
     """Experiments of nexus.yaml that can't be used, or of which nothing is known here."""
     for name, loc in package.registered():
-        found = [item for item in look.listed if item.name == name or item.name.endswith(f".{name}")]
+        known = [item for item in look.listed if item.name == name or item.name.endswith(f".{name}")]
         requirement = package.entry.benchmark_packages[int(loc[2])].requirement_specifier
         owners = [item for item in look.listed if normal_name(item.distribution) == index_name(requirement)]
-        if not found and owners:
+        if not known and owners:
             offered = sorted({item.name for item in owners})
             message = f"{owners[0].distribution} {owners[0].distribution_version} has no experiment '{name}'"
             meant = did_you_mean(name, offered) or ""
             problem = package.document.problem(loc, message, f"one of {', '.join(offered)}", meant)
             yield Finding(package.name, f"experiment {name}", "broken", (problem,))
-        elif not found:
+        elif not known:
             yield Finding(package.name, f"experiment {name}", "unchecked", (), "not installed")
-        elif all(item.broken for item in found):
-            message = f"experiment '{name}' can't be used: {found[0].broken}"
-            owner = f"{found[0].distribution} {found[0].distribution_version}"
+        elif all(item.broken for item in known):
+            message = f"experiment '{name}' can't be used: {known[0].broken}"
+            owner = f"{known[0].distribution} {known[0].distribution_version}"
             problem = package.document.problem(loc, message, f"a package that can be imported; this is {owner}")
             yield Finding(package.name, f"experiment {name}", "broken", (problem,))
         else:
@@ -284,15 +271,17 @@ def _check(look: _Look, package: Package, item: BenchmarkInstance) -> Finding:
     try:
         used = look.used(item)
         names = [used.experiment] if used else [listed_name(ref.actuator, ref.name) for ref in item.experiments]
-        if missing := [name for name in names if name not in look.installed]:
+        installed = {listed.name for listed in look.listed}
+        if missing := [name for name in names if name not in installed]:
             if item.kind != "benchmark":
                 preparation.check_file(Path(item.document.path))
-            why = f"experiment '{missing[0]}' is not installed"
-            return Finding(package.name, item.id, "unchecked", (), why)
+            return Finding(package.name, item.id, "unchecked", (), f"experiment '{missing[0]}' is not installed")
         if item.kind == "benchmark":
             _plan_open(look, item)
         else:
-            _plan(look, item)
+            for prepared in preparation.prepare_all(look.workspace, Path(item.document.path)):
+                if prepared.plan.space.raw_size <= MOST_POINTS:
+                    _ = prepared.plan.points  # binds every point
     except BenchError as error:
         return _broken(package.name, item.id, error, item.document.path)
     return Finding(package.name, item.id, "good")
@@ -310,20 +299,13 @@ def _unregistered(look: _Look, package: Package, item: BenchmarkInstance, ref: R
     return item.document.problem(ref.loc, message, expected, did_you_mean(ref.name, known) or "")
 
 
-def _plan(look: _Look, item: BenchmarkInstance) -> None:
-    for prepared in preparation.prepare_all(look.workspace, Path(item.document.path)):
-        plan = prepared.plan
-        if plan.space.raw_size <= MOST_POINTS:
-            _ = plan.points  # binds every point
-
-
 def _plan_open(look: _Look, item: BenchmarkInstance) -> None:
     """A benchmark has no target, and may leave inputs open: what it fixes must fit all the same."""
     home = Path(item.document.path).parent
     registered: Registered = preparation.shelf(look.workspace, home).find(item.id)
     try:
-        found = resolve(registered.experiment, registered.version, look.listed)
+        experiment = resolve(registered.experiment, registered.version, look.listed)
     except BenchError as error:
         loc = item.experiments[0].loc if item.experiments else ("uses",)
         raise ProblemsError([item.document.problem(loc, error.message, error.hint)]) from error
-    preparation.check_open(registered, found)
+    preparation.check_open(registered, experiment)

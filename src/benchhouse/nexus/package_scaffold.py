@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from benchhouse.catalog.nexus import INSTANCES, Nexus, NexusModel, Package
 from benchhouse.documents.problems import did_you_mean
@@ -70,7 +69,6 @@ seed: 1
 limits: {{wall: 10m}}
 """
 
-
 _NOT_INSTALLED = """\
 # The experiment {experiment} is not installed here, so it is not known what else its target needs. Install it:
 #   nexus get benchmark-requirements {package} > requirements.txt && pip install -r requirements.txt
@@ -88,11 +86,11 @@ def package(workspace: WorkspaceFolder, name: str, nexus: str | Path | None) -> 
 
 def model(workspace: WorkspaceFolder, package_name: str, model_id: str, owner: str, nexus: str | Path | None) -> Path:
     """`models/<model>` of a package; the folder is named after the last part of the id."""
-    found = packages.pick(packages.load(workspace, nexus), package_name)
+    package = packages.pick(packages.load(workspace, nexus), package_name)
     folder = re.sub(r"[^A-Za-z0-9._-]+", "-", model_id.rpartition("/")[2]).lstrip("._-")[:100]
     if not folder or not model_id.isprintable():
         raise BenchError(f"{model_id!r} can't name a model", "an id such as org/name")
-    path = found.path / "models" / folder / "model.yaml"
+    path = package.path / "models" / folder / "model.yaml"
     write_new(path, _MODEL.format(model=json.dumps(model_id, ensure_ascii=False), owner=json.dumps(owner)))
     return path
 
@@ -113,38 +111,29 @@ def benchmark(
     if model_name is None:
         if uses:
             raise BenchError("--uses is for a model's benchmark", "name the model too: --model ID")
-        return _definition(workspace, package, name, chosen)
+        path = package.path / INSTANCES / name / "benchmark.yaml"
+        values = {"name": name, "full": f"{package.name}/{name}", "experiment": chosen}
+        write_new(path, _BENCHMARK.format(**values, **_experiment_values(describe(workspace, chosen))))
+        return path
     model = _pick_model(package, model_name)
     path = package.path / "models" / model.name / INSTANCES / name / "scenario.yaml"
-    values = {"path": path, "model": model.entry.id, "scenario": f"{model.name}-{name}"[:100]}
+    values = {"path": str(path), "model": model.entry.id, "scenario": f"{model.name}-{name}"[:100]}
     if uses:
-        target = _target_of_used(workspace, whole, uses)
-        write_new(path, _USING.format(**values, uses=uses, target=target))
+        text = _USING.format(**values, uses=uses, target=_target_of_used(workspace, whole, uses))
     else:
-        _write_own(workspace, path, chosen, values)
-    return path
-
-
-def _definition(workspace: WorkspaceFolder, package: Package, name: str, chosen: str) -> Path:
-    details = describe(workspace, chosen)
-    workload = "  executions: 10" if chosen == "command" else to_fill_in(details.workload)
-    path = package.path / INSTANCES / name / "benchmark.yaml"
-    values = {"name": name, "full": f"{package.name}/{name}", "experiment": chosen, "workload": workload}
-    write_new(path, _BENCHMARK.format(**values, version=json.dumps(details.version)))
-    return path
-
-
-def _write_own(workspace: WorkspaceFolder, path: Path, chosen: str, values: dict[str, Any]) -> None:
-    details = describe(workspace, chosen)
-    workload = "  executions: 10" if chosen == "command" else to_fill_in(details.workload)
-    version = json.dumps(details.version)
-    text = _OWN.format(**values, target=_target(details), experiment=chosen, version=version, workload=workload)
+        details = describe(workspace, chosen)
+        text = _OWN.format(**values, **_experiment_values(details), experiment=chosen, target=_target(details))
     write_new(path, text)
+    return path
+
+
+def _experiment_values(details: ExperimentDetails) -> dict[str, str]:
+    workload = "  executions: 10" if details.name == "command" else to_fill_in(details.workload)
+    return {"version": json.dumps(details.version), "workload": workload}
 
 
 def _target_of_used(workspace: WorkspaceFolder, nexus: Nexus, uses: str) -> str:
-    """What the scenario has to say of its target. It is not known before the experiment's package is installed: where
-    a `nexus.yaml` names that experiment, the file says how to install it."""
+    """The target's keys; or, where a `nexus.yaml` names the experiment and it is not installed, how to install it."""
     experiment = preparation.shelf(workspace, workspace.root).find(uses).experiment
     owner = next((package for package in nexus.packages if package.names(experiment)), None)
     if owner is None or any(item.name == experiment for item in installed()):
@@ -167,7 +156,7 @@ def _pick_model(package: Package, name: str) -> NexusModel:
     for model in package.models:
         if name in (model.entry.id, model.name):
             return model
-    guess = did_you_mean(name, [word for model in package.models for word in (model.entry.id, model.name)])
+    guess = did_you_mean(name, [known for model in package.models for known in (model.entry.id, model.name)])
     hint = f"did you mean '{guess}'?" if guess else f"add it: bench new model {package.name} {name}"
     raise BenchError(f"the package '{package.name}' has no model '{name}'", hint)
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchhouse.catalog.nexus import BenchmarkInstance, Nexus, Package, load_nexus
 from benchhouse.catalog.nexus_requirements import requirements
@@ -12,9 +11,6 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.layout import WorkspaceFolder
 from benchhouse.schema.nexus import BenchmarkPackage
 from benchhouse.sites import places
-
-if TYPE_CHECKING:
-    from benchhouse.catalog.nexus import NexusModel
 
 
 @dataclass(frozen=True)
@@ -88,19 +84,23 @@ class PackageRequirement:
     experiments: list[str]
 
 
-def find(workspace: WorkspaceFolder, given: str | Path | None = None) -> Path:
-    """The root of the nexus; raises BenchError where there is none."""
+@dataclass(frozen=True)
+class RequirementLines:
+    """What packages install, as `pip install -r` takes it; and what of their files is wrong."""
+
+    lines: list[str]
+    errors: list[BenchError]
+
+
+def load(workspace: WorkspaceFolder, given: str | Path | None = None) -> Nexus:
+    """Raises BenchError where there is no nexus."""
     root = places.nexus(given, workspace.root)
     if root is None:
         raise BenchError(
             f"no nexus here: neither {workspace.root} nor a folder above it has packages/*/nexus.yaml",
             "name it: --nexus DIR or $BENCH_NEXUS; or start one: bench new package NAME",
         )
-    return root
-
-
-def load(workspace: WorkspaceFolder, given: str | Path | None = None) -> Nexus:
-    return load_nexus(find(workspace, given))
+    return load_nexus(root)
 
 
 def list_packages(nexus: Nexus) -> list[PackageSummary]:
@@ -144,7 +144,16 @@ def show_package(nexus: Nexus, name: str) -> PackageDetails:
         package=package.name,
         file=package.document.path,
         benchmark_packages=package.entry.benchmark_packages,
-        models=[_model(item) for item in package.models],
+        models=[
+            PackageModel(
+                item.entry.id,
+                item.name,
+                item.entry.owner,
+                item.document.path,
+                [_benchmark(instance) for instance in item.instances],
+            )
+            for item in package.models
+        ],
         benchmarks=[_benchmark(item) for item in package.instances],
         broken=[item.error.message for item in nexus.broken if item.origin == name],
     )
@@ -159,15 +168,15 @@ def list_requirements(nexus: Nexus) -> list[PackageRequirement]:
     ]
 
 
-def requirement_lines(nexus: Nexus, name: str | None = None) -> tuple[list[str], list[BenchError]]:
-    """What a package or all of them install, each line once, as `pip install -r` takes it; and what is wrong."""
+def requirement_lines(nexus: Nexus, name: str | None = None) -> RequirementLines:
+    """What a package or all of them install, each line once."""
     lines: dict[str, None] = {}
     errors: list[BenchError] = []
     for package in [pick(nexus, name)] if name else nexus.packages:
         good, problems = requirements(package, nexus.root)
         lines |= dict.fromkeys(item.text for item in good)
         errors += [ProblemsError(problems)] if problems else []
-    return list(lines), [*errors, *broken_files(nexus, name)]
+    return RequirementLines(list(lines), [*errors, *broken_files(nexus, name)])
 
 
 def broken_files(nexus: Nexus, name: str | None = None) -> list[BenchError]:
@@ -199,16 +208,6 @@ def _named(
         hint = f"did you mean '{guess}'? " if guess else ""
         raise BenchError(f"no benchmark to run of the {what} '{wanted}'", f"{hint}see: nexus list benchmarks")
     return matches
-
-
-def _model(model: "NexusModel") -> PackageModel:
-    return PackageModel(
-        model=model.entry.id,
-        folder=model.name,
-        owner=model.entry.owner,
-        file=model.document.path,
-        benchmarks=[_benchmark(item) for item in model.instances],
-    )
 
 
 def _benchmark(item: BenchmarkInstance) -> PackageBenchmark:

@@ -1,5 +1,6 @@
-"""Whether requirements can be installed together: a real resolver is asked, and its answer put in plain words."""
+"""Whether requirements can be installed together: a real resolver answers, in plain words; and what is then inside."""
 
+import json
 import os
 import re
 import shutil
@@ -10,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import benchhouse
 from benchhouse.catalog.nexus_requirements import Requirement, normal_name
 from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.own_wheel import write_own_wheel
 
 TIMEOUT_S = 120.0
+INSTALL_S = 900.0
 _DEPENDS = re.compile(r"(?:^|\s)([A-Za-z0-9][\w.-]*)(?:[=<>!~]=?\S*)? depends on ([A-Za-z0-9][\w.-]*)([=<>!~]\S*)")
 _REQUIRED = re.compile(r"you require ([A-Za-z0-9][\w.-]*)([=<>!~][^\s]*)(?: and ([A-Za-z0-9][\w.-]*)([=<>!~]\S*))?")
 _OURS = "benchhouse"
@@ -35,14 +39,14 @@ class Demand:
     of: str
     specifier: str
 
-    def words(self, known: Sequence[Requirement]) -> str:
-        whose = next((item for item in known if normal_name(item.name) == normal_name(self.by)), None)
+    def sentence(self, known: Sequence[Requirement]) -> str:
+        source = next((item for item in known if normal_name(item.name) == normal_name(self.by)), None)
         if not self.by:
-            whose = next((item for item in known if item.text.replace(" ", "").endswith(self.specifier)), None)
+            source = next((item for item in known if item.text.replace(" ", "").endswith(self.specifier)), None)
         place = ""
-        if whose:
-            said = whose.wants(normal_name(self.of))
-            place = f" ({said[1]})" if said else f" ({whose.place})"
+        if source:
+            wanted = source.wants(normal_name(self.of))
+            place = f" ({wanted[1] if wanted else source.place})"
         return f"{self.by or 'nexus.yaml'} needs {self.of}{self.specifier}{place}"
 
 
@@ -56,24 +60,24 @@ def resolve_together(asked: Sequence[Requirement], timeout_s: float = TIMEOUT_S)
         (folder / "requirements.in").write_text(text, encoding="utf-8")
         command = [uv, "pip", "compile", "--python", sys.executable, "--no-header", "--no-annotate", "--quiet"]
         command.append(str(folder / "requirements.in"))
-        code, out, said = run_bounded(command, folder, timeout_s)
+        code, out, errors = run_bounded(command, folder, timeout_s)
     if code is None:
         remote = ", ".join(f"{item.text} ({item.place})" for item in asked if item.kind == "url") or "the package index"
         raise UnresolvedError(f"no answer within {timeout_s:g} s from {remote}", "check the address and the network")
     if code:
-        raise explain(said, asked)
+        raise explain(errors, asked)
     return "".join(line for line in out.splitlines(keepends=True) if not line.startswith(f"{_OURS} "))
 
 
-def explain(said: str, asked: Sequence[Requirement]) -> UnresolvedError:
-    """The resolver's refusal: who asks for what, and in which file; its own words below."""
-    flat = " ".join(said.split())
-    own = "\n".join(f"    {line}" for line in said.strip().splitlines()[:20])
+def explain(refusal: str, asked: Sequence[Requirement]) -> UnresolvedError:
+    """The resolver's refusal: who asks for what, and in which file; its own text below."""
+    flat = " ".join(refusal.split())
+    own = "\n".join(f"    {line}" for line in refusal.strip().splitlines()[:20])
     for item in asked:
         if item.kind == "url" and _address(item) in flat and "No solution found" not in flat:
             reason = re.findall(r"fatal: (.*?)(?:$| fatal:)|(?:error|cause): ([^:]*?)$", flat)
-            short = next((part for pair in reason for part in pair if part), "").strip() or "it can't be fetched"
-            error = UnresolvedError(f"{item.place}: {item.text} can't be had: {short}\n{own}", "check the address")
+            short = next((part for pair in reason for part in pair if part), "").strip() or "no reason was given"
+            error = UnresolvedError(f"{item.place}: {item.text} can't be fetched: {short}\n{own}", "check the address")
             error.of = item
             return error
     demands = {Demand(normal_name(by), normal_name(of), spec.rstrip(",.")) for by, of, spec in _DEPENDS.findall(flat)}
@@ -89,7 +93,7 @@ def explain(said: str, asked: Sequence[Requirement]) -> UnresolvedError:
     for name in sorted({item.of for item in demands}):
         several = sorted((item for item in demands if item.of == name), key=lambda item: (item.by, item.specifier))
         if len({item.specifier for item in several}) > 1:
-            lines.append(f"  {name}: {'; '.join(item.words(asked) for item in several)}")
+            lines.append(f"  {name}: {'; '.join(item.sentence(asked) for item in several)}")
     if lines:
         message = "these can't be installed together:\n" + "\n".join(lines)
         return UnresolvedError(f"{message}\n  the resolver says:\n{own}", "change one of these requirements")
@@ -98,10 +102,10 @@ def explain(said: str, asked: Sequence[Requirement]) -> UnresolvedError:
     )
     if missing:
         name = normal_name(missing[0][0])
-        wanted = [found for item in asked if (found := item.wants(name))]
+        wanted = [place for item in asked if (place := item.wants(name))]
         where = f"{wanted[0][1]}: " if wanted else ""
-        return UnresolvedError(f"{where}no package '{name}' is to be had\n{own}", "check the name, or the index")
-    return UnresolvedError(f"the requirements can't be resolved:\n{own}", "see the resolver's words")
+        return UnresolvedError(f"{where}there is no package '{name}'\n{own}", "check the name, or the index")
+    return UnresolvedError(f"the requirements can't be resolved:\n{own}", "see the resolver's message")
 
 
 def _address(item: Requirement) -> str:
@@ -111,34 +115,68 @@ def _address(item: Requirement) -> str:
     return head if at and "/" not in last else source
 
 
+def look_inside(package: str, nexus: Path, lock: str, timeout_s: float = INSTALL_S) -> dict[str, Any]:
+    """What `bench packages validate PACKAGE --static --json` says where that is installed; or UnresolvedError."""
+    with TemporaryDirectory(prefix="bench-packages-") as name:
+        folder = Path(name)
+        python = _build(folder, lock, timeout_s)
+        command = [str(python), "-I", "-m", "benchhouse", "-C", str(nexus.absolute()), "packages", "validate", package]
+        environ = os.environ | {"BENCH_CACHE_DIR": str(folder / "cache")}
+        command += ["--static", "--json", "--nexus", str(nexus.absolute())]
+        code, out, errors = run_bounded(command, folder, timeout_s, environ)
+        if code is None or not out.strip():
+            raise UnresolvedError(f"'{package}' could not be examined where it is installed: {errors[-500:]}")
+        answer: dict[str, Any] = json.loads(out)
+        if "findings" not in answer:
+            raise BenchError(str(answer.get("error", errors)), str(answer.get("hint", "")))
+        return answer
+
+
+def _build(folder: Path, lock: str, timeout_s: float) -> Path:
+    """An environment with exactly what the lock says; this Benchhouse is linked into it."""
+    venv, wanted = folder / "venv", folder / "requirements.txt"
+    wanted.write_text(f"{lock}{write_own_wheel(folder)}\n", encoding="utf-8")
+    uv, python = find_uv(), venv / "bin" / "python"
+    install = [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps"]
+    for command in ([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], [*install, "-r", str(wanted)]):
+        code, _, errors = run_bounded(command, folder, timeout_s)
+        if code != 0:
+            what = f"took longer than {timeout_s:g} s" if code is None else "failed"
+            message = f"the installation {what}:\n" + "\n".join(f"    {line}" for line in errors.splitlines()[-15:])
+            raise UnresolvedError(message, "each package alone:  uv pip install SPECIFIER", Exit.BAD_INPUT)
+    site = next((venv / "lib").glob("python*/site-packages"))
+    (site / "benchhouse").symlink_to(Path(benchhouse.__file__).resolve().parent, target_is_directory=True)
+    return python
+
+
 def find_uv() -> str:
-    found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    if found is None:
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv is None:
         raise UnresolvedError(
             "resolving requirements needs the program uv, and there is none on PATH",
             "pip install 'benchhouse[packages]'",
             Exit.TRIAL_FAILED,
         )
-    return found
+    return uv
 
 
 def run_bounded(
     command: list[str], folder: Path, timeout_s: float, environ: Mapping[str, str] = os.environ
 ) -> tuple[int | None, str, str]:
-    """Exit code (None: it took too long and was ended with all that it started), output, and what it said."""
+    """Exit code (None: it took too long and was ended with all that it started), output, and error output."""
     clean = {key: value for key, value in environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
     clean |= {"GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1", "GIT_ASKPASS": "true", "SSH_ASKPASS": "true"}
     out, err = folder / "out", folder / "err"
-    with out.open("wb") as printed, err.open("wb") as said:
+    with out.open("wb") as stdout, err.open("wb") as stderr:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=printed,
-            stderr=said,
+            stdout=stdout,
+            stderr=stderr,
             env=clean,
             cwd=folder,
             start_new_session=True,
-        )
+        )  # fmt: skip
         try:
             code: int | None = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -147,8 +185,5 @@ def run_bounded(
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    return code, _whole(out), _whole(err)
-
-
-def _whole(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
+    output, errors = (path.read_text(encoding="utf-8", errors="replace") for path in (out, err))
+    return code, output, errors

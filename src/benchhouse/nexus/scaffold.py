@@ -147,12 +147,7 @@ def experiment(name: str, into: Path) -> Path:
     folder = near(into / f"bench-{slug.replace('_', '-')}")
     if folder.exists():
         raise BenchError(f"{folder} exists already", "choose another name, or remove it")
-    values = {
-        "name": name,
-        "dist": folder.name,
-        "slug": slug,
-        "module": f"bench_{slug}",
-    }
+    values = {"name": name, "dist": folder.name, "slug": slug, "module": f"bench_{slug}"}
     files = {
         "pyproject.toml": _PYPROJECT,
         "README.md": _README,
