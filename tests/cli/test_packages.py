@@ -175,7 +175,7 @@ def test_what_is_not_installed_is_not_taken_for_granted(nexus, bench, packages, 
     settings = write(nexus / "uv.toml", "no-index = true\n")
     monkeypatch.setenv("UV_CONFIG_FILE", str(settings))
     done = bench("packages", "validate", "terra")
-    assert done.code == 2 and "no package 'far-evals' is to be had" in done.err
+    assert done.code == 2 and "there is no package 'far-evals'" in done.err
     monkeypatch.setenv("PATH", os.devnull)
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     done = bench("packages", "validate", "terra")
@@ -209,7 +209,7 @@ def test_a_requirement_that_can_not_be_fetched_is_told_at_its_own_line(nexus, be
     path.write_text(f"{path.read_text()}    {listed}\n")
     done = bench("packages", "validate", "terra")
     assert done.code == 2
-    assert "terra/nexus.yaml:5:31: git+file:///nowhere/evals.git@v1 can't be had: " in done.err
+    assert "terra/nexus.yaml:5:31: git+file:///nowhere/evals.git@v1 can't be fetched: " in done.err
 
 
 def test_experiments_are_listed_across_installed_and_registered_packages(nexus, bench):

@@ -94,7 +94,7 @@ def test_what_two_packages_need_is_told_with_the_files_that_say_so(tmp_path):
 
 def test_a_package_that_is_nowhere_is_named_with_the_file_that_asks_for_it(tmp_path):
     folder = make_project(tmp_path / "seg", "seg", "no-such-thing")
-    with pytest.raises(UnresolvedError, match=r"pyproject.toml:8: no package 'no-such-thing' is to be had"):
+    with pytest.raises(UnresolvedError, match=r"pyproject.toml:8: there is no package 'no-such-thing'"):
         resolve_together(asked(("path", str(folder), "seg", folder)))
 
 
@@ -107,7 +107,7 @@ def test_a_git_repository_is_resolved_and_one_that_is_not_there_is_named(tmp_pat
     subprocess.run(["git", *who, "commit", "-qm", "first"], **quiet)
     lock = resolve_together(asked(("url", f"seg @ git+file://{folder}", "seg")))
     assert "tool==1.0" in lock and "git+file" in lock
-    with pytest.raises(UnresolvedError, match=r"nexus.yaml:4: seg @ git\+file://.*nowhere can't be had"):
+    with pytest.raises(UnresolvedError, match=r"nexus.yaml:4: seg @ git\+file://.*nowhere can't be fetched"):
         resolve_together(asked(("url", f"seg @ git+file://{tmp_path}/nowhere", "seg")))
 
 
@@ -116,7 +116,7 @@ def test_a_git_server_that_refuses_is_named_with_its_line():
         url = f"git+http://127.0.0.1:{server.getsockname()[1]}/lab/evals.git@v1"
     with pytest.raises(UnresolvedError) as raised:
         resolve_together(asked(("index", "tool", "tool"), ("url", url, "")))
-    assert raised.value.message.startswith(f"nexus.yaml:5: {url} can't be had: unable to access")
+    assert raised.value.message.startswith(f"nexus.yaml:5: {url} can't be fetched: unable to access")
 
 
 def test_a_git_server_that_never_answers_is_given_up_in_time():

@@ -4,8 +4,7 @@ import builtins
 
 from benchhouse.api.groups import Group
 from benchhouse.automation import alarms
-from benchhouse.automation.alarms import Checked
-from benchhouse.automation.alarms import Standing as Standing
+from benchhouse.automation.alarms import Checked, Standing
 from benchhouse.results import history
 from benchhouse.schema.alarms import Notice
 from benchhouse.schema.errors import BenchError

@@ -405,3 +405,19 @@ class Report:
         if self.html.name != "index.html":
             return {"html": str(self.html), "markdown": str(self.markdown), "headline": self.headline}
         return {"html": str(self.html), "markdown": str(self.markdown), "json": str(self.json)}
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What a good file holds: points and trials of a scenario, or bindings of a logical benchmark."""
+
+    file: str
+    points: int | None = None
+    trials: int | None = None
+    bindings: int | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What there is of each, by noun."""
+        counts = {"points": self.points, "trials": self.trials, "bindings": self.bindings}
+        return {noun: number for noun, number in counts.items() if number is not None}

@@ -91,8 +91,8 @@ class Claims(Group):
 
     def show(self, claim: str) -> SignedClaim:
         """One claim, by its id or the beginning of it."""
-        found = shelf.read(self._folder, shelf.require(self._folder, claim))
-        return SignedClaim(found.id, self._signature(found, self._trusted(())), found)
+        whole = shelf.read(self._folder, shelf.require(self._folder, claim))
+        return SignedClaim(whole.id, self._signature(whole, self._trusted(())), whole)
 
     def sign(self, claim: str, key: Path | None = None) -> Path:
         """Put a signature beside a claim that is whole: an in-toto statement in a DSSE envelope, Ed25519."""
@@ -206,5 +206,5 @@ def _envelope(folder: WorkspaceFolder, claim_id: str) -> bytes | None:
 def _require_signature(checked: "Checked", required: bool) -> "Checked":
     if not required or checked.signature.state == "signed":
         return checked
-    note = "a signature by a key named with --trust was asked for"
+    note = "a signature by a key named with --trust is required"
     return checked.model_copy(update={"ok": False, "notes": [*checked.notes, note]})

@@ -80,31 +80,29 @@ class RunKeywords(PlaceKeywords, total=False):
     """Labels of what is written there."""
 
 
-def settings_of(keywords: RunKeywords) -> tuple[Where, RunSettings]:
+def settings_of(keywords: RunKeywords) -> tuple[PlaceKeywords, RunSettings]:
     """Where a run goes, and how it is carried out."""
-    places: dict[str, Any] = {key: value for key, value in keywords.items() if key in PlaceKeywords.__annotations__}
-    rest: dict[str, Any] = {key: value for key, value in keywords.items() if key not in places}
-    return Where(**places), RunSettings(**rest)
+    rest: dict[str, Any] = dict(keywords)
+    places: Any = {key: rest.pop(key) for key in PlaceKeywords.__annotations__ if key in rest}
+    return places, RunSettings(**rest)
 
 
-def prepare_source(workspace: WorkspaceFolder, source: Source, where: Where | None = None) -> tuple[Prepared, Path]:
+def prepare_source(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> tuple[Prepared, Path]:
     """A scenario that was read and planned, and its file, or a label for it."""
     if isinstance(source, str | os.PathLike):
-        return prepare(workspace, Path(source), where), Path(source)
+        return prepare(workspace, Path(source), Where(**where)), Path(source)
     return _prepare_content(workspace, source, where)
 
 
-def prepare_every(
-    workspace: WorkspaceFolder, source: Source, where: Where | None = None
-) -> list[tuple[Prepared, Path]]:
+def prepare_every(workspace: WorkspaceFolder, source: Source, where: PlaceKeywords) -> list[tuple[Prepared, Path]]:
     """The same for what may be a space of ado: one plan for each of its experiments."""
     if isinstance(source, str | os.PathLike):
-        return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), where)]
+        return [(prepared, Path(source)) for prepared in prepare_all(workspace, Path(source), Where(**where))]
     return [_prepare_content(workspace, source, where)]
 
 
 def _prepare_content(
-    workspace: WorkspaceFolder, source: Mapping[str, Any] | Scenario, where: Where | None
+    workspace: WorkspaceFolder, source: Mapping[str, Any] | Scenario, where: PlaceKeywords
 ) -> tuple[Prepared, Path]:
     """A scenario made in Python: relative paths in it start from the workspace, and messages quote it as YAML."""
     if isinstance(source, Scenario):
@@ -116,7 +114,7 @@ def _prepare_content(
         raise BenchError(
             f"{label} holds what YAML has no form for: {error}", "use text, numbers, lists and dicts"
         ) from error
-    return prepare_text(workspace, text, str(label), workspace.root, where or Where()), label
+    return prepare_text(workspace, text, str(label), workspace.root, Where(**where)), label
 
 
 def open_run(

@@ -2,51 +2,28 @@
 
 from typing import Any
 
-from benchhouse.api.answers import plain
-from benchhouse.documents.problems import did_you_mean
+from benchhouse.api.answers import plain as plain
+from benchhouse.documents.problems import did_you_mean as did_you_mean
 from benchhouse.report.terminal import screen
-from benchhouse.report.terminal.failures import failure_blocks, invalid_blocks
-from benchhouse.report.terminal.history import history_arguments, next_for_baseline
-from benchhouse.report.terminal.progress import RunProgress
-from benchhouse.report.terminal.screen import (
-    console,
-    count,
-    facts,
-    note,
-    on_stderr,
-    on_stdout,
-    outcomes,
-    table,
-    unread_events,
-)
-from benchhouse.results.numbers import number, percent, quantity, spread_text, titled
-
-__all__ = [
-    "RunProgress",
-    "as_json",
-    "console",
-    "count",
-    "did_you_mean",
-    "duration",
-    "facts",
-    "failure_blocks",
-    "history_arguments",
-    "invalid_blocks",
-    "next_for_baseline",
-    "note",
-    "number",
-    "on_stderr",
-    "on_stdout",
-    "outcomes",
-    "percent",
-    "plain",
-    "quantity",
-    "size",
-    "spread_text",
-    "table",
-    "titled",
-    "unread_events",
-]
+from benchhouse.report.terminal.failures import failure_blocks as failure_blocks
+from benchhouse.report.terminal.failures import invalid_blocks as invalid_blocks
+from benchhouse.report.terminal.history import history_arguments as history_arguments
+from benchhouse.report.terminal.history import next_for_baseline as next_for_baseline
+from benchhouse.report.terminal.progress import RunProgress as RunProgress
+from benchhouse.report.terminal.screen import console as console
+from benchhouse.report.terminal.screen import count as count
+from benchhouse.report.terminal.screen import facts as facts
+from benchhouse.report.terminal.screen import note as note
+from benchhouse.report.terminal.screen import on_stderr as on_stderr
+from benchhouse.report.terminal.screen import on_stdout as on_stdout
+from benchhouse.report.terminal.screen import outcomes as outcomes
+from benchhouse.report.terminal.screen import table as table
+from benchhouse.report.terminal.screen import unread_events as unread_events
+from benchhouse.results.numbers import number as number
+from benchhouse.results.numbers import percent as percent
+from benchhouse.results.numbers import quantity as quantity
+from benchhouse.results.numbers import spread_text as spread_text
+from benchhouse.results.numbers import titled as titled
 
 
 def as_json(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Find the highest load that meets an SLO: each probe is a run of the scenario, chosen by what earlier ones told."""
+"""Find the highest load that meets an SLO: each probe is a run of the scenario, chosen by the results so far."""
 
 import csv
 import json
@@ -46,7 +46,7 @@ class SearchRequest:
 
 @dataclass(frozen=True)
 class Probed:
-    """One probe: the run that holds its evidence, and what it told."""
+    """One probe: the run that holds its evidence, and its result."""
 
     run_id: str
     load: float
@@ -76,7 +76,7 @@ class Answer:
     capacity: float
     probes: list[Probed]
     path: Path
-    undelivered: list["Undelivered"]  # probes whose load the client could not offer
+    undelivered: list[Undelivered]  # probes whose load the client could not offer
     lateness_limit: float | None  # seconds, where the scenario relaxes the limits of the load certificate
 
     def as_json(self) -> dict[str, Any]:
@@ -88,10 +88,10 @@ def find(
     workspace: WorkspaceFolder,
     path: Path,
     request: SearchRequest,
-    say: Callable[[Probed, Search], None],
+    each: Callable[[Probed, Search], None],
     note: Callable[[str], None],
 ) -> Answer:
-    """Search; `say` is told of every probe that counts, `note` what goes on meanwhile.
+    """Search; `each` is called with every probe that counts, `note` with what goes on meanwhile.
 
     A load that the client can't deliver bounds the search from above. Raises when the scenario has more than one point
     or no load to vary, or when not even the lowest load can be delivered.
@@ -124,11 +124,11 @@ def find(
         batches = _batches(folder, request.slo)
         search.tell(probe.load, batches, _mean_latency_s(folder))
         probes.append(_probed(run_id, probe.load, batches, request.slo))
-        say(probes[-1], search)
-    found = search.result()
+        each(probes[-1], search)
+    result = search.result()
     scenario = f"{prepared.plan.scenario.scenario}-slo"
     answer = Answer(
-        scenario, over, str(request.slo), found, peak_power_load(found.curve), capacity(found.curve), probes,
+        scenario, over, str(request.slo), result, peak_power_load(result.curve), capacity(result.curve), probes,
         workspace.reports / scenario / "slo.json", undelivered, _lateness_limit(prepared),
     )  # fmt: skip
     answer.path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,9 +150,9 @@ def _what_to_vary(prepared: Prepared, request: SearchRequest) -> tuple[str, floa
             f"{prepared.plan.experiment.name} is no load experiment: it has no rps, concurrency and slo to vary",
             "use one that has, such as serving.load",
         )
-    said = next(iter(prepared.plan.instances())).parameters
-    over = request.over or ("concurrency" if said.get("concurrency") else "rps")
-    first = request.first or said.get(over) or (1 if over == "concurrency" else 10)
+    parameters = next(iter(prepared.plan.instances())).parameters
+    over = request.over or ("concurrency" if parameters.get("concurrency") else "rps")
+    first = request.first or parameters.get(over) or (1 if over == "concurrency" else 10)
     return over, float(first)
 
 

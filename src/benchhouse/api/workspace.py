@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Report,
         TargetComparison,
         Trace,
+        Validation,
     )
     from benchhouse.api.comparisons import CompareKeywords, PairKeywords
     from benchhouse.api.execution import PlaceKeywords, RunKeywords, RunListener, Source, Submitted
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from benchhouse.api.servers import StartedServer
     from benchhouse.api.slo import Answer, Probed, SearchRequest
     from benchhouse.api.timing import Timing
-    from benchhouse.api.validation import Validation
     from benchhouse.api.verification import Verification
     from benchhouse.results.history import CaseSummary
     from benchhouse.runs.estimate import PlanSummary as PlanSummary
@@ -154,20 +154,20 @@ class Workspace(Groups):
     ) -> "Submitted":
         """Start a scenario in the background and return at once; `ws[submitted.run_id].wait()` waits for its end."""
         from benchhouse.api import execution
-        from benchhouse.runs.preparation import Where
 
         listener = execution.listener_of(progress)
-        prepared, path = execution.prepare_source(self.folder, scenario, Where(**where))
+        prepared, path = execution.prepare_source(self.folder, scenario, where)
         ledger = execution.open_run(self.folder, prepared, path, listener, new=new)
         return execution.submit(self.folder, prepared, ledger, listener)
 
     def resume(self, run: str, *, progress: "bool | RunListener" = False, **settings: Unpack["RunKeywords"]) -> Run:
         """Carry on an interrupted run; `executor` and `site` may move what is missing elsewhere."""
         from benchhouse.api import execution
+        from benchhouse.runs.preparation import Where
         from benchhouse.runs.records import resume_run
 
         where, chosen = execution.settings_of(settings)
-        ledger, prepared = resume_run(self.folder, run, where)
+        ledger, prepared = resume_run(self.folder, run, Where(**where))
         summary = execution.carry_out(self.folder, ledger, prepared, chosen, execution.listener_of(progress))
         return Run(self, ledger.folder.run_id, summary)
 
@@ -175,18 +175,16 @@ class Workspace(Groups):
         """What a scenario would run: points, trials, time, cost, disk space; one for each experiment of a space."""
         from benchhouse.api import execution
         from benchhouse.runs.estimate import summarise
-        from benchhouse.runs.preparation import Where
 
-        prepared = execution.prepare_every(self.folder, scenario, Where(**where))
+        prepared = execution.prepare_every(self.folder, scenario, where)
         return [summarise(self.folder, item, points) for item, _ in prepared]
 
     def render(self, scenario: "Source", **where: Unpack["PlaceKeywords"]) -> str:
         """The exact jobs of the first trials, as the executor would start them."""
         from benchhouse.api import execution
         from benchhouse.runs.execution import render
-        from benchhouse.runs.preparation import Where
 
-        prepared = execution.prepare_every(self.folder, scenario, Where(**where))
+        prepared = execution.prepare_every(self.folder, scenario, where)
         return "\n".join(render(self.folder, item) for item, _ in prepared)
 
     # Results
@@ -329,8 +327,9 @@ class Workspace(Groups):
     ) -> "Report":
         """Write a page of runs that opens offline, with the same as Markdown and JSON beside it.
 
-        `audience`: one page for one reader, of one run or of two, the base and the run. `curves`: the comparison at
-        equal quality to show; by default there is one where a search parameter was swept.
+        `audience` (engineering, product or partner): one page for that reader, of one run or of two, the base and the
+        run. `curves`: the comparison at equal quality to show; by default there is one where a search parameter was
+        swept.
         """
         from benchhouse.api import pages
         from benchhouse.api.execution import listener_of
@@ -339,9 +338,16 @@ class Workspace(Groups):
 
     def validate(self, path: str | os.PathLike[str]) -> "Validation":
         """Check a scenario, a space of ado or a logical benchmark; every mistake is raised at once, with its place."""
-        from benchhouse.api.validation import validate
+        from benchhouse.api.answers import Validation
+        from benchhouse.nexus import logical
+        from benchhouse.runs.preparation import prepare_all
 
-        return validate(self.folder, Path(path))
+        if (checked := logical.validate_file(Path(path))) is not None:
+            if not checked.good:
+                raise checked.failure
+            return Validation(str(path), bindings=checked.bindings)
+        plans = [item.plan for item in prepare_all(self.folder, Path(path))]
+        return Validation(str(path), sum(plan.points for plan in plans), sum(plan.trial_count for plan in plans))
 
     def query(self, sql: str, *, engine: str | None = None) -> "QueryResult":
         """The answer to one SELECT over the tables: of this workspace, or of a shared engine, in its dialect."""
@@ -410,9 +416,8 @@ class Workspace(Groups):
         """Fetch all that a scenario needs from outside: data, and the packages of its runtime. Returns their paths."""
         from benchhouse.api import execution
         from benchhouse.runs.fetch import fetch_for
-        from benchhouse.runs.preparation import Where
 
-        prepared, _ = execution.prepare_source(self.folder, scenario, Where(**where))
+        prepared, _ = execution.prepare_source(self.folder, scenario, where)
         return fetch_for(self.folder, prepared, execution.listener_of(progress).note)
 
     def dashboards(self, folder: str | os.PathLike[str]) -> "Dashboards":

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from benchhouse.schema.experiment import Experiment
@@ -30,17 +29,19 @@ def inputs_of(experiment: Experiment) -> Iterator[Input]:
     if experiment.takes_target and experiment.target_model is None:
         yield Input("target.name", _open("name"), True, None, "The target.")
     for model, above in ((experiment.target_model, "target."), (experiment.workload_model, "")):
-        for key, field in _fields(model).items():
+        for name, field in (model.model_fields if model else {}).items():
             default = None if field.is_required() else field.get_default(call_default_factory=True)
             if field.is_required() or isinstance(default, bool | int | float | str):
                 domain = _domain(field, default)
-                yield Input(f"{above}{key}", domain, field.is_required(), default, field.description or "")
+                yield Input(
+                    f"{above}{field.alias or name}", domain, field.is_required(), default, field.description or ""
+                )
 
 
 def semantic(version: str) -> str | None:
     """A version as ado insists on it, MAJOR.MINOR.PATCH; None where it can't be said so."""
-    found = re.fullmatch(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
-    return ".".join(str(int(part or 0)) for part in found.groups()) if found else None
+    match = re.fullmatch(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
+    return ".".join(str(int(part or 0)) for part in match.groups()) if match else None
 
 
 @contextmanager
@@ -52,17 +53,12 @@ def skipping(name: str) -> Iterator[None]:
         logging.getLogger("benchhouse").warning("%s is not offered to ado: %s: %s", name, type(error).__name__, error)
 
 
-def _fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
-    return {field.alias or name: field for name, field in model.model_fields.items()} if model else {}
-
-
 def _domain(field: FieldInfo, default: Any) -> dict[str, Any]:
     kind = _plain_type(field.annotation)
     if kind is bool:
         return {"variableType": "BINARY_VARIABLE_TYPE"}
     if get_origin(kind) is Literal:
-        values = list(get_args(kind))
-        return {"variableType": "CATEGORICAL_VARIABLE_TYPE", "values": values}
+        return {"variableType": "CATEGORICAL_VARIABLE_TYPE", "values": list(get_args(kind))}
     if kind in (int, float):  # of whole numbers without an end ado can't say whether others are among them
         return {"variableType": "CONTINUOUS_VARIABLE_TYPE"}
     if kind is str:

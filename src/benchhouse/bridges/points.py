@@ -42,17 +42,16 @@ def run_job(path: str) -> Ended:
     job = json.loads(Path(path).read_bytes())
     folder = Path(job["folder"])
     final = Path(json.loads((folder / "trial.json").read_bytes())["final"])
-    said = _work(job["python"], folder)
-    ended = _read(TrialFolder(final), said)
+    output = _work(job["python"], folder)
+    ended = _read(TrialFolder(final), output)
     if not final.is_dir():
         Path(job["log"]).parent.mkdir(parents=True, exist_ok=True)
-        Path(job["log"]).write_text(said)
+        Path(job["log"]).write_text(output)
         return ended
-    measured = read_meta(TrialFolder(final))
-    values = {"succeeded": float(measured.outcome == "succeeded"), "duration_s": measured.duration_s}
-    return Ended(
-        values, "", ended.facts | {"failure": ended.failure}
-    )  # the failure is in our evidence, and retried here
+    meta = read_meta(TrialFolder(final))
+    values = {"succeeded": float(meta.outcome == "succeeded"), "duration_s": meta.duration_s}
+    # No failure for ado: ours is in the evidence, and the trial is retried here.
+    return Ended(values, "", ended.facts | {"failure": ended.failure})
 
 
 def run_point(described: Mapping[str, Any], values: Mapping[str, Any]) -> Ended:
@@ -63,8 +62,8 @@ def run_point(described: Mapping[str, Any], values: Mapping[str, Any]) -> Ended:
         spec = _spec(ExperimentRef.model_validate(described), values, root)
         folder = root.partial(spec.scenario, spec.trial_id, 1)
         make_folder(folder, spec)
-        said = _work([sys.executable], folder.path)
-        return _read(TrialFolder(Path(spec.final)), said)
+        output = _work([sys.executable], folder.path)
+        return _read(TrialFolder(Path(spec.final)), output)
     finally:
         if not kept:
             shutil.rmtree(root.root, ignore_errors=True)
@@ -104,16 +103,16 @@ def _spec(ref: ExperimentRef, values: Mapping[str, Any], root: WorkspaceFolder) 
 
 
 def _work(python: Sequence[str], folder: Path) -> str:
-    """Our worker on that folder; returns its last words, which are none where all went well."""
+    """Our worker on that folder; returns the end of its output, which is empty where all went well."""
     command = [*python, "-m", "benchhouse.worker", str(folder)]
     ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    said = (ended.stdout + ended.stderr)[-_TAIL:]
-    return said or (f"the worker exited with {ended.returncode}" if ended.returncode else "")
+    output = (ended.stdout + ended.stderr)[-_TAIL:]
+    return output or (f"the worker exited with {ended.returncode}" if ended.returncode else "")
 
 
-def _read(folder: TrialFolder, said: str) -> Ended:
+def _read(folder: TrialFolder, output: str) -> Ended:
     if not folder.meta.is_file():
-        return Ended({}, f"the trial left no evidence: {said}")
+        return Ended({}, f"the trial left no evidence: {output}")
     meta, metrics = read_meta(folder), read_metrics(folder)
     rows = metrics.benchhouse.measurements
     values = {row.metric: row.value for row in rows if row.stat in ("value", "mean")}

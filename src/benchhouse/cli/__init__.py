@@ -17,7 +17,6 @@ from benchhouse.schema.errors import BenchError, Exit
 from benchhouse.schema.progress import show_by
 
 _OBJECTS = 200_000  # made before garbage is looked for: most of a short command is imports, which make none
-_VERBS = Path(__file__).parent / "verbs"
 _EXAMPLES = """\b
 Examples:
   bench init                               a first scenario in this folder
@@ -31,16 +30,13 @@ class Verbs(click.Group):
     """Finds verbs by their files; adding a verb is adding a file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(path.stem.removesuffix("_") for path in _VERBS.glob("*.py") if path.stem != "__init__")
+        return sorted(_files())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         import importlib
 
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        stem = cmd_name if (_VERBS / f"{cmd_name}.py").is_file() else f"{cmd_name}_"
-        command: click.Command = importlib.import_module(f"benchhouse.cli.verbs.{stem}").command
-        return command
+        file = _files().get(cmd_name)
+        return importlib.import_module(f"benchhouse.cli.verbs.{file.stem}").command if file else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         try:
@@ -56,22 +52,24 @@ class Verbs(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from benchhouse.cli.overview import first_clause, grouped
 
-        verbs = self.list_commands(ctx)
-        widest = max(map(len, verbs))
+        files = _files()
+        widest = max(map(len, files))
         with formatter.section("Commands"):
-            for title, group in grouped(verbs).items():
+            for title, group in grouped(sorted(files)).items():
                 with formatter.section(title):
-                    formatter.write_dl([(f"{verb:{widest}}", first_clause(_first_line(verb))) for verb in group])
+                    formatter.write_dl([(f"{verb:{widest}}", first_clause(_first_line(files[verb]))) for verb in group])
 
 
-def _first_line(verb: str) -> str:
-    """The first line of a verb's docstring, without importing it."""
-    for stem in (verb, f"{verb}_"):
-        path = _VERBS / f"{stem}.py"
-        if path.is_file():
-            with path.open(encoding="utf-8") as file:
-                return file.readline().strip().strip('"').rstrip(".")
-    return ""
+def _files() -> dict[str, Path]:
+    """The module of each verb; one whose name Python or its library has taken ends with `_`."""
+    paths = (Path(__file__).parent / "verbs").glob("[a-z]*.py")
+    return {path.stem.removesuffix("_"): path for path in paths}
+
+
+def _first_line(path: Path) -> str:
+    """Of a verb's docstring, without importing it."""
+    with path.open(encoding="utf-8") as file:
+        return file.readline().strip().strip('"').rstrip(".")
 
 
 folder_option = click.option(

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from benchhouse.schema.experiment import Data, Deprecated, Metric
     from benchhouse.schema.resources import Resources
 
+_LISTED = (
+    "name", "version", "object", "distribution", "distribution_version", "description", "component", "services",
+    "bridge", "notes",
+)  # fmt: skip
+"""What the list of experiments knows already of one."""
+
 
 @dataclass(frozen=True)
 class ListedExperiment(Listed):
@@ -134,21 +140,12 @@ def describe(workspace: WorkspaceFolder, name: str, version: str | None = None) 
     experiment = resolve(name, version, listed)
     code = experiment.code()
     return ExperimentDetails(
-        name=experiment.name,
-        version=experiment.version,
-        object=experiment.object,
-        distribution=experiment.distribution,
-        distribution_version=experiment.distribution_version,
-        description=experiment.description,
-        component=experiment.component,
-        services=experiment.services,
+        **{name: getattr(experiment, name) for name in _LISTED},
         metrics=list(code.metrics),
         resources=code.resources,
         data=list(code.data),
         deprecated=code.deprecated,
-        bridge=experiment.bridge,
         properties=experiment.inputs,
-        notes=experiment.notes,
         benchmark=_details(benchmark) if benchmark else None,
         target=inputs_of(code.target_model),
         workload=inputs_of(code.workload_model),

@@ -194,10 +194,11 @@ def _choose(logical: Logical, installed: Sequence[Listed], wanted: str | None) -
 
 def _installed(bound: BoundExperiment, listed: Sequence[Listed]) -> Listed:
     """The installed experiment of a binding: its version, else the newest of the same MAJOR."""
-    name, asked = experiment_name(bound), bound.experiment_version
-    fitting = [item.version for item in listed if item.name == name and fits_version(asked, item.version)]
-    version = asked if asked in fitting or not fitting else max(fitting, key=version_key)
-    return resolve(name, version if asked else None, listed)
+    name, version = experiment_name(bound), bound.experiment_version
+    fitting = [item.version for item in listed if item.name == name and fits_version(version, item.version)]
+    if version and fitting and version not in fitting:
+        version = max(fitting, key=version_key)
+    return resolve(name, version or None, listed)
 
 
 def _check(item: Logical | Unreadable, installed: Sequence[Listed], only: Binding | None = None) -> Checked:

@@ -134,11 +134,11 @@ def look_inside(package: str, nexus: Path, lock: str, timeout_s: float = INSTALL
 
 def _build(folder: Path, lock: str, timeout_s: float) -> Path:
     """An environment with exactly what the lock says; this Benchhouse is linked into it."""
-    venv, wanted = folder / "venv", folder / "requirements.txt"
-    wanted.write_text(f"{lock}{write_own_wheel(folder)}\n", encoding="utf-8")
+    venv, locked = folder / "venv", folder / "requirements.txt"
+    locked.write_text(f"{lock}{write_own_wheel(folder)}\n", encoding="utf-8")
     uv, python = find_uv(), venv / "bin" / "python"
     install = [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps"]
-    for command in ([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], [*install, "-r", str(wanted)]):
+    for command in ([uv, "venv", "--quiet", "--python", sys.executable, str(venv)], [*install, "-r", str(locked)]):
         code, _, errors = run_bounded(command, folder, timeout_s)
         if code != 0:
             what = f"took longer than {timeout_s:g} s" if code is None else "failed"

@@ -1,17 +1,11 @@
 """Notify a channel when a number crosses a limit of alarms.yaml."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import click
 
 from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli.commands import group
 from benchhouse.schema.errors import Exit
-
-if TYPE_CHECKING:
-    from benchhouse.api.alarms import Standing
 
 command = group(
     f"{__doc__}\n\nWhere there is such a file, every `bench run` and `bench collect` checks it at its end.",
@@ -28,7 +22,8 @@ def list_(workspace: Workspace, as_json: bool) -> None:
     if as_json:
         screen.as_json(alarms)
         return
-    _table(alarms)
+    rows = [(item.alarm, item.state, item.sentence) for item in alarms]
+    screen.table(("alarm", "state", "why"), rows, whole=("state",))
     screen.note("notify of what is new:  bench alarms check")
 
 
@@ -42,7 +37,8 @@ def check(workspace: Workspace, as_json: bool) -> int:
     if as_json:
         screen.as_json(checked.as_dict() | {"exit_code": int(code)})
         return code
-    _table(checked.standings)
+    rows = [(item.alarm, item.state, item.sentence) for item in checked.standings]
+    screen.table(("alarm", "state", "why"), rows, whole=("state",))
     for line in checked.lines:
         if line.action == "told":
             result = f"could not be notified: {line.error}" if line.error else "was notified"
@@ -52,11 +48,6 @@ def check(workspace: Workspace, as_json: bool) -> int:
     for standing in checked.firing[:1]:
         screen.note(f"look closer:  bench report {standing.run_id}")
     return code
-
-
-def _table(standings: "Sequence[Standing]") -> None:
-    rows = [(item.alarm, item.state, item.sentence) for item in standings]
-    screen.table(("alarm", "state", "why"), rows, whole=("state",))
 
 
 @command.verb("Send a test message to CHANNEL.", "bench alarms try serving   a channel of alarms.yaml", json=False)

@@ -1,7 +1,6 @@
 """Numbers that may be published: make, list, show, sign, verify, export, lint."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -9,9 +8,6 @@ from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli.commands import group
 from benchhouse.schema.errors import Exit
-
-if TYPE_CHECKING:
-    from benchhouse.api.answers import Step
 
 command = group(
     __doc__,
@@ -119,7 +115,9 @@ def verify(workspace: Workspace, what: str, trust: tuple[Path, ...], as_json: bo
     if as_json:
         screen.as_json(checked)
         return code
-    _print_steps(checked.trace.steps)
+    for number, step in enumerate(checked.trace.steps, start=1):
+        mark = click.style("✓", fg="green") if step.ok else click.style("✗", fg="red")
+        click.echo("\n     ".join([f"{number}. {mark} {step.name}", *step.says]))
     mark = {"signed": "✓", "wrong": "✗"}.get(checked.signature.state, "-")
     click.echo(f"5. {mark} signature\n     {checked.signature.says}")
     for note in checked.notes:
@@ -128,14 +126,6 @@ def verify(workspace: Workspace, what: str, trust: tuple[Path, ...], as_json: bo
     if not checked.ok:
         screen.note(f"more:  bench claim verify {what} --json")
     return code
-
-
-def _print_steps(steps: "list[Step]") -> None:
-    for number, step in enumerate(steps, start=1):
-        mark = click.style("✓", fg="green") if step.ok else click.style("✗", fg="red")
-        click.echo(f"{number}. {mark} {step.name}")
-        for line in step.says:
-            click.echo(f"     {line}")
 
 
 @command.verb(

@@ -12,7 +12,7 @@ from benchhouse.cli.file_checks import check_files
 from benchhouse.schema.errors import BenchError, Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.contracts import Contracts, ContractTemplate
+    from benchhouse.api.contracts import Contracts
     from benchhouse.schema.contract import BenchmarkRun
 
 
@@ -35,18 +35,13 @@ def list_(workspace: Workspace, as_json: bool) -> None:
         [(item.contract, item.benchmark_class, item.min_replicates, item.workload) for item in templates],
         right=("replicates",),
     )
-    click.echo()
-    screen.facts((workload, ", ".join(metrics)) for workload, metrics in _by_workload(templates).items())
-    screen.note("next:  bench contracts show CONTRACT > contract.yaml")
-
-
-def _by_workload(templates: "list[ContractTemplate]") -> dict[str, list[str]]:
-    """What each kind of workload is held to; a mixed one to all of it."""
     metrics_of = {item.workload: item.metrics for item in templates}
     parts = {metric for workload, metrics in metrics_of.items() if workload != "mixed" for metric in metrics}
     if set(metrics_of.get("mixed", ())) == parts:
         metrics_of["mixed"] = ["all of these"]
-    return metrics_of
+    click.echo()
+    screen.facts((workload, ", ".join(metrics)) for workload, metrics in metrics_of.items())
+    screen.note("next:  bench contracts show CONTRACT > contract.yaml")
 
 
 @command.verb(

@@ -1,7 +1,6 @@
 """Fetch data that experiments need, checked by digest; or all that a scenario needs from outside."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -10,9 +9,6 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
 from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import BenchError
-
-if TYPE_CHECKING:
-    from benchhouse.api.workspace import Fetchable
 
 
 @verb(
@@ -44,22 +40,17 @@ def command(
     if as_json:
         screen.as_json([item.to_dict() for item in files])
         return
-    if not names:
-        _show_fetchable(files)
-        return
-    for item in files:
-        click.echo(item.path)
-        screen.note(item.summary())
-
-
-def _show_fetchable(files: "list[Fetchable]") -> None:
-    if not files:
+    if names:
+        for item in files:
+            click.echo(item.path)
+            screen.note(item.summary())
+    elif not files:
         screen.note("no installed experiment declares data to download")
-        return
-    rows = [
-        (item.name, item.experiment, "no" if item.size is None else screen.size(item.size), item.licence,
-         item.sha256[:12], item.source)
-        for item in files
-    ]  # fmt: skip
-    screen.table(("data", "experiment", "here", "licence", "sha256", "source"), rows)
-    screen.note("next:  bench fetch NAME")
+    else:
+        rows = [
+            (item.name, item.experiment, "no" if item.size is None else screen.size(item.size), item.licence,
+             item.sha256[:12], item.source)
+            for item in files
+        ]  # fmt: skip
+        screen.table(("data", "experiment", "here", "licence", "sha256", "source"), rows)
+        screen.note("next:  bench fetch NAME")

@@ -11,7 +11,7 @@ from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import Exit
 
 if TYPE_CHECKING:
-    from benchhouse.api.gates import Gate, NoBaselineError
+    from benchhouse.api.gates import Gate
 
 
 @verb(
@@ -49,7 +49,12 @@ def command(
     except NoBaselineError as error:
         if if_no_baseline == "fail":
             raise
-        return _no_baseline(error, as_json)
+        if as_json:
+            screen.as_json({"judgement": "no baseline", "message": error.message, "hint": error.hint, "exit_code": 0})
+        else:
+            click.echo("gate: no baseline yet, passed")
+            screen.note(f"{error.message}\n{error.hint}")
+        return Exit.GOOD
     code = gate.exit_code
     if code == Exit.UNDECIDED and undecided == "pass":
         code = Exit.GOOD
@@ -58,15 +63,6 @@ def command(
     else:
         _show(gate)
     return code
-
-
-def _no_baseline(error: "NoBaselineError", as_json: bool) -> int:
-    if as_json:
-        screen.as_json({"judgement": "no baseline", "message": error.message, "hint": error.hint, "exit_code": 0})
-    else:
-        click.echo("gate: no baseline yet, passed")
-        screen.note(f"{error.message}\n{error.hint}")
-    return Exit.GOOD
 
 
 def _show(gate: "Gate") -> None:

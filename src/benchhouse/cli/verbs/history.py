@@ -1,7 +1,5 @@
 """Show a metric over all runs: where its level changed, by how much, and what else changed there."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from benchhouse.api import screen
@@ -9,9 +7,6 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
 from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import Exit
-
-if TYPE_CHECKING:
-    from benchhouse.api.answers import CaseSummary
 
 
 @verb(
@@ -29,7 +24,13 @@ def command(
     workspace: Workspace, case: str | None, metric: str | None, stat: str | None, floor: float, as_json: bool
 ) -> int:
     if case is None:
-        _list(workspace.cases(), as_json)
+        cases = workspace.cases()
+        if as_json:
+            screen.as_json(cases)
+            return Exit.GOOD
+        rows = [(item.case, f"{item.experiment} {item.version}", item.runs) for item in cases]
+        screen.table(("case", "experiment", "runs"), rows, right=("runs",))
+        screen.note("next:  bench history CASE")
         return Exit.GOOD
     history = workspace.history(metric, case, stat=stat, floor=floor)
     if as_json:
@@ -37,12 +38,3 @@ def command(
     else:
         history.show()
     return history.exit_code
-
-
-def _list(cases: "list[CaseSummary]", as_json: bool) -> None:
-    if as_json:
-        screen.as_json(cases)
-        return
-    rows = [(item.case, f"{item.experiment} {item.version}", item.runs) for item in cases]
-    screen.table(("case", "experiment", "runs"), rows, right=("runs",))
-    screen.note("next:  bench history CASE")

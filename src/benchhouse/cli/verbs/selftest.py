@@ -1,7 +1,7 @@
 """Run a workload against itself: how often equal things look different here, and what could be found."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -9,9 +9,6 @@ from benchhouse.api import screen
 from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
 from benchhouse.cli.commands import verb
-
-if TYPE_CHECKING:
-    from benchhouse.schema.quality import SelftestRecord
 
 
 @verb(
@@ -34,11 +31,8 @@ def command(workspace: Workspace, /, scenario: Path | None, last: bool, as_json:
         screen.as_json(record)
     if record is None:
         screen.note("no selftest has been run here:  bench selftest SCENARIO.yaml")
-    elif not as_json:
-        _show(record)
-
-
-def _show(record: "SelftestRecord") -> None:
+    if as_json or record is None:
+        return
     percent = screen.percent
     rows = [
         (f"{item.metric} {item.stat}", f"{item.false_positives} of {item.pairs}", percent(item.rate, signed=False),
