@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, get_args, overload
 from benchhouse.api.groups import Groups
 from benchhouse.api.run import Run
 from benchhouse.schema.errors import BenchError
-from benchhouse.schema.lists import shortened
+from benchhouse.schema.quoting import shortened
 from benchhouse.sites import places
 
 if TYPE_CHECKING:

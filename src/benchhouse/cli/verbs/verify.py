@@ -7,7 +7,7 @@ from benchhouse.api.workspace import Workspace
 from benchhouse.cli import options
 from benchhouse.cli.commands import verb
 from benchhouse.schema.errors import BenchError, Exit
-from benchhouse.schema.lists import shortened
+from benchhouse.schema.quoting import shortened
 
 _REBUILD = "bench warehouse rebuild"
 
