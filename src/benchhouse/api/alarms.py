@@ -2,7 +2,7 @@
 
 import builtins
 
-from benchhouse.api.groups import Group
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.automation import alarms
 from benchhouse.automation.alarms import Checked, Standing
 from benchhouse.results import history
@@ -11,7 +11,7 @@ from benchhouse.schema.errors import BenchError
 from benchhouse.schema.quality import BaselineRecord
 
 
-class Alarms(Group):
+class Alarms(VerbGroup):
     """The rules of alarms.yaml."""
 
     def list(self) -> "builtins.list[Standing]":
@@ -34,7 +34,7 @@ class Alarms(Group):
         return alarms.recorded(self._folder)
 
 
-class Baselines(Group):
+class Baselines(VerbGroup):
     """Levels that were accepted, and that new runs are held to."""
 
     def list(self) -> "builtins.list[BaselineRecord]":

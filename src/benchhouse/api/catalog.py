@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from benchhouse.api.groups import Group
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.nexus import experiments
 from benchhouse.schema.errors import BenchError
 
@@ -39,7 +39,7 @@ class MeasuredTarget:
     """The id of the newest run that has trials of it."""
 
 
-class Catalog(Group):
+class Catalog(VerbGroup):
     """What is installed, registered, and was measured."""
 
     def experiments(

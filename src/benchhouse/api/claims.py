@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchhouse.api.groups import Group
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.claims import shelf
 from benchhouse.runs.selection import find_selector
 from benchhouse.schema.claim import Claim
@@ -57,7 +57,7 @@ class KeyPair:
     keyid: str
 
 
-class Claims(Group):
+class Claims(VerbGroup):
     """The claims of a workspace; written once, named by their digest."""
 
     def make(self, number: str, against: str | None = None, *, realism: bool = False) -> Claim:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchhouse.api.groups import Group
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.claims import contracts
 from benchhouse.claims.contract_rules import UNKNOWN, Settled
 from benchhouse.claims.contracts import RunEvidence
@@ -43,7 +43,7 @@ class CheckedContract:
     settled: Settled
 
 
-class Contracts(Group):
+class Contracts(VerbGroup):
     """BenchmarkRun contracts of a workspace."""
 
     def list(self) -> builtins.list[ContractTemplate]:

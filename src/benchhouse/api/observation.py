@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from benchhouse.api.groups import Group
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.runs import log_files, logs
 from benchhouse.schema.errors import unwritable
 from benchhouse.schema.logs import LogLine, LogsManifest, PrunedLogs
@@ -17,7 +17,7 @@ from benchhouse.worker.monitors.standing import MonitorStatus
 RULES = "benchhouse_rules.yml"
 
 
-class Monitors(Group):
+class Monitors(VerbGroup):
     """Free-standing monitors of a workspace: they sample the machine, or a process, without a benchmark."""
 
     def start(self, *, pid: int | None = None, interval_s: float = 1.0, for_s: float | None = None) -> MonitorStatus:
@@ -66,7 +66,7 @@ class LogFilters(TypedDict, total=False):
     """Only lines before this time."""
 
 
-class Logs(Group):
+class Logs(VerbGroup):
     """What trials, servers and workers of a workspace printed."""
 
     def get(

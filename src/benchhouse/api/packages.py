@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api.groups import Group
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.nexus import logical, package_scaffold, packages, scaffold
 from benchhouse.nexus.logical import Checked, LogicalSummary
 from benchhouse.nexus.packages import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["LogicalSummary", "PackageBenchmark"]
 
 
-class Packages(Group):
+class Packages(VerbGroup):
     """Packages of a nexus: which benchmarks are for which models, and whether all of it holds.
 
     In every method `nexus` is a folder with packages/; by default $BENCH_NEXUS, else the nearest one at or above the
@@ -92,7 +92,7 @@ class Packages(Group):
         return packages.runnable(packages.load(self._folder, nexus), package, model, benchmark)
 
 
-class Leaderboards(Group):
+class Leaderboards(VerbGroup):
     """Targets ranked on logical benchmarks, over all results of the workspace, whatever experiment measured them."""
 
     def list(self, *, nexus: str | Path | None = None) -> builtins.list[LogicalSummary]:
@@ -139,7 +139,7 @@ class Leaderboards(Group):
         return logical.scenario_file(self._folder, benchmark, request, experiment)
 
 
-class Scaffolds(Group):
+class Scaffolds(VerbGroup):
     """First files, to be filled in: nothing that exists is overwritten. Every method returns what was written."""
 
     def experiment(self, name: str, *, into: str | Path = "") -> Path:

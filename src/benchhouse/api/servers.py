@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api.groups import Group
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.catalog.recipes import find_recipe, load_recipe
 from benchhouse.runs import servers
 from benchhouse.runs.servers import (
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Placement", "RecipeStatus", "Servers", "StartedServer", "recipe_text"]
 
 
-class Servers(Group):
+class Servers(VerbGroup):
     """The servers of a workspace. They are named by their id, or the beginning of it."""
 
     def recipes(self) -> list[RecipeStatus]:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchhouse.api.groups import Group
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.schema.site import Site, SiteCheck
 from benchhouse.sites import check, images, places
 from benchhouse.sites.check import SiteSummary, profile_text
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Images", "PinnedImage", "SiteSummary", "Sites", "profile_text"]
 
 
-class Sites(Group):
+class Sites(VerbGroup):
     """Site profiles: those that are shipped, and the workspace's own `site.yaml`."""
 
     def profiles(self) -> list[SiteSummary]:
@@ -39,7 +39,7 @@ class Sites(Group):
         return checked
 
 
-class Images(Group):
+class Images(VerbGroup):
     """Container images of a site, each pinned by the digest of its bytes. `site` is a profile by name or file."""
 
     def pull(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from benchhouse.api.groups import Group
+from benchhouse.api.verb_group import VerbGroup
 from benchhouse.documents.misfits import from_pydantic
 from benchhouse.documents.problems import ProblemsError, did_you_mean
 from benchhouse.documents.yaml_reader import load_yaml
@@ -33,7 +33,7 @@ class StoreCheck:
     damage: list[Damage]
 
 
-class EvidenceStore(Group):
+class EvidenceStore(VerbGroup):
     """Sealed trials in a store: `s3://bucket/prefix` or a folder. Content-addressed; nothing is ever removed."""
 
     def push(
@@ -88,7 +88,7 @@ class TableInfo:
     columns: list[ColumnInfo]
 
 
-class Tables(Group):
+class Tables(VerbGroup):
     """The curated tables of a workspace; they can be made again from the evidence at any time."""
 
     def schema(self, table: str | None = None) -> list[TableInfo]:
